@@ -413,6 +413,7 @@ def train(
     clients: list[int],
     steps: list[int],
     rates: float | list[float] = 0.1,
+    /,
     **options: Any,
 ) -> tuple[Tensor, Trained]:
     execution = Execution.of(training)

@@ -42,18 +42,17 @@ def test_devices_are_those_that_can_be_seen(monkeypatch: pytest.MonkeyPatch) -> 
     assert devices() == ["cuda:1", "cuda:0", "cuda:2"]
     assert devices(count=2) == ["cuda:1", "cuda:0"]
     assert Execution.of(make_training(device="cuda")).others == ()
-    with pytest.raises(
-        UserError, match="4 CUDA devices are requested, but only 3 are visible"
-    ) as caught:
+    with pytest.raises(UserError, match=r"workers\.count: 4 CUDA devices .* only 3 are visible"):
         devices(count=4)
-    assert caught.value.where == "training.workers.count"
 
 
-def test_bfloat16_is_refused_where_it_would_be_emulated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precisions_are_refused_where_they_would_be_emulated(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("fedsim.learning.device.multiplies_bfloat16", lambda: False)
-    with pytest.raises(UserError, match="no instructions for bfloat16 products") as caught:
-        Execution.of(make_training(device="cpu", autocast="bfloat16"))
-    assert caught.value.where == "training.autocast"
+    for precision in ("bfloat16", "tf32"):
+        with pytest.raises(UserError, match=f"autocast: .* no instructions for {precision}"):
+            Execution.of(make_training(device="cpu", autocast=precision))
 
 
 @pytest.mark.skipif(not multiplies_bfloat16(), reason="the CPU has no bfloat16 products")
@@ -77,12 +76,9 @@ def test_bfloat16_on_a_cpu_is_float32_up_to_rounding(model: str) -> None:
 
 def test_description_names_what_bits_depend_on() -> None:
     described = make_learner(supervised_task("mlp")).describe()
-    assert described["kernel"] == "linear_stack/4"
-    assert described["device"] == "cpu"
-    assert described["dtype"] == "float32"
-    assert described["torch"] == torch.__version__
+    expected = {"kernel": "linear_stack/4", "device": "cpu", "dtype": "float32", "workers": 1}
+    assert described == described | expected | {"torch": torch.__version__}
     assert described["cpu_capability"]
-    assert described["workers"] == 1
 
 
 def test_settings_of_torch_come_back_after_an_error() -> None:

@@ -64,14 +64,6 @@ def test_metrics_are_their_definitions(
     assert "perplexity" not in metrics
 
 
-def test_perplexity_of_next_characters() -> None:
-    task = supervised_task("mlp")
-    task.inputs = lambda raw, dtype=None: raw.to(dtype or torch.float32)  # type: ignore[method-assign]
-    object.__setattr__(task.dataset, "kind", "next_character")
-    metrics = SupervisedEvaluator(task, EXECUTION).measure(a_model(task))
-    assert metrics["perplexity"] == pytest.approx(np.exp(metrics["loss"]), rel=1e-12)
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_clients_are_measured_on_their_own_samples(shared: bool) -> None:
     task = supervised_task("mlp", own_test=True)
@@ -104,8 +96,6 @@ def test_summary_of_clients() -> None:
         "client_loss": 3.0,
     }
 
-
-def test_worst_is_a_tenth_of_the_clients() -> None:
     accuracy = np.arange(20) / 20
     metrics = ClientMetrics(accuracy, accuracy, np.ones(20, dtype=np.int64)).summary()
     assert metrics["client_accuracy_worst"] == pytest.approx((0 + 1 / 20) / 2)
@@ -129,25 +119,11 @@ def test_last_accuracy_of_clients_is_that_of_their_own_models() -> None:
     buffered(10).play(learner)
     measured = learner.client_metrics()
     assert measured is not None
-    models = learner.store["own"].get(list(range(task.clients)))
-    for client in range(task.clients):
-        assert task.client_test_rows is not None
-        assert task.client_test_offsets is not None
-        picked = task.client_test_rows[
-            task.client_test_offsets[client] : task.client_test_offsets[client + 1]
-        ]
-        model = (learner.server["model"] - 0.1 * models[client]).double()
-        outputs = outputs_of(task, model, task.test_x[picked])
-        right = (outputs.argmax(1) == task.test_y[picked]).double().mean().item()
-        assert measured.accuracy[client] == pytest.approx(right)
-
-
-def test_a_quadratic_without_minimum_has_no_distance() -> None:
-    task = quadratic_task(
-        centers=None, curvatures=None, slopes=[[1.0, 2.0], [3.0, 4.0]], samples=None
-    )
-    metrics = task.measure(torch.tensor([1.0, 1.0], dtype=torch.float64))
-    assert metrics == {"loss": 5.0, "gradient_norm": pytest.approx(13**0.5)}
+    own = learner.store["own"].get(list(range(task.clients)))
+    models = (learner.server["model"] - 0.1 * own).double()
+    expected = SupervisedEvaluator(task, EXECUTION).measure_clients(models.__getitem__)
+    assert expected is not None
+    assert measured.accuracy == pytest.approx(expected.accuracy)
 
 
 RHO, SHARED, FEATURES = 0.3, 4, 7
@@ -214,19 +190,12 @@ def test_the_objective_by_its_formulas(
 
 def test_clients_weigh_the_same_and_those_without_samples_do_not_count() -> None:
     task = supervised_task("mlp", sizes=(20, 7, 0, 33))
-    model = task.initial(Stream(1, Purpose.INITIAL_MODEL), torch.float64)
-    alone = [
-        objective_of(supervised_view(task, client)).measure(model)["objective_loss"]
-        for client in (0, 1, 3)
-    ]
+    model, alone = a_model(task), []
+    for rows in np.split(task.rows, [20, 27]):
+        partition = Partition(np.array([0, len(rows)]), rows)
+        one = SupervisedTask(task.dataset, partition, task.model)
+        alone.append(objective_of(one).measure(model)["objective_loss"])
     assert objective_of(task).measure(model)["objective_loss"] == pytest.approx(np.mean(alone))
-
-
-def supervised_view(task: SupervisedTask, client: int) -> SupervisedTask:
-    """The same task with one of its clients only."""
-    rows = task.rows[task.offsets[client] : task.offsets[client + 1]]
-    partition = Partition(np.array([0, len(rows)]), rows)
-    return SupervisedTask(task.dataset, partition, task.model)
 
 
 def test_a_run_measures_it_on_request() -> None:

@@ -96,26 +96,19 @@ def test_any_timeline_gives_the_same_bits(
     assert_same(execute(task, timeline, method=Remembering, max_pending=max_pending), expected)
 
 
-def test_metrics_come_in_order_and_late() -> None:
-    seen: list[int] = []
+def test_metrics_come_in_order_and_late_and_an_asked_evaluation_is_a_barrier() -> None:
+    seen: list[Any] = []
+    task, timeline = supervised_task("mlp"), rounds(3, [0, 1])
     learner = make_learner(
-        supervised_task("mlp"), on_metrics=lambda what, metrics: seen.append(what.version)
+        task, on_metrics=lambda what, metrics: seen.append((what.version, metrics))
     )
-    rounds(3, [0, 1]).play(learner)
-    assert seen == []
-    learner.close()
-    assert seen == [1, 2, 3]
-
-
-def test_an_asked_evaluation_is_a_barrier() -> None:
-    task = supervised_task("mlp")
-    timeline = rounds(2, [0, 1])
-    learner = make_learner(task)
     timeline.play(learner, until=len(timeline.calls) - 1)
-    asked = learner.evaluate(Evaluate(2, 2.0, 2))
-    assert learner.version == 2
+    assert seen == []
+    asked = learner.evaluate(Evaluate(3, 3.0, 3))
+    assert learner.version == 3
+    assert [version for version, _ in seen] == [1, 2]
     _, rows = execute(task, timeline)
-    assert asked == rows[-1][1]
+    assert [*seen, (3, asked)] == rows
 
 
 # -- contradictions -----------------------------------------------------------------------------
@@ -208,59 +201,46 @@ def test_asked_evaluations_are_answered_again_without_training() -> None:
     assert resumed.evaluate(Evaluate(3, 3.5, 3)) == asked
 
 
-def test_state_needs_a_moment_of_rest() -> None:
+def test_state_needs_a_moment_of_rest_and_the_same_precision() -> None:
     learner = rounds(1, [0]).play(make_learner(quadratic_task()))
     with pytest.raises(RuntimeError, match="pending"):
         learner.state()
-
-
-def test_a_checkpoint_of_another_precision_is_refused() -> None:
-    learner = rounds(1, [0]).play(make_learner(quadratic_task()))
     learner.flush()
     training = make_training(dtype="float64")
     with pytest.raises(UserError, match="was written with"):
         make_learner(quadratic_task(), training, checkpoint=learner.state())
 
 
-class Clock:
-    """A clock that stands still unless it is advanced."""
+@pytest.mark.parametrize(
+    ("dispatch_s", "version_s", "versions", "expected"),
+    [(3, 0, 26, [16, 20, 24]), (0, 4, 6, [3, 6])],
+)
+def test_training_is_not_put_off(
+    dispatch_s: int,
+    version_s: int,
+    versions: int,
+    expected: list[int],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One dispatch of 3 s per version: at first 16 together, then 4 (12 s), the fewest that take 10 s.
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 0.0
-        clock = SimpleNamespace(perf_counter=lambda: self.now)
-        monkeypatch.setattr("fedsim.learning.learner.time", clock)
-
-
-def test_long_training_is_not_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One dispatch of 3 s per version: at first 16 together, then 4 (12 s), the fewest that take 10 s."""
-    clock = Clock(monkeypatch)
+    With 4 s from one version to the next, the third is the first after 10 s, although 16 dispatches may be pending.
+    """
+    clock = SimpleNamespace(now=0.0, perf_counter=lambda: clock.now)
+    monkeypatch.setattr("fedsim.learning.learner.time", clock)
     train = Learner._train
 
     def slowly(learner: Learner, wave: list[Train]) -> None:
         train(learner, wave)
-        clock.now += 3 * len(wave)
+        clock.now += dispatch_s * len(wave)
 
     monkeypatch.setattr(Learner, "_train", slowly)
     rests: list[int] = []
     timeline = Timeline()
-    for number in range(26):
-        timeline.aggregate(timeline.dispatch(number % 3))
-    timeline.play(make_learner(quadratic_task(), on_rest=lambda it: rests.append(it.version)))
-    assert rests == [16, 20, 24]
-
-
-def test_training_is_not_put_off_while_the_simulation_of_time_is_slow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """4 s from one version to the next: the third is the first after 10 s, although 16 dispatches may be pending."""
-    clock = Clock(monkeypatch)
-    rests: list[int] = []
-    timeline = Timeline()
-    for number in range(6):
+    for number in range(versions):
         timeline.aggregate(timeline.dispatch(number % 3))
     learner = make_learner(quadratic_task(), on_rest=lambda it: rests.append(it.version))
     for name, argument in timeline.calls:
-        if isinstance(argument, Aggregate):
-            clock.now += 4
+        clock.now += version_s * isinstance(argument, Aggregate)
         getattr(learner, name)(argument)
-    assert rests == [3, 6]
+    assert rests == expected

@@ -71,29 +71,26 @@ def test_steps_on_a_quadratic_by_hand() -> None:
     assert start.tolist() == [4.0, -4.0]
 
 
-def test_without_moving_all_gradients_are_at_the_start() -> None:
+@pytest.mark.parametrize(
+    ("steps", "options", "models"),
+    [
+        # All gradients are at the start.
+        (3, {"move": False}, [[4.0, -4.0], [4.0, -4.0]]),
+        # A rate per parameter.
+        (1, {"learning_rate_scale": torch.tensor([1.0, 0.0], dtype=F64)}, [[2.5, -4.0], [3, -4]]),
+        # A number of steps of the phase.
+        (2, {"steps": np.array([2, 0])}, [[1.75, 0.0], [4.0, -4.0]]),
+    ],
+)
+def test_options_of_a_phase(steps: int, options: dict[str, Any], models: list[Any]) -> None:
+    collect = ("mean_gradient",)
     _, trained = train(
-        quadratic_task(), QUADRATIC, [0], [3], 0.5, move=False, collect=("mean_gradient",)
+        quadratic_task(), QUADRATIC, [0, 1], [steps] * 2, 0.5, collect=collect, **options
     )
-    assert trained.model.tolist() == [[4.0, -4.0]]
+    assert trained.model.tolist() == models
     assert trained.mean_gradient is not None
-    assert trained.mean_gradient.tolist() == [[3.0, -8.0]]
-
-
-def test_rate_scale_is_per_parameter() -> None:
-    scale = torch.tensor([1.0, 0.0], dtype=F64)
-    _, trained = train(quadratic_task(), QUADRATIC, [0], [1], 0.5, learning_rate_scale=scale)
-    assert trained.model.tolist() == [[2.5, -4.0]]
-
-
-def test_own_number_of_steps_of_a_phase() -> None:
-    task = quadratic_task()
-    start = torch.tensor([4.0, -4.0], dtype=F64)
-    cohort = make_cohort(Execution.of(QUADRATIC), start, [0, 1], [2, 2], 0.5)
-    trained = make_trainer(task, QUADRATIC).run(
-        cohort, cohort.down["model"], steps=np.array([2, 0])
-    )
-    assert trained.model.tolist() == [[1.75, 0.0], [4.0, -4.0]]
+    expected = [2.25, -4.0] if "steps" in options else [3.0, -8.0]
+    assert trained.mean_gradient[0].tolist() == expected
 
 
 def test_a_rule_sees_the_step_and_changes_the_direction() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.learning.problems import Remembering, Timeline, make_learner, supervised_task
 from tests.learning.timelines import assert_same, count_groups, execute
 
@@ -31,28 +33,19 @@ def test_lost_and_unused_dispatches_are_never_trained() -> None:
     assert count_groups(timeline, learner) == [[0]]
 
 
-def test_one_dispatch_at_a_time_of_clients_that_remember() -> None:
-    """The same client twice in one pending queue: its second dispatch sees what the first has left."""
-    timeline = Timeline()
-    first = timeline.dispatch(0)
-    second = timeline.dispatch(0)
-    timeline.aggregate(first)
-    timeline.aggregate(second)
-    task = supervised_task("mlp")
-    expected = execute(task, timeline, method=Remembering, eager=True)
-    assert_same(execute(task, timeline, method=Remembering), expected)
-
-
-def test_a_later_dispatch_pulls_the_earlier_one_of_its_client() -> None:
-    """The first dispatch waits for its aggregation, but the second of the same client needs its memory."""
+@pytest.mark.parametrize("later_first", [False, True])
+def test_one_dispatch_at_a_time_of_clients_that_remember(later_first: bool) -> None:
+    """The second dispatch of a client sees what the first has left, even if it is aggregated before it."""
     timeline = Timeline()
     first, second = timeline.dispatch(0), timeline.dispatch(0)
-    timeline.calls += [("submit", first)]
-    timeline.aggregate(second)
-    timeline.aggregate(first)
-    timeline.calls = [
-        call for index, call in enumerate(timeline.calls) if index != 5
-    ]  # its Train stands in front already
+    if later_first:
+        timeline.calls += [("submit", first)]
+        timeline.aggregate(second)
+        timeline.aggregate(first)
+        del timeline.calls[5]  # its Train stands in front already
+    else:
+        timeline.aggregate(first)
+        timeline.aggregate(second)
     task = supervised_task("mlp")
     expected = execute(task, timeline, method=Remembering, eager=True)
     assert_same(execute(task, timeline, method=Remembering), expected)

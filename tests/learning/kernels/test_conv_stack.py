@@ -14,11 +14,9 @@ from torch import Tensor, nn
 from fedsim.learning.device import Execution, multiplies_bfloat16, reproducible
 from fedsim.learning.kernels import ConvStackKernel, LoopKernel, choose
 from fedsim.learning.samples import training_samples
-from fedsim.parts.component import Parameters
 from fedsim.scenario.training import Augmentation
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.models.cnn import Cnn
 from fedsim.tasks.models.paper_cnns import (
     FedCompassCnn,
@@ -57,25 +55,19 @@ class Dense(SequentialModel):
 
 
 def images(
-    model: type[ModelComponent],
+    model: Any,
     shape: tuple[int, int, int] = (1, 28, 28),
     sizes: tuple[int, ...] = (20, 7, 33, 50, 12, 64),
     **params: Any,
 ) -> SupervisedTask:
     """Random images; client i has ``sizes[i]``."""
     rng, total = np.random.default_rng(7), sum(sizes)
-    dataset = Dataset(
-        name="random",
-        train_x=rng.standard_normal((total, *shape), dtype=np.float32),
-        train_y=rng.integers(0, 5, total),
-        test_x=rng.standard_normal((9, *shape), dtype=np.float32),
-        test_y=rng.integers(0, 5, 9),
-        classes=5,
-    )
+    x = rng.standard_normal((total, *shape), dtype=np.float32)
+    y = rng.integers(0, 5, total)
+    dataset = Dataset("random", x, y, x[:9], y[:9], classes=5)
     offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    component: Any = model
-    made = component(component.Params(**params) if hasattr(model, "Params") else Parameters())
-    return SupervisedTask(dataset, Partition(offsets, rng.permutation(total)), made)
+    partition = Partition(offsets, rng.permutation(total))
+    return SupervisedTask(dataset, partition, model(model.Params(**params)))
 
 
 TASKS: dict[str, Callable[[], SupervisedTask]] = {

@@ -41,15 +41,8 @@ def character_task() -> SupervisedTask:
     """Sequences of five characters of seven kinds, on eight clients."""
     rng = np.random.default_rng(2)
     codes = rng.integers(0, 7, (200, 6)).astype(np.uint8)
-    dataset = Dataset(
-        name="characters",
-        train_x=codes[:160, :5],
-        train_y=codes[:160, 5].astype(np.int64),
-        test_x=codes[160:, :5],
-        test_y=codes[160:, 5].astype(np.int64),
-        classes=7,
-        kind="next_character",
-    )
+    x, y = codes[:, :5], codes[:, 5].astype(np.int64)
+    dataset = Dataset("characters", x[:160], y[:160], x[160:], y[160:], 7, "next_character")
     partition = Partition(np.arange(0, 161, 20), rng.permutation(160))
     params = CharLstm.Params(embedding=4, hidden=6, layers=1)
     return SupervisedTask(dataset, partition, CharLstm(params))
@@ -76,35 +69,20 @@ def synchronous() -> Timeline:
 # Task, method, parameters, training, timeline.
 Case = tuple[Callable[[], Task], str, dict[str, Any], dict[str, Any], Callable[[], Timeline]]
 asynchronous = partial(buffered, 16)
+mlp, conv, dropout = (partial(supervised_task, model) for model in ("mlp", "conv", "dropout"))
+own_test = partial(supervised_task, "mlp", own_test=True)
+moved = {"augmentation": Augmentation(crop_padding=1, flip=True)}
 CASES: dict[str, Case] = {
-    "stacked layers": (partial(supervised_task, "mlp"), "fedavg", {}, {}, asynchronous),
-    "loop": (
-        partial(supervised_task, "conv"),
-        "fedavg",
-        {},
-        {"augmentation": Augmentation(crop_padding=1, flip=True)},
-        asynchronous,
-    ),
-    "dropout": (partial(supervised_task, "dropout"), "fedavg", {}, {}, asynchronous),
-    "vmap": (
-        partial(supervised_task, "conv"),
-        "fedprox",
-        {"mu": 0.1},
-        {"executor": "stacked"},
-        asynchronous,
-    ),
+    "stacked layers": (mlp, "fedavg", {}, {}, asynchronous),
+    "loop": (conv, "fedavg", {}, moved, asynchronous),
+    "dropout": (dropout, "fedavg", {}, {}, asynchronous),
+    "vmap": (conv, "fedprox", {"mu": 0.1}, {"executor": "stacked"}, asynchronous),
     "recurrent": (character_task, "fedavg", {}, {}, asynchronous),
     "quadratic": (noisy_quadratics, "fedavg", {}, {}, asynchronous),
-    "memories": (partial(supervised_task, "mlp"), "scaffold", {}, {}, synchronous),
-    "personal parts": (
-        partial(supervised_task, "mlp", own_test=True),
-        "fedalt",
-        {},
-        {},
-        synchronous,
-    ),
-    "prologue": (partial(supervised_task, "mlp", own_test=True), "scaffold_p", {}, {}, synchronous),
-    "compression": (partial(supervised_task, "mlp"), "compressed", {}, {}, synchronous),
+    "memories": (mlp, "scaffold", {}, {}, synchronous),
+    "personal parts": (own_test, "fedalt", {}, {}, synchronous),
+    "prologue": (own_test, "scaffold_p", {}, {}, synchronous),
+    "compression": (mlp, "compressed", {}, {}, synchronous),
 }
 
 

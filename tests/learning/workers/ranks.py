@@ -18,24 +18,22 @@ from fedsim.learning.workers import station
 from fedsim.learning.workers.distributed import Ranks
 from fedsim.processes.launch import Launch
 from fedsim.sweeps import local
-from tests.learning.problems import supervised_task
 from tests.learning.timelines import Rows, buffered, checkpoints_of, execute, rounds
-from tests.learning.workers.cases import CASES, Case, asynchronous, options_of, synchronous
+from tests.learning.workers.cases import CASES, Case, asynchronous, mlp, options_of, synchronous
 
 # What a case leaves: server state and memories, metrics, and the bytes of every exchange of tensors.
 Result = tuple[dict[str, Tensor], Rows, list[int]]
 
 
-_mlp = partial(supervised_task, "mlp")
 RANK_CASES: dict[str, Case] = {
     **CASES,
-    "server memories": (_mlp, "mifa", {}, {}, synchronous),
-    "shared memories": (_mlp, "fedawe", {}, {}, synchronous),
-    "all memories": (_mlp, "remembering", {}, {}, partial(buffered, 20)),
-    "median": (_mlp, "median", {}, {}, partial(rounds, 2, list(range(8)))),
-    "sums": (_mlp, "fedavg", {}, {}, partial(rounds, 2, list(range(8)))),
-    "eager": (_mlp, "scaffold", {}, {"verify": "eager"}, synchronous),
-    "double": (_mlp, "scaffold", {}, {"dtype": "float64"}, asynchronous),
+    "server memories": (mlp, "mifa", {}, {}, synchronous),
+    "shared memories": (mlp, "fedawe", {}, {}, synchronous),
+    "all memories": (mlp, "remembering", {}, {}, partial(buffered, 20)),
+    "median": (mlp, "median", {}, {}, partial(rounds, 2, list(range(8)))),
+    "sums": (mlp, "fedavg", {}, {}, partial(rounds, 2, list(range(8)))),
+    "eager": (mlp, "scaffold", {}, {"verify": "eager"}, synchronous),
+    "double": (mlp, "scaffold", {}, {"dtype": "float64"}, asynchronous),
 }
 CONTINUED = "all memories"
 """The case whose second checkpoint is kept."""

@@ -20,12 +20,13 @@ from fedsim.learning.workers.remote import RemoteWorkers, _pack, _unpack
 from fedsim.scenario.training import RayWorkers
 from fedsim.tasks.base import Task
 from tests.learning.imitation_ray import imitated
-from tests.learning.problems import make_learner, supervised_task
+from tests.learning.problems import make_learner
 from tests.learning.timelines import assert_same, buffered, checkpoints_of, execute, rounds
 from tests.learning.workers.cases import (
     CASES,
     Case,
     asynchronous,
+    mlp,
     on_devices,
     options_of,
     station_of,
@@ -63,22 +64,15 @@ def cluster() -> Iterator[Any]:
 
 
 # Processes of Ray need seconds to start, and what differs between the cases is the same in an imitation.
-_REAL = pytest.mark.parametrize("ray", ["real"], indirect=True)
 _IMITATED = pytest.mark.parametrize("ray", ["imitation"], indirect=True)
 
 
-@_IMITATED
-@pytest.mark.parametrize("name", CASES)
-def test_imitated_processes_give_the_same_bits(name: str, ray: Any) -> None:
-    _gives_the_same_bits(name)
-
-
-@_REAL
-def test_processes_of_ray_give_the_same_bits(ray: Any) -> None:
-    _gives_the_same_bits("personal parts")
-
-
-def _gives_the_same_bits(name: str) -> None:
+@pytest.mark.parametrize(
+    ("ray", "name"),
+    [*(("imitation", name) for name in CASES), ("real", "personal parts")],
+    indirect=["ray"],
+)
+def test_processes_give_the_same_bits(name: str, ray: Any) -> None:
     case = CASES[name]
     task, timeline = case[0](), case[4]()
     expected = execute(task, timeline, **with_threads(case, 1))
@@ -88,7 +82,7 @@ def _gives_the_same_bits(name: str) -> None:
 
 @_IMITATED
 def test_a_checkpoint_of_one_sort_is_continued_by_another(ray: Any) -> None:
-    case: Case = (partial(supervised_task, "mlp"), "remembering", {}, {}, partial(buffered, 20))
+    case: Case = (mlp, "remembering", {}, {}, partial(buffered, 20))
     task, timeline = case[0](), case[4]()
     expected = execute(task, timeline, **options_of(case))
     few: dict[str, Any] = {"max_pending": 6}
@@ -159,7 +153,7 @@ def test_nothing_is_left_behind() -> None:
 
 
 def test_what_goes_wrong_there_goes_wrong_here(ray: Any) -> None:
-    case: Case = (partial(supervised_task, "mlp"), "failing", {}, {}, asynchronous)
+    case: Case = (mlp, "failing", {}, {}, asynchronous)
     learner = played(case, ray_workers(case))
     with pytest.raises(ZeroDivisionError, match="nothing can be divided"):
         learner.close()
@@ -183,7 +177,7 @@ def test_what_is_missing_there_is_said(ray: Any) -> None:
 
 @pytest.mark.skipif(not HAVE_RAY, reason="Ray is not installed")
 def test_a_process_that_dies_is_one_clear_error(cluster: Any) -> None:
-    case: Case = (partial(supervised_task, "mlp"), "dying", {}, {}, asynchronous)
+    case: Case = (mlp, "dying", {}, {}, asynchronous)
     learner = played(case, ray_workers(case))
     with pytest.raises(ProcessLost, match="was lost") as caught:
         learner.close()

@@ -86,10 +86,11 @@ def test_slopes_alone_are_linear_objectives() -> None:
         assert [gradient(task, client, [x])[0] for client in range(3)] == [3.0, 0.0, -3.0]
     point = torch.full((3, 1), 2.0, dtype=torch.float64)
     assert task.losses(np.arange(3), point).tolist() == [6.0, 0.0, -6.0]
-    task = quadratic(slopes=[1, 2])
-
+    linear = quadratic(slopes=[[1, 2], [3, 4]])
+    metrics = linear.measure(torch.tensor([1.0, 1.0], dtype=torch.float64))
+    assert metrics == {"loss": 5.0, "gradient_norm": pytest.approx(13**0.5)}
     with pytest.raises(UserError, match="no minimum"):
-        task.optimum()
+        linear.optimum()
 
 
 rows = st.integers(1, 4).flatmap(
