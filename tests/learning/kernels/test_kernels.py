@@ -76,56 +76,35 @@ CLIENTS, STEPS = np.array([5, 3, 2, 0]), np.array([6, 5, 5, 2])
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
 @pytest.mark.parametrize(("kind", "model"), PAIRS)
 def test_gradients_are_those_of_plain_torch(kind: str, model: str, dtype: torch.dtype) -> None:
-    task = supervised_task(model)
-    kernel = build(kind, task, dtype)
-    weights = models_of(task, 4, dtype)
-    sequences = np.arange(4)
-    session = kernel.session(CLIENTS, sequences, STEPS, 0)
+    """In double precision also with squared losses, sums over samples; the gradients keep their bits."""
+    task, tolerance, sequences = supervised_task(model), TOLERANCE[dtype], np.arange(4)
     order = BatchOrder(SEED, task.offsets, task.rows, BATCH, torch.device("cpu"))
     batches = order.batches(CLIENTS, sequences, first=0, last=6)
-    for step in range(6):
-        active = int((step < STEPS).sum())
-        out = torch.zeros(active, task.layout.size, dtype=dtype)
-        before = weights.clone()
-        with reproducible(), torch.no_grad():
-            losses = session.gradients(step, weights[:active], out)
-        for row in range(active):
-            rows = batches.rows[step, row, : int(batches.counts[step, row])].tolist()
-            loss, gradient = oracle(task, before[row], rows)
-            tolerance = TOLERANCE[dtype]
-            torch.testing.assert_close(losses[row], loss, atol=tolerance, rtol=tolerance)
-            trained = out[row, : task.layout.trainable]
-            torch.testing.assert_close(trained, gradient, atol=tolerance, rtol=10 * tolerance)
-            assert (out[row, task.layout.trainable :] == 0).all()
-
-
-FUSED = [pair for pair in PAIRS if pair[0] != "vmap"]
-
-
-@pytest.mark.parametrize(("kind", "model"), PAIRS)
-def test_squared_losses_are_those_of_the_samples(kind: str, model: str) -> None:
-    """Sums over each mini-batch by plain torch; the gradients keep their bits."""
-    task, sequences = supervised_task(model), np.arange(4)
-    order = BatchOrder(SEED, task.offsets, task.rows, BATCH, torch.device("cpu"))
-    batches = order.batches(CLIENTS, sequences, first=0, last=6)
-    gradients: list[list[Tensor]] = []
-    for squared in (False, True):
-        kernel = build(kind, task, torch.float64, squared_losses=squared)
+    gradients: list[list[Tensor]] = [[], []]
+    for squared in (False, True) if dtype == torch.float64 else (False,):
+        kernel = build(kind, task, dtype, squared_losses=squared)
         session = kernel.session(CLIENTS, sequences, STEPS, 0)
-        weights = row_matrix(4, task.layout.size, like=torch.zeros(1, dtype=torch.float64))
-        weights.copy_(models_of(task, 4, torch.float64))
-        gradients.append([])
+        weights = row_matrix(4, task.layout.size, like=torch.zeros(1, dtype=dtype))
+        weights.copy_(models_of(task, 4, dtype))
         for step in range(6):
             active = int((step < STEPS).sum())
             out, before = torch.zeros_like(weights)[:active], weights.clone()
             with reproducible(), torch.no_grad():
                 losses = session.gradients(step, weights[:active], out)
-            gradients[-1].append(out)
-            for row in range(active if squared else 0):
+            gradients[squared].append(out)
+            for row in range(active):
                 rows = batches.rows[step, row, : int(batches.counts[step, row])].tolist()
-                expected = squares_of(task, before[row], rows)
-                torch.testing.assert_close(losses[row], expected, atol=1e-12, rtol=1e-12)
+                loss, gradient = oracle(task, before[row], rows)
+                if squared:
+                    loss = squares_of(task, before[row], rows)
+                torch.testing.assert_close(losses[row], loss, atol=tolerance, rtol=tolerance)
+                trained = out[row, : task.layout.trainable]
+                torch.testing.assert_close(trained, gradient, atol=tolerance, rtol=10 * tolerance)
+                assert (out[row, task.layout.trainable :] == 0).all()
     assert all(map(torch.equal, *gradients))
+
+
+FUSED = [pair for pair in PAIRS if pair[0] != "vmap"]
 
 
 @pytest.mark.usefixtures("client_by_client")
@@ -198,7 +177,7 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
         assert torch.equal(group_losses, losses[pick])
 
 
-@pytest.mark.parametrize(("kind", "model"), [pair for pair in PAIRS if pair[0] != "vmap"])
+@pytest.mark.parametrize(("kind", "model"), FUSED)
 def test_result_is_bitwise_the_same_in_every_group(kind: str, model: str) -> None:
     task = supervised_task(model, sizes=(50,) * 12)
     kernel = build(kind, task)
