@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.parts.catalog import CATALOG
 from fedsim.simulation.server import Server
-from tests.scheduling.stories import ALWAYS, run, versions
+from tests.scheduling.schedules.test_schedules import ALWAYS, run, versions
 from tests.scheduling.worlds import play
 from tests.simulation.harness import Book, online
 
