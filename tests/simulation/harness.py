@@ -39,30 +39,10 @@ from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, LearningPlane
 
 COLUMNS = [
-    "dispatch_id",
-    "client",
-    "version",
-    "round",
-    "dispatched",
-    "downloaded",
-    "computed",
-    "arrived",
-    "steps_assigned",
-    "steps_done",
-    "outcome",
-    "staleness",
-    "aggregated_version",
-    "bytes_down",
-    "bytes_up",
-    "energy",
-    "sequence",
-    "group",
-    "ended",
-    "download",
-    "compute",
-    "upload",
-    "cause",
+    name.removesuffix("_s").removesuffix("_j").replace("client_id", "client")
+    for name in DISPATCHES.schema.names
 ]
+"""Names of the columns of ``dispatches`` without their units."""
 
 
 @dataclass
@@ -83,7 +63,7 @@ class Book:
         if not self.ended:
             return []
         columns = dispatch_columns(self.power, self.ended)
-        values = (columns[field.name].tolist() for field in DISPATCHES.schema)
+        values = (columns[name].tolist() for name in DISPATCHES.schema.names)
         return [dict(zip(COLUMNS, row, strict=True)) for row in zip(*values, strict=True)]
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
@@ -93,6 +73,14 @@ class Book:
     def row(self, dispatch_id: int) -> dict[str, Any]:
         """The row of a dispatch."""
         return next(row for row in self.rows if row["dispatch_id"] == dispatch_id)
+
+    def table(self, *columns: str) -> list[tuple[Any, ...]]:
+        """Columns of the rows in order of dispatching, NaN as None, the outcome last."""
+        outcomes, rows = self.outcomes(), {row["dispatch_id"]: row for row in self.rows}
+        return [
+            (*(None if row[name] != row[name] else row[name] for name in columns), outcomes[number])
+            for number, row in sorted(rows.items())
+        ]
 
     def outcomes(self) -> dict[int, str]:
         """Outcome of each dispatch, in order of dispatching."""

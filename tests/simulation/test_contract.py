@@ -88,24 +88,21 @@ def shown(result: Result, function: str, message: str) -> None:
     ("wrong", "message"),
     [
         ("return None", "returns None, not a list of clients"),
-        ("return np.array(1)", "returns array(1), not a list of clients"),
         ("return [0.0, 1.0]", "returns [0.0, 1.0], not a list of clients"),
         ("return [1, 0, 1]", "draws a client more than once: [1, 0, 1]"),
         ("return [1, 1]", "fedsim.scheduling.drawing.Replacing and return self.counted(drawn)"),
         ("return [0, 99]", "draws client 99; clients are 0 to 2"),
         ("return [-1]", "draws client -1; clients are 0 to 2"),
         ("return [0, 1, 2]", "draws 3 clients, but count is 2"),
+        # Client 1 is busy when client 0 arrives.
+        (
+            "return [0, 1] if self.server.now_ns == 0 else [1]",
+            "draws client 1, which is offline or busy now",
+        ),
     ],
 )
-@pytest.mark.parametrize("schedule", ["rules.py:Rounds", "sync"])
-def test_a_wrong_draw(tmp_path: Path, wrong: str, message: str, schedule: str) -> None:
-    shown(run_with(tmp_path, DRAWN, wrong, schedule), "draw", message)
-
-
-def test_a_draw_of_a_client_that_is_busy(tmp_path: Path) -> None:
-    wrong = "return [0, 1] if self.server.now_ns == 0 else [1]"  # 1 is busy when 0 arrives
-    result = run_with(tmp_path, DRAWN, wrong, "async")
-    shown(result, "draw", "draws client 1, which is offline or busy now")
+def test_a_wrong_draw(tmp_path: Path, wrong: str, message: str) -> None:
+    shown(run_with(tmp_path, DRAWN, wrong, "async"), "draw", message)
 
 
 @pytest.mark.parametrize(
@@ -143,12 +140,40 @@ def test_work_that_takes_no_time_does_not_go_on_forever(
     assert "1,000 dispatches took no time: the clock stands still" in result.stderr
 
 
-def test_a_schedule_that_dispatches_nothing(tmp_path: Path) -> None:
-    result = run_with(tmp_path, "self.begin()", "pass")
+@pytest.mark.parametrize(
+    ("right", "wrong", "function", "note"),
+    [
+        (
+            "self.begin()",
+            "pass",
+            "start",
+            "no work was dispatched, so the tables are empty and the model is the initial one",
+        ),
+        (
+            AGGREGATED,
+            "pass\n\n    def unused(self, dispatch):",
+            "on_arrival",
+            "no update was aggregated, so the model is the initial one; 2 updates arrived",
+        ),
+        # One version per arrival, of the two clients that start.
+        (
+            "        self.server.dispatch(dispatch.client)\n",
+            "",
+            "on_arrival",
+            "so the run ended at version 2, before any limit of stop was reached",
+        ),
+    ],
+)
+def test_a_schedule_that_does_too_little_is_noted(
+    tmp_path: Path, right: str, wrong: str, function: str, note: str
+) -> None:
+    result = run_with(tmp_path, right, wrong)
     assert result.exit_code == 0, result.output
-    message = "no work was dispatched, so the tables are empty and the model is the initial one"
-    assert f"rules.py: Rounds.start: {message}" in without_lines(result.stderr)
-    assert json.loads((tmp_path / "out" / "run.json").read_text())["notes"] == [message]
+    assert re.search(rf"rules.py: Rounds.{function}: .*{note}", without_lines(result.stderr))
+    (told,) = json.loads((tmp_path / "out" / "run.json").read_text())["notes"]
+    assert note in told
+    (tmp_path / "whole").mkdir()
+    assert "Rounds." not in run_with(tmp_path / "whole").stderr
 
 
 @pytest.mark.parametrize(
@@ -175,27 +200,6 @@ def test_a_selection_that_draws_nobody(tmp_path: Path, drawn: str, named: bool) 
     else:
         assert len(run.dispatches)
         assert not any("draws nobody" in note for note in notes)
-
-
-def test_a_schedule_that_aggregates_nothing(tmp_path: Path) -> None:
-    wrong = "pass\n\n    def unused(self, dispatch):"
-    result = run_with(tmp_path, AGGREGATED, wrong)
-    assert result.exit_code == 0, result.output
-    message = "no update was aggregated, so the model is the initial one; 2 updates arrived"
-    assert f"rules.py: Rounds.on_arrival: {message}" in without_lines(result.stderr)
-
-
-def test_a_schedule_that_stops_dispatching(tmp_path: Path) -> None:
-    """One version per arrival, of the two clients that start."""
-    result = run_with(tmp_path, "        self.server.dispatch(dispatch.client)\n", "")
-    assert result.exit_code == 0, result.output
-    assert len(fedsim.load(tmp_path / "out").aggregations) == 2
-    message = "so the run ended at version 2, before any limit of stop was reached"
-    assert re.search(
-        rf"rules.py:\d+: Rounds.on_arrival: no work was left after .* s, {message}", result.stderr
-    )
-    (tmp_path / "whole").mkdir()
-    assert "no work was left" not in run_with(tmp_path / "whole").stderr
 
 
 def test_a_deadline_that_no_update_meets(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.book_table import table
 from tests.simulation.harness import online, simulate
 
 SCRIPT = {"name": "scripted", "rounds": [[0, 1, 2]]}
@@ -87,7 +86,7 @@ def test_a_client_with_work_waiting_is_not_drawn_for_another_place(schedule: Any
     other = book.row(6)["client"]
     assert other in (1, 2)
     columns = ("client", "version", "dispatched", "arrived", "ended", "steps_done")
-    assert table(book, *columns) == [
+    assert book.table(*columns) == [
         (0, 0, 0.0, None, 5.0, 4, "dropped"),
         *((0, i, 50.0 + 12 * i, 62.0 + 12 * i, 62.0 + 12 * i, 10, "aggregated") for i in range(4)),
         (0, 4, 98.0, None, 100.0, 1, "dropped"),

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.book_table import table
 from tests.simulation.harness import simulate
 
 
@@ -40,7 +39,7 @@ def test_an_update_due_when_its_dispatch_is_called_off_has_not_arrived(shared: b
         end = pytest.approx(start + 12.02)
         arrived = (*marks, end, end, 10, "aggregated")
         expected += [arrived, arrived, (*marks, None, end, 10, "cut")]
-    assert table(book, *columns) == expected
+    assert book.table(*columns) == expected
     assert {row["bytes_up"] for row in book.rows} == {1_000_000}
     assert [aggregate.time_s for aggregate in book.aggregates] == pytest.approx(
         [12.02, 24.04, 36.06]
@@ -59,7 +58,7 @@ def test_an_update_due_when_the_run_ends_has_not_arrived(shared: bool) -> None:
         shared=shared,
     )
     columns = ("dispatched", "computed", "arrived", "ended", "steps_done", "staleness")
-    assert table(book, *columns)[:2] == [
+    assert book.table(*columns)[:2] == [
         (0.0, 11.0, 12.0, 12.0, 10, 0, "aggregated"),
         (0.0, 11.0, None, 12.0, 10, -1, "unfinished"),
     ]
