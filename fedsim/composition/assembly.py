@@ -32,13 +32,12 @@ from fedsim.methods.submodels import with_submodels
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import ThreadWorkers, Training
-from fedsim.simulation.drawn_work import DrawnWork
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, check_rules
 from fedsim.simulation.level import Limits
 from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.updates import Recorder
-from fedsim.simulation.workload import Workload, Workloads
+from fedsim.simulation.workload import DrawnWork, Workload, Workloads
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, IntArray, Task
 from fedsim.units import to_ns
 from fedsim.vocabulary.formatting import format_bytes

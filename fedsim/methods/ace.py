@@ -2,22 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from pydantic import Field
-
+from fedsim.methods.fedvarp import FedVarpParams
 from fedsim.methods.mifa import LatestUpdates
-from fedsim.parts.component import Parameters
-
-
-class AceParams(Parameters):
-    """Parameters of ACE."""
-
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate; 1 is the paper's rule."""
-    remembers: Literal["gradients", "changes"] = "changes"
-    """The value remembered of each update: the change of the model, as in the paper, or the change divided by the
-    learning rate at the time. With a constant learning rate, the two are equivalent."""
 
 
 class Ace(LatestUpdates):
@@ -34,4 +20,4 @@ class Ace(LatestUpdates):
         "arXiv:2511.19066, ACE"
     )
     paper_schedules = ("async",)
-    Params = AceParams
+    Params = FedVarpParams

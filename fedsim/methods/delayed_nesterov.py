@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 from pydantic import Field, model_validator
 
 from fedsim.methods.base import ServerState, Tensor
@@ -13,8 +11,6 @@ from fedsim.methods.diloco import DiLoCo, DiLoCoParams
 class DelayedNesterovParams(DiLoCoParams):
     """Parameters of delayed Nesterov."""
 
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weights of clients whose updates arrive together: equal, or their numbers of training samples."""
     momentum_every: int = Field(default=10, ge=1)
     """Number of updates between two steps of the momentum (N)."""
     activation: float = Field(default=0.0, ge=0)

@@ -9,30 +9,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from torch import Tensor
 
 import fedsim
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server
-from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Station
-from fedsim.vocabulary.timeline import Aggregate
+from tests.scheduling.worlds import Recording
 from tests.simulation.harness import Book
 
 FloatArray = npt.NDArray[np.float64]
-
-
-class Recording(Learner):
-    """Executes every instruction at once and keeps what the server held after each update."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        self.states: list[Mapping[str, Tensor]] = [self.server]
-
-    def submit(self, instruction: Any) -> None:
-        super().submit(instruction)
-        if isinstance(instruction, Aggregate):
-            self.states.append(self.server)
 
 
 @dataclass

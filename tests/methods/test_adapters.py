@@ -263,7 +263,7 @@ def test_rounds_by_hand(tmp_path: Path, method: str, ranks: tuple[int, ...]) -> 
     assert not np.allclose(products(start)[1], products(expected)[1], atol=1e-3)
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["ffa_lora", "flexlora", "flora"])
 def test_deferral_threads_and_resuming_keep_the_bits(tmp_path: Path, method: str) -> None:
     results = []
     for number, training in enumerate(({}, {"verify": "eager"}, {"threads": 3})):

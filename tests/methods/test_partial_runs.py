@@ -12,9 +12,8 @@ import torch
 import fedsim
 from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
-from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
-from fedsim.traces.tables import make_table
 from tests.composition.worlds import digits
+from tests.oracle.compare import write_bundle
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -24,36 +23,17 @@ MEGABIT = 1_000_000
 @pytest.fixture(scope="module")
 def links(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A bundle with the links of the two clients; where it is asked for availability, A is offline for a minute."""
-    hour_us = 3_600_000_000
+    second = 10**9
+    day = 24 * 3600 * second
+    rates = [{"down": 10 * MEGABIT, "up": 5 * MEGABIT}, {"down": 20 * MEGABIT, "up": 10 * MEGABIT}]
     tables = {
-        "devices": {
-            "device_id": ["A", "B"],
-            "window_start_us": [0, 0],
-            "window_end_us": [24 * hour_us] * 2,
-            "valid": [True, True],
-        },
-        "network": {
-            "device_id": ["A", "A", "B", "B"],
-            "direction": ["down", "up"] * 2,
-            "bandwidth_bps": [megabits * MEGABIT for megabits in (10.0, 5.0, 20.0, 10.0)],
-        },
-        "availability": {
-            "device_id": ["A", "B"],
-            "start_us": [60_000_000, 0],
-            "end_us": [24 * hour_us] * 2,
-        },
+        "on_end": "unavailable",
+        "devices": [{"window": (0, day)}] * 2,
+        "network": rates,
+        "availability": [(0, 60 * second, day, 1), (1, 0, day, 1)],
     }
-    manifest = Manifest(
-        name="links",
-        horizon_us=24 * hour_us,
-        importer="hand",
-        importer_version="1",
-        eligibility=Eligibility(words="always", expression="true"),
-        counts={},
-    )
     path = tmp_path_factory.mktemp("bundles") / "links"
-    made = {name: make_table(name, columns) for name, columns in tables.items()}
-    TraceBundle(manifest, made).write(path)
+    write_bundle(tables, path)
     return path
 
 

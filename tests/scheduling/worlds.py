@@ -22,16 +22,16 @@ NO_NETWORK = {"bytes_down": 0.0, "bytes_up": 0.0}
 
 
 class Recording(Learner):
-    """Executes everything at once and keeps the model of every version."""
+    """Executes every instruction at once and keeps what the server held after each update."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.models = [self.server["model"].numpy().copy()]
+        self.states = [self.server]
 
     def submit(self, instruction: Any) -> None:
         super().submit(instruction)
         if isinstance(instruction, Aggregate):
-            self.models.append(self.server["model"].numpy().copy())
+            self.states.append(self.server)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ def play(
         observe=observe,
         **{**NO_NETWORK, **world},
     )
-    result.models = plane.models
+    result.models = [state["model"].numpy() for state in plane.states]
     return result
 
 
