@@ -64,9 +64,9 @@ def test_waiting_with_several_gradients() -> None:
     close(frozen, 0.1 * (1 * 1 + 2 * 3) / 2)
 
 
-def o2() -> QuadraticTask:
-    """h = (1, 2, 4), z = (0, 1, 2), from 1; weights (1/2, 1/4, 1/4) as samples."""
-    return quadratic([0.0, 1.0, 2.0], [1.0, 2.0, 4.0], 1.0, samples=[2, 1, 1])
+def o2(start: float = 1.0) -> QuadraticTask:
+    """h = (1, 2, 4), z = (0, 1, 2); weights (1/2, 1/4, 1/4) as samples."""
+    return quadratic([0.0, 1.0, 2.0], [1.0, 2.0, 4.0], start, samples=[2, 1, 1])
 
 
 @pytest.mark.parametrize(
@@ -84,13 +84,6 @@ def test_o9_empty_rounds() -> None:
     log: list[Round] = [[0], [], [1], [0]]
     close(x_of(o1(), log, 2, 10, empty_rounds="count"), [0, 0.1, 1.0, 1.2, 2.8])
     close(x_of(o1(), log, 2, 10), [0, 0.1, 0.1, 3.9, 3.61])
-
-
-# -- the paper's toy (App. B.1) --------------------------------------------------------------------
-
-
-def toy() -> QuadraticTask:
-    return quadratic([[-1.0, 0.0], [1.0, 0.0], [0.0, 3**0.5]], 1.0, [1.0, 2.0])
 
 
 # -- invariants (section 7.1) ----------------------------------------------------------------------
@@ -127,7 +120,7 @@ def test_the_window_sum_is_the_way_gone(
         before = player.played.x[-1]
         u = player.played.learner.server["window_sum"].item()
         close(before - start, u)
-        fedavg = play("fedavg", moved(before), [clients], steps=2, weights="uniform").x
+        fedavg = play("fedavg", o2(before), [clients], steps=2, weights="uniform").x
         player.aggregate([player.dispatch(client) for client in clients])
         rounds += bool(clients) or empty == "count"
         after = player.played.x[-1]
@@ -136,11 +129,6 @@ def test_the_window_sum_is_the_way_gone(
             start, rounds = after, 0
         else:
             close(after, fedavg[1])
-
-
-def moved(start: float) -> QuadraticTask:
-    """The problem of O2 from another start."""
-    return quadratic([0.0, 1.0, 2.0], [1.0, 2.0, 4.0], start)
 
 
 # -- windows in time, warm-up ----------------------------------------------------------------------

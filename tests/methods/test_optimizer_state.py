@@ -13,6 +13,7 @@ import fedsim
 from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
+from tests.methods.simulated import world
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -31,37 +32,27 @@ OPTIMIZERS: dict[str, Any] = {
 
 def scenario(optimizer: dict[str, Any], state: str, **server: Any) -> dict[str, Any]:
     """Three clients with quadratic objectives that do 3, 2 and 1 steps of 1 s, 2 s and 3 s."""
-    return {
-        "name": "state",
-        "task": {
-            "name": "quadratic",
-            "centers": list(CENTERS),
-            "curvatures": list(CURVATURES),
-            "initial": 2.0,
-        },
-        "training": {
-            "optimizer": optimizer,
-            "optimizer_state": state,
-            "local_steps": 3,
-            "dtype": "float64",
-            "device": "cpu",
-        },
-        "devices": {
+    made = world(
+        list(CENTERS),
+        list(CURVATURES),
+        2.0,
+        method={"name": "fedavg", "weights": "uniform"},
+        steps=3,
+        training={"optimizer": optimizer, "optimizer_state": state},
+        devices={
             "compute": {"name": "values", "step": [1.0, 2.0, 3.0]},
             "network": {"name": "static", "down": "8kbps", "up": "8kbps"},
         },
-        "server": {"method": {"name": "fedavg", "weights": "uniform"}, **server},
-        "stop": {"rounds": 4},
-        "evaluation": {"every_rounds": 1},
-    }
+        stop={"rounds": 4},
+        evaluation={"every_rounds": 1},
+    )
+    made["server"] |= server
+    return made
 
 
 def model(folder: Path, content: dict[str, Any]) -> float:
     """The final model of a run."""
-    from safetensors.torch import load_file
-
-    run = fedsim.run(content, folder)
-    (value,) = load_file(run.path / "model.safetensors").values()
+    (value,) = fedsim.run(content, folder).model().values()
     return float(value)
 
 

@@ -11,6 +11,7 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from tests.methods.driver import play, quadratic
+from tests.methods.simulated import world
 from tests.methods.test_participation import LOG, q2
 
 CENTERS = np.array([[1.0, -2.0, 0.5, 3.0, 2.0], [-1.0, 1.0, 2.0, 0.0, 4.0]])
@@ -87,24 +88,15 @@ def test_one_fragment_without_overlap_is_diloco() -> None:
 
 def scenario(method: dict[str, Any]) -> dict[str, Any]:
     """Two always-on clients that need 1 s per step and 0.5 s per number sent."""
-    return {
-        "name": "streaming",
-        "task": {"name": "quadratic", "centers": CENTERS[:, :4].tolist()},
-        "training": {
-            "optimizer": {"name": "adamw", "lr": 0.1},
-            "local_steps": 4,
-            "dtype": "float64",
-            "device": "cpu",
-            "optimizer_state": "kept",
-        },
-        "devices": {
-            "compute": {"name": "values", "step": [1.0, 1.0]},
-            "network": {"name": "static", "latency": "0s", "down": "128bps", "up": "128bps"},
-        },
-        "server": {"method": method},
-        "stop": {"rounds": 5},
-        "evaluation": {"every_rounds": 1},
-    }
+    return world(
+        CENTERS[:, :4].tolist(),
+        method=method,
+        steps=4,
+        training={"optimizer": {"name": "adamw", "lr": 0.1}, "optimizer_state": "kept"},
+        devices={"network": {"name": "static", "latency": "0s", "down": "128bps", "up": "128bps"}},
+        stop={"rounds": 5},
+        evaluation={"every_rounds": 1},
+    )
 
 
 @pytest.mark.usefixtures("without_reports")
