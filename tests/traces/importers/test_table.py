@@ -78,25 +78,6 @@ def test_an_import_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
     )
 
 
-def test_disorder_is_mended_and_counted(tmp_path: Path) -> None:
-    text = "device,start,end\na,5,9\na,1,2\na,8,12\nb,3,3\nb,7,4\nb,90,120\n"
-    bundle = import_("table", put(tmp_path / "a.csv", text), time_unit="s", window="100s")
-    assert intervals(bundle) == {
-        "a": [(US, 2 * US), (5 * US, 12 * US)],
-        "b": [(90 * US, 100 * US)],
-    }
-    assert bundle.manifest.counts == {
-        "zero_length": 1,
-        "reversed": 1,
-        "out_of_order": 1,
-        "outside_window": 0,
-        "cut_at_window": 1,
-        "overlapping": 1,
-        "never_available": 0,
-    }
-    assert bundle.manifest.caveats == []
-
-
 @pytest.mark.parametrize(
     ("unit", "bps"),
     [("kbps", 8e3), ("Mbps", 8e6), ("B/s", 64.0), ("MB/s", 64e6), ("KiB/s", 65536.0)],
@@ -237,23 +218,6 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
     assert "4 devices not in all files, the first is 'GW-1'" in caveats
     caveats = import_("table", sessions, more, time_unit="s").manifest.caveats
     assert not [caveat for caveat in caveats if "not in all files" in caveat]
-
-
-@pytest.mark.parametrize(
-    ("epoch", "outside"),
-    [("2024-05-01T00:00:00Z", "1 interval"), ("2024-05-02T00:00:00Z", "3 intervals"), (None, "")],
-)
-def test_intervals_outside_the_window_are_named(
-    tmp_path: Path, epoch: str | None, outside: str
-) -> None:
-    days = [("01T09", "01T12"), ("01T13", "01T14"), ("01T20", "01T21"), ("02T10", "02T11")]
-    rows = [f"a,2024-05-{start}:00Z,2024-05-{end}:00Z\n" for start, end in days]
-    path = put(tmp_path / "a.csv", "".join(["device,start,end\n", *rows]))
-    window = "1d" if epoch else "2d"
-    caveats = import_("table", path, window=window, epoch=epoch).manifest.caveats
-    origin = f"time 0 ({epoch})".replace("Z", "+00:00")
-    named = f"{outside} outside the window, 1 d from {origin}, dropped"
-    assert caveats == ([named] if outside else [])
 
 
 @pytest.mark.parametrize("ending", ["parquet", "feather", "arrow", "stream"])
