@@ -22,7 +22,7 @@ from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.traces.bundle import TraceBundle
-from tests.calibration.worlds import TRUTH, few_simulations
+from tests.calibration.worlds import TRUTH, calibrated, few_simulations
 from tests.simulation.harness import online_bundle
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -86,8 +86,9 @@ def test_a_network_without_a_transport_is_accepted(folder: Path, tmp_path: Path)
     """That of a user may have any parameters, or none."""
     (tmp_path / "net.py").write_text(NETWORK)
     devices = {**TRUTH["devices"], "network": f"{tmp_path}/net.py:Mine"}
-    scenario = load_scenario_dict({**TRUTH, "devices": devices}, folder)
-    assert calibrate(folder / "log.csv", tmp_path / "bundle", scenario).estimates.dispatches.sum()
+    log = (folder / "log.csv").read_text()
+    result = calibrated(tmp_path, log, {**TRUTH, "devices": devices})
+    assert result.estimates.dispatches.sum()
 
 
 def test_the_simulation_has_the_distributions_of_the_log(calibration: Calibration) -> None:
@@ -142,9 +143,7 @@ def test_ninety_percent_bands_hold(calibration: Calibration) -> None:
 def test_schedules_without_a_deadline_predict_no_lateness(tmp_path: Path) -> None:
     server = {"method": "fedavg", "schedule": {"name": "async", "concurrency": 4}}
     truth = {**TRUTH, "server": server, "stop": {"arrivals": 30}}
-    log = simulated_log(load_scenario_dict(truth, tmp_path))
-    log.to_csv(tmp_path / "log.csv", index=False)
-    result = calibrate(tmp_path / "log.csv", tmp_path / "b", load_scenario_dict(truth, tmp_path))
+    result = calibrated(tmp_path, simulated_log(load_scenario_dict(truth, tmp_path)), truth)
     assert result.lateness is None
     assert [each.name for each in result.predictions] == [
         "duration of a round (s)",
@@ -162,8 +161,7 @@ def test_dispatches_that_the_cross_validation_lacks_are_flagged(
     online_bundle([(0, 1e5)], [(0, 1e5)], [(0, 1 if is_offline else 1e5)]).write(tmp_path / "seen")
     world["devices"]["availability"] = {"name": "trace", "trace": str(tmp_path / "seen")}
     world["server"]["schedule"]["deadline"] = "100s"
-    log = _named_log(tmp_path / "log.csv", ("d1", 2.0), ("d2", 3.0), rounds=10)
-    result = calibrate(log, tmp_path / "bundle", load_scenario_dict(world, tmp_path))
+    result = calibrated(tmp_path, _named_log(("d1", 2.0), ("d2", 3.0), rounds=10), world)
     small = "only 2 rounds with completed dispatches of 2 of 3 clients"
     assert any(small in flag for flag in result.flags)
     flags = [flag for flag in result.flags if "cross-validation lack" in flag]
@@ -193,12 +191,10 @@ def test_only_total_times(tmp_path: Path, log: pd.DataFrame) -> None:
 def test_the_time_of_the_server_between_rounds_is_estimated(tmp_path: Path) -> None:
     slow = {**TRUTH, "server": {**TRUTH["server"], "aggregation_time": "21s"}}
     slow["server"]["schedule"] = {"name": "sync"}
-    simulated_log(load_scenario_dict(slow, tmp_path)).to_csv(tmp_path / "log.csv", index=False)
+    log = simulated_log(load_scenario_dict(slow, tmp_path))
     # The scenario does not know that the server takes this time.
     stated = {**slow, "server": {**slow["server"], "aggregation_time": "0s"}}
-    result = calibrate(
-        tmp_path / "log.csv", tmp_path / "bundle", load_scenario_dict(stated, tmp_path)
-    )
+    result = calibrated(tmp_path, log, stated)
     assert result.estimates.rounds.gap_s == pytest.approx(21.0)
     assert result.estimates.rounds.gap_error_s == pytest.approx(0.0, abs=1e-6)
     assert result.scenario is not None
@@ -210,7 +206,7 @@ def test_the_time_of_the_server_between_rounds_is_estimated(tmp_path: Path) -> N
     # Without the server's time, the total would be short by 21 s per round.
     assert total.low[0] > 21.0 * len(result.predictions[0].logged)
     # A scenario that knows it needs no flag.
-    known = calibrate(tmp_path / "log.csv", tmp_path / "known", load_scenario_dict(slow, tmp_path))
+    known = calibrated(tmp_path, log, slow)
     assert not [flag for flag in known.flags if "server.aggregation_time" in flag]
 
 
@@ -220,10 +216,7 @@ def test_transfers_of_another_size_are_flagged(
     tmp_path: Path, log: pd.DataFrame, factor: float
 ) -> None:
     sizes = {f"bytes_{way}": log[f"bytes_{way}"] * factor for way in ("down", "up")}
-    log.assign(**sizes).to_csv(tmp_path / "log.csv", index=False)
-    result = calibrate(
-        tmp_path / "log.csv", tmp_path / "bundle", load_scenario_dict(TRUTH, tmp_path)
-    )
+    result = calibrated(tmp_path, log.assign(**sizes), TRUTH)
     flags = [flag for flag in result.flags if "in the scenario" in flag and "task.size" in flag]
     assert len(flags) == (factor > 2)
     if flags:
@@ -233,12 +226,11 @@ def test_transfers_of_another_size_are_flagged(
 @few_simulations()
 def test_links_that_leave_no_time_for_local_steps(tmp_path: Path, log: pd.DataFrame) -> None:
     """Transfers of 5 s are longer than some dispatches, those of 16 s longer than most."""
-    log[["client", "start_s", "end_s", "round"]].to_csv(tmp_path / "log.csv", index=False)
+    totals = log[["client", "start_s", "end_s", "round"]]
 
     def flags(rate: str) -> tuple[str, ...]:
         devices = {**TRUTH["devices"], "network": {"name": "static", "down": rate, "up": rate}}
-        slow = load_scenario_dict({**TRUTH, "devices": devices}, tmp_path)
-        return calibrate(tmp_path / "log.csv", tmp_path / "bundle", slow).flags
+        return calibrated(tmp_path, totals, {**TRUTH, "devices": devices}).flags
 
     share = ((log["end_s"] - log["start_s"]).dropna() <= 5.0).mean()
     (flag,) = (flag for flag in flags("3.2Mbps") if "no time is left" in flag)
@@ -307,10 +299,10 @@ def test_a_trained_run_whose_scenario_has_a_target(tmp_path: Path) -> None:
     """Time alone is simulated, until the log ends; the scenario that is written keeps the target."""
     path = tmp_path / "run"
     run = fedsim.run("quickstart", path, overrides=["stop={target: {accuracy: 0.9}, rounds: 3}"])
-    calibrated = calibrate(path, tmp_path / "bundle", load_scenario(run.folder.scenario))
-    assert calibrated.scenario is not None
-    assert calibrated.scenario["stop"]["target"] == {"accuracy": 0.9}
-    assert calibrated.distributions["dispatch to arrival (s)"][1]
+    result = calibrate(path, tmp_path / "bundle", load_scenario(run.folder.scenario))
+    assert result.scenario is not None
+    assert result.scenario["stop"]["target"] == {"accuracy": 0.9}
+    assert result.distributions["dispatch to arrival (s)"][1]
 
 
 @few_simulations()
@@ -333,9 +325,9 @@ def test_a_log_that_begins_long_after_the_scenario(tmp_path: Path) -> None:
         "stop": {"rounds": 20, "target": {"accuracy": 0.999}},
     }
     run = fedsim.run(scenario, tmp_path / "run")
-    calibrated = calibrate(run.path, tmp_path / "bundle", load_scenario(run.folder.scenario))
-    assert not [flag for flag in calibrated.flags if "has only" in flag]
-    assert len(calibrated.distributions["dispatch to arrival (s)"][1]) > 0.8 * len(run.dispatches)
+    result = calibrate(run.path, tmp_path / "bundle", load_scenario(run.folder.scenario))
+    assert not [flag for flag in result.flags if "has only" in flag]
+    assert len(result.distributions["dispatch to arrival (s)"][1]) > 0.8 * len(run.dispatches)
 
 
 def test_power_and_memory_are_those_of_the_devices(tmp_path: Path) -> None:
@@ -344,13 +336,13 @@ def test_power_and_memory_are_those_of_the_devices(tmp_path: Path) -> None:
     overrides = [f"devices.energy.classes={{phone: {watts}}}", "stop={rounds: 3}"]
     run = fedsim.run("quickstart", tmp_path / "run", overrides=overrides)
     logged = load_scenario(run.folder.scenario)
-    calibrated = calibrate(run.path, tmp_path / "bundle", logged)
-    assert calibrated.scenario is not None
+    result = calibrate(run.path, tmp_path / "bundle", logged)
+    assert result.scenario is not None
     before, after = (
         assemble(loaded, timing_only=True)
-        for loaded in (logged, load_scenario_dict(calibrated.scenario, tmp_path))
+        for loaded in (logged, load_scenario_dict(result.scenario, tmp_path))
     )
-    assert list(calibrated.scenario["devices"]["energy"]["classes"]) == ["phone"]
+    assert list(result.scenario["devices"]["energy"]["classes"]) == ["phone"]
     phone = before.population.power.of_client == 1
     assert phone.sum() > 0
     assert (after.population.power.of_client == before.population.power.of_client).all()
@@ -392,11 +384,11 @@ def test_estimates_belong_to_clients_and_availability_to_their_devices(
     )
     log = simulated_log(logged)
     log.to_csv(tmp_path / "log.csv", index=False)
-    calibrated = calibrate(tmp_path / "log.csv", tmp_path / "bundle", logged)
-    assert calibrated.scenario is not None
+    result = calibrate(tmp_path / "log.csv", tmp_path / "bundle", logged)
+    assert result.scenario is not None
     before, after = (
         assemble(loaded, timing_only=True).population
-        for loaded in (logged, load_scenario_dict(calibrated.scenario, tmp_path))
+        for loaded in (logged, load_scenario_dict(result.scenario, tmp_path))
     )
     assert after.compute.step_s == pytest.approx([1.0, 2.0, 3.0, 4.0])
     last_ns = [
@@ -426,7 +418,7 @@ def _named_world(folder: Path) -> dict[str, Any]:
     }
 
 
-def _named_log(path: Path, *steps: tuple[str, float], rounds: int = 4) -> Path:
+def _named_log(*steps: tuple[str, float], rounds: int = 4) -> str:
     """Rounds of clients with these step times; 1 s of download and of upload."""
     rows = ["client,start,downloaded,computed,end,steps,bytes_down,bytes_up,round"]
     for number in range(rounds):
@@ -435,8 +427,7 @@ def _named_log(path: Path, *steps: tuple[str, float], rounds: int = 4) -> Path:
             computed = start + 1 + 4 * step_s
             sizes = "4,1000000,1000000"
             rows.append(f"{name},{start},{start + 1},{computed},{computed + 1},{sizes},{number}")
-    path.write_text("\n".join(rows) + "\n")
-    return path
+    return "\n".join(rows) + "\n"
 
 
 @pytest.mark.parametrize(
@@ -453,9 +444,8 @@ def test_clients_are_paired_by_number_or_device(
     names: tuple[str, str], clients: tuple[str, ...], flagged: str | None, tmp_path: Path
 ) -> None:
     """The log is of the clients 2 (3 s per step) and 1 (2 s); client 0 is not in it."""
-    log = _named_log(tmp_path / "log.csv", (names[0], 3.0), (names[1], 2.0))
-    loaded = load_scenario_dict(_named_world(tmp_path), tmp_path)
-    result = calibrate(log, tmp_path / "bundle", loaded)
+    log = _named_log((names[0], 3.0), (names[1], 2.0))
+    result = calibrated(tmp_path, log, _named_world(tmp_path))
     assert result.estimates.clients == clients
     step_s = dict(zip(clients, result.estimates.step_s.mean, strict=True))
     assert [step_s[name] for name in names] == pytest.approx([3.0, 2.0])

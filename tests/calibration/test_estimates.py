@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
@@ -10,13 +11,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from fedsim.calibration import calibrate
 from fedsim.calibration.estimates import Assumptions, Estimates, Varying, estimate, family_p
 from fedsim.calibration.log import WORK, numbered, read_log
 from fedsim.errors import UserError
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.parameters import Parameters
 from fedsim.traces.bundle import TraceBundle
+from tests.calibration.worlds import calibrated
 
 
 def test_sizes_that_differ_show_the_latency(tmp_path: Path) -> None:
@@ -29,8 +30,7 @@ def test_sizes_that_differ_show_the_latency(tmp_path: Path) -> None:
         end = computed + 0.05 + size / 1e6
         rows.append(("phone", start, downloaded, computed, end, 4, size, size))
     columns = PHASES.strip().split(",")[:-1]
-    pd.DataFrame(rows, columns=columns).to_csv(tmp_path / "log.csv", index=False)
-    estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
+    estimates = calibrated(tmp_path, pd.DataFrame(rows, columns=columns)).estimates
     assert estimates.latency_s == pytest.approx([0.05])
     assert estimates.latency_from == "log"
     assert np.ravel([rate.mean for rate in estimates.rates_bps]) == pytest.approx([8e6, 8e6])
@@ -51,16 +51,13 @@ def test_a_latency_longer_than_the_transfers_is_flagged(tmp_path: Path, latency_
 
 
 def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text(
-        "client,start,end,ended,outcome\na,0,2,2,aggregated\na,3,,5,dropped\na,9,11,11,aggregated\nb,0,4,4,late\n"
-    )
-    estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
+    header = "client,start,end,ended,outcome\n"
+    rows = "a,0,2,2,aggregated\na,3,,5,dropped\na,9,11,11,aggregated\nb,0,4,4,late\n"
+    estimates = calibrated(tmp_path, header + rows).estimates
     assert estimates.online == (("a", 0.0, 5.0), ("a", 9.0, 12.0), ("b", 0.0, 12.0))
     assert TraceBundle.read(tmp_path / "bundle").table("availability").num_rows == 3
-    (tmp_path / "log.csv").write_text(
-        "client,start,end,ended,outcome\na,0,,5,dropped\na,3,,7,dropped\na,9,11,11,late\n"
-    )
-    overlapping = calibrate(tmp_path / "log.csv", tmp_path / "overlapping").estimates
+    rows = "a,0,,5,dropped\na,3,,7,dropped\na,9,11,11,late\n"
+    overlapping = calibrated(tmp_path, header + rows).estimates
     assert overlapping.online == (("a", 0.0, 5.0), ("a", 5.0, 7.0), ("a", 9.0, 12.0))
     assert any("Availability is estimated" in flag for flag in estimates.flags)
 
@@ -193,8 +190,7 @@ def _phases(*rows: str) -> str:
 def test_a_value_that_some_rows_lack_is_estimated_from_the_others(
     tmp_path: Path, row: str, missing: str
 ) -> None:
-    (tmp_path / "log.csv").write_text(_phases(row))
-    estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
+    estimates = calibrated(tmp_path, _phases(row)).estimates
     assert estimates.step_s.mean == pytest.approx([0.5])
     assert np.ravel([rate.mean for rate in estimates.rates_bps]) == pytest.approx([8e6, 4e6])
     assert list(estimates.dispatches) == [6]
@@ -207,24 +203,20 @@ def test_a_value_that_some_rows_lack_is_estimated_from_the_others(
 
 
 def test_a_client_without_complete_rows_gets_the_median_of_the_others(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text(_phases("b,60,,,65,4,1e6,1e6,"))
-    estimates = calibrate(tmp_path / "log.csv", tmp_path / "bundle").estimates
+    estimates = calibrated(tmp_path, _phases("b,60,,,65,4,1e6,1e6,")).estimates
     assert estimates.step_s.mean == pytest.approx([0.5, 0.5])
     assert any("get the median of the others: 1 of 2" in flag for flag in estimates.flags)
 
 
 def test_a_log_in_which_steps_and_phases_never_meet_is_refused(tmp_path: Path) -> None:
     text = "client,start,downloaded,computed,end,steps\na,0,1,3,5,\na,10,,,15,4\n"
-    (tmp_path / "log.csv").write_text(text)
     with pytest.raises(UserError, match="both its local steps and their number"):
-        calibrate(tmp_path / "log.csv", tmp_path / "bundle")
+        calibrated(tmp_path, text)
 
 
 @pytest.mark.parametrize("factor", [1, 1000])
 def test_times_that_are_probably_milliseconds_are_flagged(tmp_path: Path, factor: int) -> None:
-    (tmp_path / "log.csv").write_text(_phases())
-    log = pd.read_csv(tmp_path / "log.csv")
+    log = pd.read_csv(io.StringIO(_phases()))
     log[["start", "downloaded", "computed", "end"]] *= factor
-    log.to_csv(tmp_path / "log.csv", index=False)
-    flags = calibrate(tmp_path / "log.csv", tmp_path / "bundle").flags
+    flags = calibrated(tmp_path, log).flags
     assert ("divide them by 1000" in flags[0]) is (factor > 1)

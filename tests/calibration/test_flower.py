@@ -7,13 +7,12 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from fedsim.calibration import calibrate
 from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import read_log
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.traces.importers import import_bundle
 from fedsim.traces.importers.table import Table
-from tests.calibration.worlds import few_simulations
+from tests.calibration.worlds import calibrated, few_simulations
 
 DEVICES = {
     "name": "app",
@@ -47,17 +46,16 @@ def _rows(late: bool) -> list[tuple[object, ...]]:
     return rows
 
 
-def _log(folder: Path, late: bool = True) -> Path:
+def _log(late: bool = True) -> pd.DataFrame:
     columns = "client,start,downloaded,computed,end,steps,bytes_down,bytes_up,round,outcome,ended"
-    table = pd.DataFrame(_rows(late), columns=columns.split(","))
-    table.to_csv(folder / "log.csv", index=False)
-    return folder / "log.csv"
+    return pd.DataFrame(_rows(late), columns=columns.split(","))
 
 
 @pytest.mark.parametrize("late", [True, False])
 def test_rounds_are_those_of_the_log(tmp_path: Path, late: bool) -> None:
+    _log(late).to_csv(tmp_path / "log.csv", index=False)
     scenario, _, flags = as_timing(
-        load_scenario_dict(DEVICES, tmp_path), read_log(_log(tmp_path, late)).dispatches
+        load_scenario_dict(DEVICES, tmp_path), read_log(tmp_path / "log.csv").dispatches
     )
     assert scenario is not None
     schedule = scenario.scenario.server.schedule.params
@@ -77,18 +75,15 @@ def test_clients_that_are_offline_where_the_log_has_dispatches_are_flagged(tmp_p
     )
     bundle.write(tmp_path / "windows")
     devices = {**DEVICES["devices"], "availability": {"name": "trace", "trace": "windows"}}
-    rare = load_scenario_dict({**DEVICES, "devices": devices}, tmp_path)
-    result = calibrate(_log(tmp_path, late=False), tmp_path / "bundle", rare)
+    result = calibrated(tmp_path, _log(late=False), {**DEVICES, "devices": devices})
     (flag,) = [flag for flag in result.flags if "The simulation has only" in flag]
     assert flag.startswith("The simulation has only 10 dispatches, but the log has 20. Check")
-    always = calibrate(
-        _log(tmp_path, late=False), tmp_path / "other", load_scenario_dict(DEVICES, tmp_path)
-    )
+    always = calibrated(tmp_path, _log(late=False), DEVICES)
     assert not any("The simulation has only" in flag for flag in always.flags)
 
 
 def test_the_devices_of_the_file_and_the_log_are_simulated(tmp_path: Path) -> None:
-    result = calibrate(_log(tmp_path), tmp_path / "bundle", load_scenario_dict(DEVICES, tmp_path))
+    result = calibrated(tmp_path, _log(), DEVICES)
     assert result.estimates.latency_s == pytest.approx([0.1] * 3), "the file's latency"
     assert [rate.mean[0] for rate in result.estimates.rates_bps] == pytest.approx([8e6, 4e6])
     assert result.estimates.step_s.mean[0] == pytest.approx(1.0)
@@ -100,7 +95,7 @@ def test_the_devices_of_the_file_and_the_log_are_simulated(tmp_path: Path) -> No
 
 
 def test_messages_of_different_work_are_whole(tmp_path: Path) -> None:
-    table = pd.read_csv(_log(tmp_path))
+    table = _log()
     table.loc[table["client"] == 2, "steps"] = 8
     table.to_csv(tmp_path / "log.csv", index=False)
     _, log, flags = as_timing(
@@ -111,10 +106,6 @@ def test_messages_of_different_work_are_whole(tmp_path: Path) -> None:
 
 
 def test_an_app_without_rounds_is_not_simulated(tmp_path: Path) -> None:
-    table = pd.read_csv(_log(tmp_path)).drop(columns="round")
-    table.to_csv(tmp_path / "log.csv", index=False)
-    result = calibrate(
-        tmp_path / "log.csv", tmp_path / "bundle", load_scenario_dict(DEVICES, tmp_path)
-    )
+    result = calibrated(tmp_path, _log().drop(columns="round"), DEVICES)
     assert result.scenario is None
     assert any("has no rounds" in flag for flag in result.flags)

@@ -39,13 +39,18 @@ def test_timestamps_and_numbers_are_the_same(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(one, other)
 
 
+def read(folder: Path, text: str) -> pd.DataFrame:
+    """The dispatches of a log with this content."""
+    (folder / "log.csv").write_text(text)
+    return read_log(folder / "log.csv").dispatches
+
+
 MISTAKES = [
     ("client,start\na,1\n", "no column end"),
     (
         "client,start,downloaded,computed,end,compute_s\na,0,1,4,5,3\nb,0,1,4,5,3.5\n",
         "log.csv:3: compute_s is 3.5 s, but it is 3 s",
     ),
-    ("client,start,downloaded,end,download_s\na,0,1,5,-1\n", "log.csv:2: download_s is -1"),
     ("client,start,end\nb,1,2\na,2,1\na,3,1\n", r"log.csv:3: end is before .* \(2 such rows\)"),
     ("client,start,end\n", "log.csv: the log has no rows"),
     ("client,start,end\na,1,2\nb,1,2\na,1,2\n", "log.csv:4: repeats an earlier row"),
@@ -56,29 +61,24 @@ MISTAKES = [
     ),
     ("client,start,end\na,1,soon\n", "log.csv:2: column end: cannot read 'soon'"),
     ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
-    ("client,start,end\na,1,2\n,3,4\n", "log.csv:3: client is empty"),
-    ("client,start,end,steps\na,1,2,many\n", "log.csv:2: column steps: cannot read 'many'"),
     ("client,start,end\na,1,\n", "no dispatch of the log ended"),
     ("client,start,end,steps\na,1,2,3\n\nb,1,2\n", "log.csv:4: has 3 cells"),
     ("client;start;end\na;1;2\n", r"no column client\n  separate the columns by commas"),
-    ("client,start,downloaded,end\na,1,2,3\na,1,5,3\n", "log.csv:3: end is before downloaded"),
     ("client,start,end,outcome\na,1,2,\na,1,2,ok\n", "log.csv:3: unknown outcome 'ok'"),
 ]
 
 
 @pytest.mark.parametrize(("text", "message"), MISTAKES)
 def test_mistakes_in_a_log(tmp_path: Path, text: str, message: str) -> None:
-    (tmp_path / "log.csv").write_text(text)
     with pytest.raises(UserError, match=message):
-        read_log(tmp_path / "log.csv")
+        read(tmp_path, text)
 
 
 def test_all_kinds_of_impossible_rows_are_reported(tmp_path: Path) -> None:
     header = "client,start,downloaded,computed,end,steps,bytes_down,compute_s,outcome\n"
     rows = "a,0,1,5,6,-20,7,,\nb,0,1,5,6,0,7,,\nc,0,1,5,6,3,-5,,\nd,0,1,5,6,3,7,9,\ne,0,1,5,6,3,7,,ok\nf,3,,,2,,,,\n"
-    (tmp_path / "log.csv").write_text(header + rows)
     with pytest.raises(UserErrors) as caught:
-        read_log(tmp_path / "log.csv")
+        read(tmp_path, header + rows)
     lines = [str(error.where).rpartition(":")[2] for error in caught.value.errors]
     assert lines == ["7", "2", "4", "3", "5", "6"]
     assert all(error.hint for error in caught.value.errors)
@@ -91,19 +91,13 @@ def test_a_missing_log_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", ["2024-03-30T20:00:00Z", "2024-03-30T21:00:00+01:00"])
 def test_timestamps_some_of_which_have_an_offset_are_refused(tmp_path: Path, first: str) -> None:
-    (tmp_path / "log.csv").write_text(
-        f"client,start,end\na,{first},\nb,{first},2024-03-30T20:00:05\n"
-    )
-    message = r"log.csv:3: column end: '2024-03-30T20:00:05' has no offset from UTC, but other"
-    with pytest.raises(UserError, match=message):
-        read_log(tmp_path / "log.csv")
+    with pytest.raises(UserError, match=r"log.csv:3: column end: .* has no offset from UTC"):
+        read(tmp_path, f"client,start,end\na,{first},\nb,{first},2024-03-30T20:00:05\n")
 
 
 def test_seconds_of_work_are_those_given_or_those_between_the_instants(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text(
-        "client,start,downloaded,computed,end,compute_s\na,0,1,40,42,10\na,50,51,61,63,\na,70,71,,,4\n"
-    )
-    log = read_log(tmp_path / "log.csv").dispatches
+    header = "client,start,downloaded,computed,end,compute_s\n"
+    log = read(tmp_path, header + "a,0,1,40,42,10\na,50,51,61,63,\na,70,71,,,4\n")
     assert log["download_s"].tolist() == [1, 1, 1]
     assert log["compute_s"].tolist()[:2] == [10, 10]
     # Local steps that were not finished do not show how long they take.
@@ -124,17 +118,15 @@ def test_pauses_of_a_run_are_not_taken_for_slow_steps_or_links(tmp_path: Path) -
 def test_the_end_of_a_dispatch_that_did_not_arrive_is_no_arrival(
     tmp_path: Path, outcome: str
 ) -> None:
-    (tmp_path / "log.csv").write_text(
-        f"client,start,end,outcome\na,0,2,aggregated\na,3,5,{outcome}\na,9,11,late\n"
-    )
-    log = read_log(tmp_path / "log.csv").dispatches
+    rows = f"a,0,2,aggregated\na,3,5,{outcome}\na,9,11,late\n"
+    log = read(tmp_path, f"client,start,end,outcome\n{rows}")
     assert list(log["end_s"].notna()) == [True, False, True]
     assert list(log["ended_s"].dropna()) == [5.0]
 
 
 def test_an_update_that_arrived_before_the_run_ended_is_complete(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("client,start,end,ended,outcome\na,0,2,4,unfinished\n")
-    assert list(read_log(tmp_path / "log.csv").dispatches["end_s"]) == [2.0]
+    log = read(tmp_path, "client,start,end,ended,outcome\na,0,2,4,unfinished\n")
+    assert list(log["end_s"]) == [2.0]
 
 
 def _log(*rows: tuple[float, int, float, float, str | None]) -> pd.DataFrame:

@@ -25,15 +25,14 @@ from fedsim.calibration.page import (
 )
 from fedsim.calibration.prediction import Lateness, Prediction
 from fedsim.scenario.loading import load_scenario
-from tests.calibration.worlds import TRUTH
+from tests.calibration.worlds import TRUTH, calibrated
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
 
 def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("client,start,end\na,0,2\na,3,5.5\n")
     calibration = replace(
-        calibrate(tmp_path / "log.csv", tmp_path / "bundle"),
+        calibrated(tmp_path, "client,start,end\na,0,2\na,3,5.5\n"),
         distributions={
             "download (s)": ([0.0402, 0.0402], [0.0402 + 1e-9]),
             "upload (s)": ([1.0, 2.0], [2.0, 4.0]),
@@ -78,8 +77,7 @@ def test_predicted_probabilities_are_compared_with_what_happened() -> None:
 def test_long_lists_of_devices_are_cut_to_those_with_the_most_dispatches(tmp_path: Path) -> None:
     rows = [f"d{number},{number},{number + 1}" for number in range(300)]
     rows += [f"d{number},{number + 500},{number + 501}" for number in range(250, 300)]
-    (tmp_path / "log.csv").write_text("client,start,end\n" + "\n".join(rows) + "\n")
-    figure = _devices(calibrate(tmp_path / "log.csv", tmp_path / "bundle"))
+    figure = _devices(calibrated(tmp_path, "client,start,end\n" + "\n".join(rows) + "\n"))
     assert figure.finding == (
         "The 200 of 300 devices with the most dispatches; the bundle contains all"
     )
@@ -89,10 +87,8 @@ def test_long_lists_of_devices_are_cut_to_those_with_the_most_dispatches(tmp_pat
 
 
 def test_the_page_of_a_log_without_a_scenario(tmp_path: Path) -> None:
-    (tmp_path / "log.csv").write_text("client,start,end\na,0,2\na,3,5.5\n<b>,0,1\n")
-    write_calibration_page(
-        calibrate(tmp_path / "log.csv", tmp_path / "bundle"), tmp_path / "page.html"
-    )
+    calibration = calibrated(tmp_path, "client,start,end\na,0,2\na,3,5.5\n<b>,0,1\n")
+    write_calibration_page(calibration, tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "&lt;b&gt;" in page
     assert "Without a scenario" in page

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
+
+from fedsim.calibration import Calibration, calibrate
+from fedsim.scenario.loading import load_scenario_dict
 
 TRUTH: dict[str, Any] = {
     "name": "truth",
@@ -30,6 +35,15 @@ TRUTH: dict[str, Any] = {
     },
     "stop": {"rounds": 60},
 }
+
+
+def calibrated(
+    folder: Path, log: str | pd.DataFrame, scenario: Mapping[str, Any] | None = None
+) -> Calibration:
+    """The calibration of a log, whose file and bundle are written into a folder."""
+    (folder / "log.csv").write_text(log if isinstance(log, str) else log.to_csv(index=False))
+    loaded = None if scenario is None else load_scenario_dict(dict(scenario), folder)
+    return calibrate(folder / "log.csv", folder / "bundle", loaded, overwrite=True)
 
 
 @contextmanager
