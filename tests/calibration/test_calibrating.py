@@ -49,7 +49,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory, log: pd.DataFrame) -> Path:
 
 @pytest.fixture(scope="module")
 def calibration(folder: Path) -> Calibration:
-    return calibrate(folder / "log.csv", folder / "bundle", load_scenario_dict(TRUTH, folder))
+    with few_simulations(20):
+        return calibrate(folder / "log.csv", folder / "bundle", load_scenario_dict(TRUTH, folder))
 
 
 def test_the_estimates_are_the_truth_within_their_errors(calibration: Calibration) -> None:
@@ -269,7 +270,7 @@ def test_the_calibrated_scenario_can_be_moved_with_its_files(tmp_path: Path) -> 
     )
     scenario = project / "small.yaml"
     scenario.write_text(
-        "task: {dataset: digits, partition: {name: iid, clients: 3}, model: logistic_regression}\n"
+        "task: {name: timing, clients: 3}\n"
         "devices: {trace: builtin:phones_week, compute: {name: values, step: 1s}, availability: always}\n"
         "server: {method: own.py:Own}\nstop: {rounds: 2}\n"
     )

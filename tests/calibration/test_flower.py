@@ -82,6 +82,7 @@ def test_clients_that_are_offline_where_the_log_has_dispatches_are_flagged(tmp_p
     assert not any("The simulation has only" in flag for flag in always.flags)
 
 
+@few_simulations(10)
 def test_the_devices_of_the_file_and_the_log_are_simulated(tmp_path: Path) -> None:
     result = calibrated(tmp_path, _log(), DEVICES)
     assert result.estimates.latency_s == pytest.approx([0.1] * 3), "the file's latency"

@@ -16,7 +16,7 @@ from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.network.graphs import read_graph
 from tests.composition.worlds import quadratic
-from tests.network.graphs import diamond, make, named
+from tests.network.bundles import diamond, make, named
 
 DOWN, UP = Direction.DOWN, Direction.UP
 

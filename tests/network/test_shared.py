@@ -11,7 +11,7 @@ from fedsim.network.graphs import Direct, Star, Tree
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.units import NEVER
-from tests.network.graphs import context_of
+from tests.network.bundles import context_of
 
 DOWN, UP = Direction.DOWN, Direction.UP
 S = 1_000_000_000
@@ -31,7 +31,9 @@ def run_out(network: SharedNetwork) -> list[tuple[int, list[int]]]:
 
 def two_sites(**limits: float) -> SharedNetwork:
     """Two sites at 8 Mbit/s and 5 ms; clients 0 and 2 on site 0, 1 on site 1; access 8 down, 4 up, 20 ms."""
-    topology = Star(name="star", sites=2, capacity=8e6, latency=0.005).topology(context_of())
+    topology = Star(name="star", sites=2, capacity=8e6, latency=0.005).topology(
+        context_of(clients=10)
+    )
     return SharedNetwork(
         topology,
         attachment=[0, 1, 0],
@@ -118,7 +120,7 @@ def test_a_transfer_cancelled_during_its_latency_has_moved_nothing() -> None:
 
 
 def test_arrivals_at_one_instant_come_in_order_of_start() -> None:
-    topology = Direct(name="direct").topology(context_of())
+    topology = Direct(name="direct").topology(context_of(clients=10))
     network = SharedNetwork(
         topology, attachment=np.zeros(4, int), down_bps=8e6, up_bps=8e6, latency_s=0
     )
@@ -129,7 +131,9 @@ def test_arrivals_at_one_instant_come_in_order_of_start() -> None:
 
 def test_a_thousand_clients_on_a_tree_finish_together() -> None:
     """Equal clients on a symmetric tree: the ingress is full until all end at once, whatever the order."""
-    topology = Tree(name="tree", fan_out=[5, 10], capacity=[1e9, 1e8]).topology(context_of())
+    topology = Tree(name="tree", fan_out=[5, 10], capacity=[1e9, 1e8]).topology(
+        context_of(clients=10)
+    )
     network = SharedNetwork(
         topology,
         attachment=np.arange(1000) % 50,
@@ -166,7 +170,7 @@ def test_no_transfer_ends_after_its_latest_end(seed: int) -> None:
 
 
 def test_bad_attachments_and_capacities_are_refused() -> None:
-    topology = Direct(name="direct").topology(context_of())
+    topology = Direct(name="direct").topology(context_of(clients=10))
     sound = {"attachment": [0, 0], "down_bps": 1.0, "up_bps": 1.0, "latency_s": 0.0}
     for change, message in (
         ({"attachment": [0, 1]}, "client 1 is not attached to an access node"),

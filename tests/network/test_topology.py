@@ -10,7 +10,7 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.network.topology import Topology
-from tests.network.graphs import diamond, edge, named
+from tests.network.bundles import diamond, edge, named
 
 DOWN, UP = Direction.DOWN, Direction.UP
 

@@ -16,25 +16,12 @@ from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NEVER
+from tests.network.bundles import MB, S, series_of
 
 DOWN, UP = Direction.DOWN, Direction.UP
-S = 1_000_000_000
-MB = 1_000_000
 
 # 8 Mbit/s for 2 s, an outage of 3 s, 4 Mbit/s for 5 s: 2 + 0 + 2.5 MB in 10 s.
 STEPS = [(0, 2, 8e6), (2, 3, 0.0), (5, 5, 4e6)]
-
-
-def series_of(pieces: list[tuple[float, float, float]], on_end: OnEnd = "wrap") -> RateSeries:
-    start, duration, rate = zip(*pieces, strict=True)
-    return RateSeries(
-        series=np.zeros(len(pieces), int),
-        start_ns=np.array(start) * S,
-        duration_ns=np.array(duration) * S,
-        rate_bps=rate,
-        on_end=on_end,
-        names=["a"],
-    )
 
 
 def ride(series: int = 0, offset_ns: int = 0, scale: float = 1.0) -> Ride:
@@ -225,19 +212,15 @@ def test_ends_agree_with_an_exact_walk(
     period_bits = sum(length * rate for length, rate in pieces) / 1000
     size_bytes = max(1, min(size_bytes, int(period_bits * 125)))
     lengths = np.array([length for length, _ in pieces]) * 1_000_000
-    network = TracedNetwork(
-        RateSeries(
-            series=np.zeros(len(pieces), int),
-            start_ns=np.concatenate([[0], np.cumsum(lengths)[:-1]]),
-            duration_ns=lengths,
-            rate_bps=[rate for _, rate in pieces],
-            on_end="wrap" if wrap else "unavailable",
-            names=["a"],
-        ),
-        down=ride(),
-        up=ride(),
-        latency_s=0,
+    series = RateSeries(
+        series=np.zeros(len(pieces), int),
+        start_ns=np.concatenate([[0], np.cumsum(lengths)[:-1]]),
+        duration_ns=lengths,
+        rate_bps=[rate for _, rate in pieces],
+        on_end="wrap" if wrap else "unavailable",
+        names=["a"],
     )
+    network = TracedNetwork(series, down=ride(), up=ride(), latency_s=0)
     start_ns = start_ms * 1_000_000
     end_ns = network.transfer_end_ns(0, DOWN, size_bytes, start_ns)
     exact = exact_end_s(pieces, size_bytes, start_ms, wrap)

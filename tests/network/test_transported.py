@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.network.base import Direction, Network, NetworkContext
+from fedsim.network.base import Direction, Network
 from fedsim.network.fair import FairLinks
-from fedsim.network.kinds.shared import Shared, SharedParams
-from fedsim.network.kinds.static import Static, StaticParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
-from fedsim.network.traced import RateSeries, Ride, TracedNetwork
+from fedsim.network.traced import Ride, TracedNetwork
 from fedsim.network.transported import TransportedNetwork
 from fedsim.network.transports.tcp import Tcp, TcpParams
 from fedsim.units import NEVER
+from tests.network.bundles import S, build, context_of, series_of
 
-S = 1_000_000_000
 SIZES = [0, 1, 1448, 14_480, 14_481, 100_000, 1_000_000, 33_333_333]
 
 
-def context(clients: int, folder: object = None) -> NetworkContext:
-    return NetworkContext(clients, None, np.zeros(0, np.int64), 1, folder)  # type: ignore[arg-type]
+def static(params: dict[str, Any], clients: int = 1) -> Network:
+    network: Network = build(context_of(clients=clients, seed=1), "static", **params)
+    return network
 
 
-def static(params: dict[str, object], clients: int = 1) -> Network:
-    return Static(StaticParams.model_validate(params)).build(context(clients))
-
-
-def shared(params: dict[str, object], clients: int = 1) -> SharedNetwork:
-    return Shared(SharedParams.model_validate(params)).build(context(clients))
+def shared(params: dict[str, Any], clients: int = 1) -> SharedNetwork:
+    network: SharedNetwork = build(context_of(clients=clients, seed=1), "shared", **params)
+    return network
 
 
 def run_alone(network: SharedNetwork, client: int, direction: Direction, size: float) -> int:
@@ -61,14 +59,7 @@ def test_alone_on_a_shared_network_as_on_a_static_one(
 
 @pytest.mark.parametrize("size", SIZES)
 def test_a_constant_series_is_a_static_link(size: float) -> None:
-    series = RateSeries(
-        series=[0, 0],
-        start_ns=[0, S],
-        duration_ns=[S, S],
-        rate_bps=[8e6, 8e6],
-        on_end="wrap",
-        names=["a"],
-    )
+    series = series_of([(0, 1, 8e6), (1, 1, 8e6)])
     ride = Ride(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1))
     traced = TracedNetwork(series, down=ride, up=ride, latency_s=0.05)
     constant = StaticNetwork(latency_s=0.05, down_bps=8e6, up_bps=8e6, clients=1)
@@ -89,14 +80,7 @@ def test_a_constant_series_is_a_static_link(size: float) -> None:
 
 def test_a_series_below_and_above_the_limit() -> None:
     """2 s at 8 Mbit/s and 2 s at 1 Mbit/s, limited to 4 Mbit/s: 1 MB, then 0.25 MB, in every 4 s."""
-    series = RateSeries(
-        series=[0, 0],
-        start_ns=[0, 2 * S],
-        duration_ns=[2 * S, 2 * S],
-        rate_bps=[8e6, 1e6],
-        on_end="wrap",
-        names=["a"],
-    )
+    series = series_of([(0, 2, 8e6), (2, 2, 1e6)])
     for megabytes, seconds in [(0.5, 1), (1.0, 2), (1.25, 4), (1.75, 5), (12.5, 40), (12.25, 38)]:
         assert series.limited_wire_ns(0, 0, megabytes * 8e6 * 1e9, 4e6) == seconds * S
         assert series.limited_work_between(0, 0, seconds * S, 4e6) == megabytes * 8e6 * 1e9

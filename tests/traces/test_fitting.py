@@ -58,6 +58,7 @@ def test_a_mixture_is_taken_apart():
     assert fit.parameters == pytest.approx(
         {"w1": 0.3, "mu1": 2.0, "mu2": 8.0, "sigma1": 1.0, "sigma2": 0.8}, rel=0.03
     )
+    assert fit.ks < 0.01
     assert fit_all(samples)[0].family == "two lognormals"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 
 import numpy as np
 import pytest
@@ -33,6 +34,10 @@ def test_a_case_worked_by_hand(hand):
     expected[[6, 7, 0, 1]] += 1 / 4
     expected[[13, 14, 15, 16]] += 1 / 4
     assert online.by_hour.tolist() == pytest.approx(expected.tolist())
+    # The middles of these hours as directions on the face of a clock of 24 hours, added up.
+    directions = [2 * math.pi * (hour + 0.5) / 24 for hour in (6, 7, 0, 1, 13, 14, 15, 16)]
+    east, north = sum(map(math.sin, directions)), sum(map(math.cos, directions))
+    assert online.rhythm.peak_hour == pytest.approx(math.atan2(east, north) * 12 / math.pi % 24)
     # Wednesday: a observed from 6 and b from 12 o'clock: 30 hours, 6 of them online; Thursday: 48, 2; Friday 6 + 12, 0.
     assert online.by_weekday[[2, 3, 4]] == pytest.approx([6 / 30, 2 / 48, 0.0])
     assert np.isnan(online.by_weekday[[0, 1, 5, 6]]).all()
