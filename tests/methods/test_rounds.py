@@ -120,7 +120,7 @@ def test_feddyn(alpha: float, log: list[dict[int, int]]) -> None:
         h = h - alpha / 3 * sum(end - x for end in ends.values())
         models.append(x := np.mean(list(ends.values()), axis=0) - h / alpha)
     run = played("feddyn", [list(clients.items()) for clients in log], alpha=alpha)
-    np.testing.assert_allclose(run.models, models, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(run.models, models, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(run.state("h")[-1], h, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(run.memory("gradient"), stored, rtol=1e-11, atol=1e-12)
     np.testing.assert_allclose(stored.mean(0), h, rtol=1e-10, atol=1e-12)
