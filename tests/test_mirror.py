@@ -58,7 +58,10 @@ ELSEWHERE = {
     "simulation/simulation.py": ("simulation/test_server.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),
     "traces/parameters.py": ("composition/test_needs.py", "declarations"),
-    "traces/synthesis/family.py": ("traces/synthesis/families/test_simple.py", "an interface"),
+    "traces/synthesis/families/__init__.py": (
+        "traces/synthesis/families/test_simple.py",
+        "an interface",
+    ),
 }
 """Modules whose test has another name: it, and why."""
 

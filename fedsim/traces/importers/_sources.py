@@ -221,20 +221,24 @@ class Sources:
     def __iter__(self) -> Iterator[SourceFile]:
         """The files."""
         self._left = self.max_unpacked
-        if not self.paths:
-            raise UserError("no files to import", hint="name a file")
+        empty = True
         for path in self.paths:
             try:
                 if path.is_dir():
-                    yield from self._folder(path)
+                    files = self._folder(path)
                 elif path.suffix == ".zip" and path.exists():
-                    yield from self._archive(path)
+                    files = self._archive(path)
                 else:
-                    yield self._file(path, path.name)
+                    files = iter([self._file(path, path.name)])
+                for file in files:
+                    empty = False
+                    yield file
             # Damaged archives, and those with a password or a rare compression.
             except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
                 hint = "copy the file again"
                 raise UserError(f"cannot be read: {error}", where=str(path), hint=hint) from error
+        if empty:
+            raise self.error("no files to import", "name a file")
 
     def _folder(self, path: Path) -> Iterator[SourceFile]:
         for file in sorted(item for item in path.rglob("*") if item.is_file()):

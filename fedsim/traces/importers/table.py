@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import field_validator
 
-from fedsim.errors import UserError, nearest, nearest_or_all, raise_all
+from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files.delimited import hint_of_header
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
@@ -281,15 +281,12 @@ class _Rows:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
         states = [name for name in map(str, self.cells) if name not in (*COLUMNS, "where")]
         initial = self.params.initial
-        raise_all(
-            UserError(
-                f"initial names the state '{name}', which the log does not have",
+        if unknown := [name for name in initial if name not in states]:
+            raise UserError(
+                f"initial names the state '{unknown[0]}', which the log does not have",
                 where=self.where,
-                hint=nearest_or_all(name, states, f"its states: {', '.join(states)}"),
+                hint=f"its states: {', '.join(states)}",
             )
-            for name in initial
-            if name not in states
-        )
         cells = {name: self.cells[name].str.lower() for name in states}
         words = {
             name: tuple(sorted({*column, initial.get(name, "")} - {""}))

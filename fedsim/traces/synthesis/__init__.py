@@ -31,8 +31,8 @@ from fedsim.traces.synthesis.columns import (
     network_series_tables,
     network_table,
 )
-from fedsim.traces.synthesis.family import Family, Sessions, concatenated
-from fedsim.traces.synthesis.family import known_families as known_families
+from fedsim.traces.synthesis.families import Family, Sessions, concatenated
+from fedsim.traces.synthesis.families import known_families as known_families
 from fedsim.traces.synthesis.presets import PRESETS as PRESETS
 from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import constant_column, id_column, make_table

@@ -261,6 +261,12 @@ REFUSED: list[tuple[Any, ...]] = [
     ("table", "device,start,end\na,1,2\n", "Mars/Olympus", {"time_zone": "Mars/Olympus"}),
     (
         "table",
+        "device,time,state\na,1,on\n",
+        "names the state 'power'",
+        {"initial": {"power": "on"}},
+    ),
+    (
+        "table",
         f"device,start,end\na,{DAY}00:00Z,{DAY}01:00Z\n",
         "'yesterday'",
         {"epoch": "yesterday"},
@@ -643,9 +649,13 @@ def test_the_default_bound_refuses_three_gigabytes_without_holding_them(tmp_path
         next(stream)
 
 
-def test_a_symbolic_link_to_itself_is_refused(tmp_path: Path) -> None:
+def test_what_has_no_content_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").symlink_to(tmp_path / "a.txt")
     refused("pensieve", tmp_path / "a.txt")
+    (tmp_path / "empty").mkdir()
+    assert "no files to import" in refused("pensieve", tmp_path / "empty")
+    with pytest.raises(UserError, match="no files to import"):
+        recognize([tmp_path / "empty"])
 
 
 def test_a_format_is_recognized_by_the_head_of_a_file_however_long_the_rest(tmp_path: Path) -> None:

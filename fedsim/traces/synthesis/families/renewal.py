@@ -14,7 +14,7 @@ from scipy.special import betaincinv, ndtr
 
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import Family, Sessions, sessions_from_cycles
+from fedsim.traces.synthesis.families import Family, Sessions, sessions_from_cycles
 from fedsim.traces.tables import Floats, Ints
 from fedsim.units import DAY_S, Duration
 

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.synthesis.family import (
+from fedsim.traces.synthesis.families import (
     Family,
     Sessions,
     concatenated,
