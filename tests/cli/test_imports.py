@@ -60,7 +60,3 @@ def test_a_run_without_learning_and_its_report_import_no_torch(
     assert imported_by("report", timing_run) <= {"pandas", "pyarrow"}
     run = ["run", timing_run / "scenario.yaml", "-o", tmp_path / "again"]
     assert imported_by(*run) <= {"pandas", "pyarrow", "scipy"}
-
-
-def test_the_libraries_are_seen() -> None:
-    assert imported_by("methods", "show", "fedavg") >= {"torch"}

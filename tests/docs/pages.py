@@ -7,7 +7,6 @@ import functools
 import io
 import re
 import shlex
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -65,11 +64,9 @@ def commands(block: Block) -> list[Command]:
 
 def fedsim(command: str, *more: str) -> str:
     """Run a command line of fedsim in this process; what it wrote to standard output."""
-    program, *arguments = shlex.split(command, comments=True)
-    assert program == "fedsim"
     written = io.StringIO()
-    with contextlib.redirect_stdout(written), contextlib.suppress(SystemExit):
-        cli.main([*arguments, *more], prog_name="fedsim")
+    with contextlib.redirect_stdout(written):
+        exit_code(command, *more)
     return written.getvalue()
 
 
@@ -77,11 +74,7 @@ def exit_code(command: str, *more: str) -> int:
     """The exit code of a command line of fedsim."""
     program, *arguments = shlex.split(command, comments=True)
     assert program == "fedsim"
-    try:
-        cli.main([*arguments, *more], prog_name="fedsim")
-    except SystemExit as end:
-        return int(end.code or 0)
-    raise AssertionError("the command line did not exit")
+    return cli.exit_code([*arguments, *more], prog_name="fedsim")
 
 
 def quick(scenario: Path, rounds: int = 3) -> dict[str, Any]:
@@ -111,8 +104,4 @@ def _quick_text(scenario: Path) -> str:
     return stream.getvalue()
 
 
-@contextlib.contextmanager
-def working_in(folder: Path) -> Iterator[None]:
-    """Make ``folder`` the working directory."""
-    with contextlib.chdir(folder):
-        yield
+working_in = contextlib.chdir

@@ -85,11 +85,3 @@ def test_the_objects_that_docstrings_name_exist() -> None:
     }
     assert len(named) > 80
     assert sorted((path, name) for path, name in named if not exists(name)) == []
-
-
-@pytest.mark.parametrize(
-    "name", ["fedsim.simulation.planned", "fedsim.run.Run", "fedsim.runs.folder.RunFolder.x"]
-)
-def test_a_wrong_name_is_noticed(name: str) -> None:
-    assert exists("fedsim.runs.folder.RunFolder.status")
-    assert not exists(name)
