@@ -12,10 +12,6 @@ from fedsim.cli import cli
 RunText = Callable[..., Result]
 
 
-def run(*args: str) -> Result:
-    return CliRunner().invoke(cli, list(args))
-
-
 PARABOLAS = """\
 task: {name: quadratic, centers: [1, 2, 3]}
 training: {local_steps: 2}

@@ -14,7 +14,7 @@ from click.testing import Result
 
 from fedsim.cli import COMMANDS, cli
 from fedsim.errors import InvariantViolation, UserError, UserErrors
-from tests.cli.invoking import assert_refused, run
+from tests.cli.invoking import assert_refused, invoke
 from tests.lines import rows
 
 
@@ -34,13 +34,13 @@ def test_help_lists_all_commands_and_loads_none() -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_of_this_installation_has_help(name: str) -> None:
-    result = run(name, "--help")
+    result = invoke(name, "--help")
     assert result.exit_code == 0
     assert result.output.startswith(f"Usage: cli {name}")
 
 
 def test_version() -> None:
-    assert run("--version").output == f"fedsim {version('fedsim-des')}\n"
+    assert invoke("--version").output == f"fedsim {version('fedsim-des')}\n"
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Resul
         raise raised
 
     monkeypatch.setattr(type(cli), "get_command", lambda self, ctx, name: command)
-    return run("scenario")
+    return invoke("scenario")
 
 
 USAGE = r"""
@@ -130,14 +130,14 @@ run my long night.yaml | unexpected | (long night.yaml)
 
 @pytest.mark.parametrize("row", rows(USAGE), ids=" ".join)
 def test_usage_errors_are_the_users_and_look_like_all_others(row: list[str]) -> None:
-    result = run(*row[0].split())
+    result = invoke(*row[0].split())
     assert_refused(result, *row[1:])
     assert result.output.startswith("error: ")
     assert "Usage:" not in result.output
 
 
 def test_a_group_without_a_command_shows_its_help() -> None:
-    result = run("scenario")
+    result = invoke("scenario")
     assert result.exit_code == 2
     assert result.output.startswith("Usage: cli scenario")
 
@@ -147,7 +147,7 @@ def test_a_group_without_a_command_shows_its_help() -> None:
     [("run", "nope.yaml"), ("verify", "nope"), ("methods", "show", "nope"), ("run",)],
 )
 def test_with_json_errors_are_json(arguments: tuple[str, ...]) -> None:
-    result = run(*arguments, "--json")
+    result = invoke(*arguments, "--json")
     assert result.exit_code == 2
     (error,) = json.loads(result.stdout)["errors"]
     assert error["message"]

@@ -44,29 +44,27 @@ def kind(*parts: type[Component]) -> Kind:
     return Kind(lambda: registry, lambda: Component)
 
 
+SHIPPED = ("task", "optimizer", "lr_schedule", "compression", "submodels")
+OWN = {
+    "dataset": [part("digits"), part("mnist", Mixing)],
+    "partition": [part("iid"), part("dirichlet", Mixing), part("shards", Needy)],
+    "model": [part("mlp")],
+    "method": [
+        part("fedavg", Mixing),
+        part("fedbuff", companions={"schedule": {"name": "buffered", "alpha": 3}}),
+    ],
+    "selection": [part("uniform")],
+    "schedule": [part("sync"), part("buffered", Mixing)],
+    "compute": [part("trace", Mixing), part("values")],
+    "availability": [part("trace"), part("always")],
+    "network": [part("static", Mixing)],
+    "metric": [part("accuracy")],
+    "logging": [part("tensorboard")],
+    "transport": [part("fluid")],
+}
+
+
 @pytest.fixture
 def catalog() -> Catalog:
-    return Catalog(
-        {
-            "task": CATALOG.kinds["task"],
-            "dataset": kind(part("digits"), part("mnist", Mixing)),
-            "partition": kind(part("iid"), part("dirichlet", Mixing), part("shards", Needy)),
-            "model": kind(part("mlp")),
-            "optimizer": CATALOG.kinds["optimizer"],
-            "lr_schedule": CATALOG.kinds["lr_schedule"],
-            "method": kind(
-                part("fedavg", Mixing),
-                part("fedbuff", companions={"schedule": {"name": "buffered", "alpha": 3}}),
-            ),
-            "compression": CATALOG.kinds["compression"],
-            "submodels": CATALOG.kinds["submodels"],
-            "selection": kind(part("uniform")),
-            "schedule": kind(part("sync"), part("buffered", Mixing)),
-            "compute": kind(part("trace", Mixing), part("values")),
-            "availability": kind(part("trace"), part("always")),
-            "network": kind(part("static", Mixing)),
-            "metric": kind(part("accuracy")),
-            "logging": kind(part("tensorboard")),
-            "transport": kind(part("fluid")),
-        }
-    )
+    shipped = {name: CATALOG.kinds[name] for name in SHIPPED}
+    return Catalog(shipped | {name: kind(*parts) for name, parts in OWN.items()})
