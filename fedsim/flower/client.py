@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import datetime
-import random
 import sys
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from fedsim.errors import UserError
@@ -20,6 +17,7 @@ from fedsim.flower import internals as fl
 from fedsim.flower.clock import on_node, thread_on
 from fedsim.flower.counting import Counts, counted
 from fedsim.parts.component import announce_user_code
+from fedsim.randomness import isolated
 
 _HAS_ACCELERATOR = torch.accelerator.is_available()
 
@@ -101,7 +99,10 @@ def answer(app: fl.ClientApp, job: Job) -> Answer:
     The global random generators are seeded before and restored afterward, so that results do not depend on where or in
     which order messages are handled.
     """
-    with thread_on(None), _generators_restored():
+    with thread_on(None), isolated(job.seed):
+        if _HAS_ACCELERATOR:
+            # Also the generator of a device that the app will be the first to use.
+            torch.manual_seed(job.seed)
         return _answer(app, job)
 
 
@@ -114,11 +115,6 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
         state=fl.recorddict_from_proto(fl.RecordDictProto.FromString(job.state)),
         run_config=dict(job.run_config),
     )
-    random.seed(job.seed)
-    np.random.seed(job.seed)  # noqa: NPY002 - the generator that apps use
-    # Without an accelerator, torch.manual_seed would spend a millisecond on seeding absent devices.
-    seed_torch = torch.manual_seed if _HAS_ACCELERATOR else torch.default_generator.manual_seed
-    seed_torch(job.seed)
     if torch.get_num_threads() != job.threads:
         torch.set_num_threads(job.threads)
     # Messages carry simulated time, from which the time to live of a reply is computed.
@@ -173,18 +169,6 @@ def apps_traceback(error: BaseException) -> str:
             break
         trace = trace.tb_next
     return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
-
-
-@contextlib.contextmanager
-def _generators_restored() -> Iterator[None]:
-    """Restore the global random generators of ``random``, NumPy and PyTorch at the end."""
-    python, numpy, pytorch = random.getstate(), np.random.get_state(), torch.get_rng_state()  # noqa: NPY002
-    try:
-        yield
-    finally:
-        random.setstate(python)
-        np.random.set_state(numpy)  # noqa: NPY002
-        torch.set_rng_state(pytorch)
 
 
 def importable(app: fl.ClientApp) -> str | None:
