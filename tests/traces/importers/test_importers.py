@@ -263,7 +263,7 @@ REFUSED: list[tuple[Any, ...]] = [
         "table",
         "device,time,state\na,1,on\n",
         "names the state 'power'",
-        {"initial": {"power": "on"}},
+        {"time_unit": "s", "initial": {"power": "on"}},
     ),
     (
         "table",
