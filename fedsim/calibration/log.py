@@ -42,7 +42,7 @@ WORK = {
 """Seconds of work in each phase, without pauses while offline, and the instants between which the phase lies."""
 _NUMBERS = ("steps", "bytes_down", "bytes_up", "round", *WORK)
 _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
-_INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
+INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
 _ROUNDING_S = 1e-6
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
@@ -115,7 +115,7 @@ def read_log(path: Path) -> Log:
 
 def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFrame:
     log = pd.DataFrame(index=table.index)
-    instants = [each for name in _INSTANTS for each in _NAMES[name] if each in table.columns]
+    instants = [each for name in INSTANTS for each in _NAMES[name] if each in table.columns]
     for name, spellings in _NAMES.items():
         spelling = next((each for each in spellings if each in table.columns), None)
         if spelling is not None:
@@ -131,7 +131,7 @@ def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFra
         if name in ("client", "start_s") and (row := _first(column.isna())) is not None:
             hint = "every dispatch needs its client, and when it started"
             raise UserError(f"{spelling} is empty", where=place_of(row), hint=hint)
-        if name in _INSTANTS:
+        if name in INSTANTS:
             column = _seconds(column, spelling or name, place_of)
         elif name in _NUMBERS:
             column = _numbers(column, spelling or name, place_of)
@@ -139,7 +139,7 @@ def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFra
     _check_offsets(table[instants], place_of)
     log["client"] = log["client"].astype(str)
     origin_s = log["start_s"].min()
-    for name in _INSTANTS:
+    for name in INSTANTS:
         log[name] -= origin_s
     errors = [*_impossible(log, place_of)]
     if log["ended_s"].isna().all():

@@ -14,7 +14,7 @@ import pandas as pd
 from scipy import stats
 
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
-from fedsim.calibration.log import IN_TIME, WORK, round_durations_s
+from fedsim.calibration.log import IN_TIME, INSTANTS, WORK, round_durations_s
 from fedsim.composition.assembly import assemble, build_server
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import dispatch_columns
@@ -138,21 +138,16 @@ def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     assembly = assemble(loaded, timing_only=True)
     build_server(assembly, None, rows).run()
     table = pd.DataFrame(dispatch_columns(assembly.population.power, rows.ended))
-    log = pd.DataFrame(
-        {
-            "client": table["client_id"],
-            "start_s": table["dispatched_s"],
-            "downloaded_s": table["downloaded_s"],
-            "computed_s": table["computed_s"],
-            "end_s": table["arrived_s"],
-            "ended_s": table["ended_s"],
-            "steps": table["steps_done"],
-            "bytes_down": table["bytes_down"],
-            "bytes_up": table["bytes_up"],
-            "round": table["round"],
-            "outcome": [Outcome(value).label for value in table["outcome"]],
+    log = table.rename(
+        columns={
+            "client_id": "client",
+            "dispatched_s": "start_s",
+            "arrived_s": "end_s",
+            "steps_done": "steps",
         }
     )
+    numbers = ("client", *INSTANTS, "steps", "bytes_down", "bytes_up", "round")
+    log = log[[*numbers]].assign(outcome=[Outcome(value).label for value in table["outcome"]])
     for name, (_, end) in WORK.items():
         log[name] = table[name].where(log[end].notna())
     return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError
 from fedsim.network.base import BIT_NS_PER_BYTE, Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
@@ -106,10 +105,6 @@ class SharedNetwork(ConstantNetwork):
         self.topology = topology
         nodes = np.asarray(attachment, dtype=np.int64)
         clients = len(nodes)
-        bad = (nodes < 0) | (nodes >= len(topology.access))
-        if bad.any():
-            message = f"client {int(bad.argmax())} is not attached to an access node"
-            raise UserError(message, where="devices.network.attach")
         access_bps = np.empty(2 * clients)
         access_bps[Direction.DOWN :: 2] = rate_column_bps(down_bps, clients, "devices.network.down")
         access_bps[Direction.UP :: 2] = rate_column_bps(up_bps, clients, "devices.network.up")

@@ -27,7 +27,6 @@ from fedsim.network.base import (
 from fedsim.network.static import latency_column_ns
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NEVER, NS_PER_S
-from fedsim.vocabulary.formatting import format_counted
 
 _ON_END: tuple[OnEnd, ...] = get_args(OnEnd)
 _WRAP, _HOLD, _ERROR = _ON_END.index("wrap"), _ON_END.index("hold"), _ON_END.index("error")
@@ -312,9 +311,9 @@ class TracedNetwork(Network):
             unknown = np.isnan(series.mean_latency_s)[ride.series]
             if latency_s is None and unknown.any():
                 client = int(unknown.argmax())
+                name = series.names[ride.series[client]]
                 raise UserError(
-                    f"the latency of series '{series.names[ride.series[client]]}', which client {client} follows"
-                    f" {where}, is unknown ({format_counted(int(unknown.sum()), 'client')} in all)",
+                    f"the latency of series '{name}', which client {client} follows {where}, is unknown",
                     where="devices.network.latency",
                     hint="give devices.network.latency a duration, such as 40ms",
                 )

@@ -169,11 +169,10 @@ def test_no_transfer_ends_after_its_latest_end(seed: int) -> None:
     assert all(ends_ns[transfer] <= latest_ns[transfer] < NEVER for transfer in latest_ns)
 
 
-def test_bad_attachments_and_capacities_are_refused() -> None:
+def test_bad_capacities_are_refused() -> None:
     topology = Direct(name="direct").topology(context_of(clients=10))
     sound = {"attachment": [0, 0], "down_bps": 1.0, "up_bps": 1.0, "latency_s": 0.0}
     for change, message in (
-        ({"attachment": [0, 1]}, "client 1 is not attached to an access node"),
         ({"down_bps": [1.0, -1.0]}, "network.down"),
         ({"up_bps": float("nan")}, "network.up"),
         ({"latency_s": -1.0}, "network.latency"),
