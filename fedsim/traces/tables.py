@@ -286,9 +286,6 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
                 f"column {key} of table {name} cannot be read as {column.type}: {error}"
             ) from error
         fields.append(column.field)
-    lengths = {column.name: len(array) for column, array in zip(fields, arrays, strict=True)}
-    if len(set(lengths.values())) > 1:
-        raise UserError(f"the columns of table {name} differ in length: {lengths}")
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
 

@@ -25,11 +25,9 @@ class Exporter(Component, ABC):
 
     Attributes:
         description: one line for the list of formats.
-        writes_folder: whether the format is a folder with one file per series instead of a single file.
     """
 
     description: ClassVar[str] = ""
-    writes_folder: ClassVar[bool] = False
 
     @classmethod
     @abstractmethod

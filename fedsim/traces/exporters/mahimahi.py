@@ -22,7 +22,6 @@ class MahimahiExporter(Exporter):
 
     name = "mahimahi"
     description = "Mahimahi packet-delivery traces, a folder with .down and .up files"
-    writes_folder = True
 
     @classmethod
     def files(cls, bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]) -> Files:

@@ -21,7 +21,6 @@ class PensieveExporter(Exporter):
 
     name = "pensieve"
     description = "Pensieve cooked throughput traces, a folder with one file per series"
-    writes_folder = True
 
     class Params(Parameters):
         """Options of the Pensieve exporter."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
 import re
@@ -15,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError
+from fedsim.files.checksums import file_sha256
 from fedsim.files.delimited import checked_rows
 from fedsim.files.unpickling import load_plain
 from fedsim.traces.importers._numbers import Number
@@ -209,14 +209,10 @@ class Sources:
 
     def describe(self) -> str:
         """Names of the files with their SHA-256, for the ``source`` of a manifest."""
-        parts = []
-        for path in self.paths:
-            digest = ""
-            if path.is_file():
-                with path.open("rb") as file:
-                    digest = f" (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()})"
-            parts.append(path.name + digest)
-        return ", ".join(parts)
+        return ", ".join(
+            f"{path.name} (sha256 {file_sha256(path)})" if path.is_file() else path.name
+            for path in self.paths
+        )
 
     def __iter__(self) -> Iterator[SourceFile]:
         """The files."""

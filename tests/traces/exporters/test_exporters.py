@@ -7,7 +7,7 @@ import json
 import pickle
 import random
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +37,6 @@ class Two(Exporter):
 
     name = "two"
     Params = Parameters
-    writes_folder: ClassVar[bool] = True
 
     @classmethod
     def files(cls, bundle: Any, path: Path, params: Any, counts: dict[str, int]) -> Files:
