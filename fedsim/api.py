@@ -387,11 +387,11 @@ def decide(
     """
     from fedsim.decisions import deciding
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
-    from fedsim.decisions.runs import Progress
+    from fedsim.decisions.runs import Progress, default_folder
     from fedsim.decisions.space import Choices, parse_dimension
 
     loaded = read_scenario(scenario, overrides)
-    folder = deciding.default_folder(loaded) if output is None else Path(output)
+    folder = default_folder(loaded, "decide") if output is None else Path(output)
     dimensions = [
         Choices(path, values) if isinstance(values, list) else parse_dimension(f"{path}={values}")
         for path, values in over.items()
@@ -449,10 +449,10 @@ def forecast(
     """
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions import forecast as forecasting
-    from fedsim.decisions.runs import Progress
+    from fedsim.decisions.runs import Progress, default_folder
 
     loaded = read_scenario(scenario, overrides)
-    folder = forecasting.default_folder(loaded) if output is None else Path(output)
+    folder = default_folder(loaded, "forecast") if output is None else Path(output)
     call, name = "the same call of fedsim.forecast", loaded.scenario.name
     with _continued(folder, call, name, on_progress, Progress.text) as shown:
         return forecasting.forecast(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedsim.analysis.figures import Figure, learning, participation, time, timeline, traffic
+from fedsim.analysis.figures import Figure, learning, participation, time, timeline
 from fedsim.analysis.headline import headline, notice, subtitle, tiles
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.runs import Run
@@ -23,7 +23,7 @@ def figures(run: Run) -> dict[str, Figure]:
         time.time_spent(run),
         time.durations(run),
         time.work(run),
-        traffic.vectors(run),
+        time.vectors(run),
         time.outcomes(run),
         time.online(run),
         timeline.timeline(run),

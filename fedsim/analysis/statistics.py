@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedsim.runs.clients import absences
 from fedsim.runs.phases import (
     DISPATCH_PARTS,
     WORK_PHASES,
@@ -164,32 +165,22 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
         clients: N, which includes clients that never participated.
         updates: T, number of server updates.
     """
-    active_at = aggregated_versions(dispatches) - 1
-    rows = active_at >= 0
-    # Pairs of client and update as single integers, which sort many times faster than pairs do.
-    width = int(active_at.max(initial=0)) + 1
-    pairs = np.sort(dispatches["client_id"].to_numpy()[rows] * width + active_at[rows])
-    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
-    client_ids, when = np.divmod(pairs, width)
-    # A client's last contribution is a, from update a until (not including) its next one. The oldest last
-    # contribution at t is thus the smallest a whose stretch reaches beyond t; -1 stands for "never", shifted
-    # by one to be an index.
-    reach = np.zeros(updates + 1, np.int64)
-    first = np.diff(client_ids, prepend=-1) != 0
-    ends = np.append(when, updates)[1:]
-    ends[np.append(first, True)[1:]] = updates
-    np.maximum.at(reach, when + 1, ends)
-    seen = int(first.sum())
-    rounds = np.arange(updates)
-
-    def absence(all_seen_by: int) -> Integers:
-        reach[0] = all_seen_by
-        return rounds - np.searchsorted(np.maximum.accumulate(reach), rounds, side="right") + 1
-
-    tau_seen = absence(when[first].max(initial=0))
-    tau = tau_seen if seen >= clients else absence(updates)
-    tau_avg = float(tau.mean()) if updates else 0.0
-    return Delays(tau, int(tau.max(initial=0)), tau_avg, tau_seen)
+    entered = aggregated_versions(dispatches)
+    order = np.argsort(entered, kind="stable")[(entered == 0).sum() :]
+    client_ids = dispatches["client_id"].to_numpy()[order]
+    versions = np.arange(1, updates + 1)
+    sizes = np.bincount(entered[order], minlength=updates + 1)[1:]
+    last_version = np.zeros(clients, np.int64)
+    if not updates:
+        return Delays(versions, 0, 0.0, versions)
+    tau = absences(last_version, versions, sizes, client_ids)
+    seen = last_version > 0
+    tau_seen = tau
+    if seen.any() and not seen.all():
+        numbers = np.cumsum(seen) - 1
+        of_seen = np.zeros(int(seen.sum()), np.int64)
+        tau_seen = absences(of_seen, versions, sizes, numbers[client_ids])
+    return Delays(tau, int(tau.max()), float(tau.mean()), tau_seen)
 
 
 @dataclass(frozen=True)

@@ -103,12 +103,12 @@ def command(
     Writes best.yaml (ready to run), decide.html and settings.csv. After an interruption, or with a larger budget,
     repeat the command: it continues.
     """
-    from fedsim.decisions.deciding import decide, default_folder
+    from fedsim.decisions.deciding import decide
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
-    from fedsim.decisions.runs import Progress
+    from fedsim.decisions.runs import Progress, default_folder
     from fedsim.decisions.space import parse_dimension
 
-    folder = output or default_folder(loaded)
+    folder = output or default_folder(loaded, "decide")
     dimensions = [parse_dimension(text) for text in over]
     goal, most = Goal.parse(metric), [Limit.parse(text) for text in limits]
     settings |= {"limits": most, "objectives": parse_objectives(objective.split(","))}

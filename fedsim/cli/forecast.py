@@ -54,10 +54,10 @@ def command(
     Writes forecast.html and forecast.csv. After an interruption, or with more runs, repeat the command: it continues.
     """
     from fedsim.analysis.comparison.targets import Target
-    from fedsim.decisions.forecast import PAGE, default_folder, forecast
-    from fedsim.decisions.runs import Progress
+    from fedsim.decisions.forecast import PAGE, forecast
+    from fedsim.decisions.runs import Progress, default_folder
 
-    folder, goal = output or default_folder(loaded), Target.parse(target)
+    folder, goal = output or default_folder(loaded, "forecast"), Target.parse(target)
     look: Any = {"kind": "forecast", "text_of": Progress.text, "quiet": as_json}
     with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
         result = forecast(loaded, folder, goal, on_progress=on_progress, **settings)

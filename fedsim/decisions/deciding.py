@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.analysis.comparison.targets import THROUGHPUT
 from fedsim.decisions.choosing import (
     INDIFFERENCE,
     ROUNDS,
@@ -39,14 +40,13 @@ from fedsim.decisions.decision import (
 )
 from fedsim.decisions.goal import (
     QUANTITIES,
-    THROUGHPUT,
     Goal,
     Limit,
     Measured,
     updates_within,
 )
 from fedsim.decisions.page import write_decision_page
-from fedsim.decisions.runs import Progress, Runs, claimed
+from fedsim.decisions.runs import Progress, Runs
 from fedsim.decisions.search import BATCH, Question, Search, Tried
 from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
@@ -57,6 +57,7 @@ from fedsim.runs.tables import csv_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.source import relocated, to_yaml
+from fedsim.sweeps.folder import claimed
 from fedsim.vocabulary.formatting import (
     Kind,
     format_counted,
@@ -75,14 +76,9 @@ _LATER = 2.0
 """How many times as long as the scenario as given takes to the target a run may last."""
 
 
-def default_folder(loaded: LoadedScenario) -> Path:
-    """The default folder: ``runs/<name>-decide`` in the working directory."""
-    return Path("runs") / f"{loaded.scenario.name}-decide"
-
-
 def decide(
     loaded: LoadedScenario,
-    output: Path | None,
+    folder: Path,
     over: Sequence[Dimension],
     goal: Goal,
     *,
@@ -99,7 +95,7 @@ def decide(
 
     Args:
         loaded: the scenario, without a sweep.
-        output: the folder; :func:`default_folder` if None.
+        folder: the folder of the answer.
         over: what varies.
         goal: what is wanted.
         limits: the largest acceptable values of quantities.
@@ -114,7 +110,6 @@ def decide(
     Raises:
         UserError: the question cannot be answered, no setting reaches the target, or the folder has another question.
     """
-    folder = output if output is not None else default_folder(loaded)
     names = tuple(objectives) if goal.target is not None else (THROUGHPUT,)
     asked = {
         "scenario": loaded.resolved(),

@@ -12,8 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from fedsim.analysis.comparison.targets import THROUGHPUT
 from fedsim.decisions.choosing import interval
-from fedsim.decisions.goal import QUANTITIES, THROUGHPUT, Measured
+from fedsim.decisions.goal import QUANTITIES, Measured
 from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
 from fedsim.scenario.loading import LoadedScenario

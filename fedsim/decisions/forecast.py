@@ -25,7 +25,7 @@ from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.composition.shared import Bundles
 from fedsim.composition.world import build_world
 from fedsim.decisions.goal import Goal
-from fedsim.decisions.runs import Progress, Runs, claimed
+from fedsim.decisions.runs import Progress, Runs
 from fedsim.errors import UserError
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import write_text
@@ -35,6 +35,7 @@ from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
+from fedsim.sweeps.folder import claimed
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.combine import perturbed, redrawn
 from fedsim.vocabulary.formatting import (
@@ -151,14 +152,9 @@ class Forecast:
         return f"<Forecast {str(self.path)!r}: {self.sentence}>"
 
 
-def default_folder(loaded: LoadedScenario) -> Path:
-    """The default folder: ``runs/<name>-forecast`` in the working directory."""
-    return Path("runs") / f"{loaded.scenario.name}-forecast"
-
-
 def forecast(
     loaded: LoadedScenario,
-    output: Path | None,
+    folder: Path,
     target: Target,
     *,
     runs: int = RUNS,
@@ -171,7 +167,7 @@ def forecast(
 
     Args:
         loaded: the scenario, without a sweep.
-        output: the folder; :func:`default_folder` if None.
+        folder: the folder of the answer.
         target: a metric, or one of :data:`fedsim.decisions.goal.COUNTS`, and its value.
         runs: number of runs.
         confidence: probability of the interval.
@@ -182,7 +178,7 @@ def forecast(
     Raises:
         UserError: the scenario cannot be run, or a run failed.
     """
-    folder, goal = output if output is not None else default_folder(loaded), Goal(target)
+    goal = Goal(target)
     with claimed(folder, FORECAST):
         write_text(folder / FORECAST, "")
         first = loaded.scenario.seed + 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.comparison.targets import THROUGHPUT, Target, metric_text, parse_metric
 from fedsim.analysis.footprint import footprint
 from fedsim.analysis.steady import throughput
 from fedsim.errors import UserError, nearest_or_all
@@ -23,8 +23,6 @@ from fedsim.vocabulary.formatting import Kind, format_counted, format_value
 
 COUNTS = {"rounds": "round", "arrivals": "arrived update"}
 """Targets that need no training: limits of ``stop``, in words."""
-THROUGHPUT = "throughput"
-_TIME_TO = "time_to:"
 _ENERGY = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "GJ": 1e9, "Wh": 3.6e3, "kWh": 3.6e6}
 
 
@@ -177,17 +175,8 @@ class Goal:
         Raises:
             UserError: it is none of them.
         """
-        if metric == THROUGHPUT:
-            return cls(None)
-        if metric.startswith(_TIME_TO):
-            return cls.reaching(metric.removeprefix(_TIME_TO))
         hint = "for example --metric time_to:accuracy=0.8, time_to:rounds=50 or throughput"
-        raise UserError("is not a metric", where=f"--metric {metric}", hint=hint)
-
-    @classmethod
-    def reaching(cls, target: str) -> Goal:
-        """The goal of reaching ``accuracy=0.8``, or ``rounds=50``."""
-        return cls(Target.parse(target))
+        return cls(parse_metric(metric, f"--metric {metric}", hint))
 
     @property
     def timing_only(self) -> bool:
@@ -248,7 +237,7 @@ class Goal:
         return str(definition.format_target(self.target.value))
 
     def __str__(self) -> str:
-        return THROUGHPUT if self.target is None else f"{_TIME_TO}{self.target}"
+        return metric_text(self.target)
 
 
 def updates_within(run: Run, limits: Sequence[Limit]) -> int:

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from fedsim.analysis.comparison.targets import THROUGHPUT
 from fedsim.analysis.figures.base import Column, Figure, plain, sentence
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.decisions.decision import PAGE, Decision, format_objective, shown
-from fedsim.decisions.goal import QUANTITIES, THROUGHPUT
+from fedsim.decisions.goal import QUANTITIES
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices
 from fedsim.vocabulary.formatting import (

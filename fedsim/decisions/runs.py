@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from fedsim.analysis.run import load_run
 from fedsim.errors import UserError
 from fedsim.files.checksums import text_sha256
-from fedsim.files.locks import LOCK_NAMES, locked
 from fedsim.processes.stopping import Grace
 from fedsim.runs.run import Run
 from fedsim.scenario.comparing import text
@@ -35,22 +33,9 @@ class Progress:
         return self.words
 
 
-@contextmanager
-def claimed(folder: Path, record: str) -> Iterator[None]:
-    """Hold the lock of the folder of an answer, which is empty or has the file ``record``.
-
-    Raises:
-        UserError: it holds something else, or another process uses it.
-    """
-    if (
-        folder.exists()
-        and not (folder / record).exists()
-        and any(item.name not in LOCK_NAMES for item in folder.iterdir())
-    ):
-        hint = "choose another folder with -o (in Python: output)"
-        raise UserError("exists and holds something else", where=str(folder), hint=hint)
-    with locked(folder):
-        yield
+def default_folder(loaded: LoadedScenario, answer: str) -> Path:
+    """The default folder of an answer: ``runs/<name>-decide`` or ``runs/<name>-forecast`` in the working directory."""
+    return Path("runs") / f"{loaded.scenario.name}-{answer}"
 
 
 class Runs:

@@ -1,4 +1,4 @@
-"""The table of clients, summed from the dispatches, and the sample of clients whose life a report shows."""
+"""The table of clients, summed from the dispatches, their absences, and the sample whose life a report shows."""
 
 from __future__ import annotations
 
@@ -126,3 +126,39 @@ def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         np.unique(np.linspace(0, len(ranked) - 1, number).round().astype(np.int64))
     ]
     return picked
+
+
+def absences(
+    last_version: npt.NDArray[np.int64],
+    versions: npt.NDArray[np.int64],
+    sizes: npt.NDArray[np.int64],
+    clients: npt.NDArray[np.int64],
+) -> npt.NDArray[np.int64]:
+    """For each server update, the number of updates since the client absent for longest last contributed.
+
+    Args:
+        last_version: the version that each client last contributed to, 0 if none, shape (N,); brought up to date.
+        versions, sizes: version created and number of contributions of each update, (n,).
+        clients: the clients that contributed, one update after the other.
+    """
+    updates = len(versions)
+    # Pairs of client and update as single integers, which sort many times faster than pairs do.
+    pairs = np.sort(clients * updates + np.repeat(np.arange(updates), sizes))
+    client_ids, when = np.divmod(pairs, updates)
+    first = np.diff(client_ids, prepend=-1) != 0
+    last = np.append(first[1:], True)[: len(first)]
+    # A client's last contribution is that of an update until (not including) its next one.
+    until = np.where(last, updates, np.append(when[1:], updates)[: len(when)])
+    values = np.concatenate([last_version[client_ids[first]], versions[when]])
+    ends = np.concatenate([when[first], until])
+    others = np.ones(len(last_version), np.bool_)
+    others[client_ids] = False
+    if others.any():
+        values = np.append(values, last_version[others].min())
+        ends = np.append(ends, updates)
+    last_version[client_ids[last]] = versions[when[last]]
+    # The oldest one at an update is thus the smallest whose stretch reaches beyond it.
+    order = np.argsort(values, kind="stable")
+    reach = np.maximum.accumulate(ends[order])
+    oldest = values[order[np.searchsorted(reach, np.arange(updates), side="right")]]
+    return np.asarray(versions - oldest)

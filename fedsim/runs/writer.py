@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from itertools import chain
 from pathlib import Path
@@ -15,6 +14,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from fedsim.errors import UserError
+from fedsim.runs.clients import absences
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.schema import (
     AGGREGATIONS,
@@ -39,7 +39,6 @@ _ROWS_AT_ONCE = 1024
 _TYPES = {pa.int64(): np.int64, pa.int32(): np.int32, pa.float64(): np.float64}
 _NULLABLE = ("staleness", "aggregated_version")
 
-_Ints = npt.NDArray[np.int64]
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
@@ -77,47 +76,6 @@ class _Stream:
     def close(self) -> None:
         self._writer.close()
         self._file.close()
-
-
-class _Delays:
-    """For each server update, the number of updates since the client absent for longest last contributed."""
-
-    def __init__(self, clients: int) -> None:
-        self._last_version = np.zeros(clients, dtype=np.int64)
-        # Once all clients have contributed: their last versions, in this order.
-        self._order: OrderedDict[int, int] | None = None
-
-    def after(self, versions: _Ints, sizes: _Ints, clients: _Ints) -> _Ints:
-        """Delays after successive server updates.
-
-        Args:
-            versions, sizes: version created and number of contributions of each update, (n,).
-            clients: the clients that contributed, one update after the other.
-        """
-        if self._order is None:
-            last_version = self._last_version.copy()
-            last_version[clients] = np.repeat(versions, sizes)
-            if not last_version.all():
-                self._last_version = last_version
-                return versions
-        ends = np.cumsum(sizes)
-        groups = zip(versions.tolist(), np.split(clients, ends[:-1]), strict=True)
-        return np.array([self._after_one(version, group.tolist()) for version, group in groups])
-
-    def _after_one(self, version: int, clients: list[int]) -> int:
-        order = self._order
-        if order is None:
-            self._last_version[clients] = version
-            if not self._last_version.all():
-                return version
-            last = self._last_version.tolist()
-            ordered = sorted(range(len(last)), key=last.__getitem__)
-            self._order = order = OrderedDict((client, last[client]) for client in ordered)
-        else:
-            for client in clients:
-                order[client] = version
-                order.move_to_end(client)
-        return version - order[next(iter(order))]
 
 
 class _DispatchRows:
@@ -206,7 +164,7 @@ class RunWriter:
             folder.stream(table.name).unlink(missing_ok=True)
         self._aggregates: list[Aggregate] = []
         self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
-        self._delays = _Delays(clients)
+        self._last_version = np.zeros(clients, np.int64)
         try:
             tables: tuple[Table, ...] = STREAMED
             if edge_columns is not None:
@@ -323,7 +281,7 @@ class RunWriter:
             ],
         }
         if table is AGGREGATIONS:
-            columns["delay_max"] = self._delays.after(versions, sizes, clients)
+            columns["delay_max"] = absences(self._last_version, versions, sizes, clients)
         self._write(table, columns)
 
     def _flush_metrics(self) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedsim.processes.cluster import connect_to_ray
 from fedsim.sweeps.local import ONE_THREAD
-from fedsim.sweeps.task import Performer, Result, Task
+from fedsim.sweeps.task import Performer, Result, Results, Task
 
 _LOOK_S = 0.5
 _LEAVE_S = 10.0
@@ -31,7 +31,7 @@ class Ray:
     gpus_per_run: float = 1.0
 
 
-def run_on_ray(tasks: Sequence[Task], jobs: int | None, cluster: Ray) -> Iterator[Result | None]:
+def run_on_ray(tasks: Sequence[Task], jobs: int | None, cluster: Ray) -> Results:
     """Perform tasks on Ray, one run per task; yields None when time has passed without a result.
 
     Every node must have fedsim installed and see the sweep's folder, the traces and the data under the same paths.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -174,6 +174,8 @@ def perform(
         period: notes an interrupt, after which the caller ends.
         jobs, engine: as for :func:`sweep`.
     """
+    if not tasks:
+        return
     if engine is None:
         jobs = min(len(tasks), jobs if jobs is not None else usable_cores())
     # A run in this process notes signals itself.
@@ -181,37 +183,22 @@ def perform(
     with (
         grace(period) if uses_pool else contextlib.nullcontext(),
         tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as folder,
-        # Closed immediately after an interrupt, so that no process keeps running.
-        contextlib.closing(
-            _results(tasks, jobs, engine, path, shares, add, Path(folder), period)
-        ) as results,
+        contextlib.ExitStack() as stack,
     ):
+        if isinstance(engine, Ray):
+            results = run_on_ray(tasks, jobs, engine)
+        elif isinstance(engine, Slurm):
+            results = run_on_slurm(tasks, jobs, path.resolve(), engine)
+        elif jobs == 1:
+            results = run_here(tasks, shares, lambda: add(None))
+        else:
+            assert jobs is not None
+            results = run_on_pool(tasks, jobs, shares, Path(folder), period)
+        # Closed immediately after an interrupt, so that no process keeps running.
+        stack.enter_context(contextlib.closing(results))
         for result in results:
             add(result)
             period.stop_if_requested()
-
-
-def _results(
-    tasks: Sequence[Task],
-    jobs: int | None,
-    engine: Engine,
-    path: Path,
-    shares: Shares,
-    add: Callable[[Result | None], None],
-    folder: Path,
-    period: Grace,
-) -> Generator[Result | None, None, None]:
-    if not tasks:
-        return
-    if isinstance(engine, Ray):
-        yield from run_on_ray(tasks, jobs, engine)
-    elif isinstance(engine, Slurm):
-        yield from run_on_slurm(tasks, jobs, path.resolve(), engine)
-    elif jobs == 1:
-        yield from run_here(tasks, shares, lambda: add(None))
-    else:
-        assert jobs is not None
-        yield from run_on_pool(tasks, jobs, shares, folder, period)
 
 
 class _Tally:

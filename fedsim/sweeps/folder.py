@@ -22,7 +22,15 @@ from fedsim.files.durable import remove_temporaries, replacing, write_text
 from fedsim.files.locks import locked
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
-from fedsim.runs.sweep import SCENARIO, SweepEntry, SweepRecord, damaged, is_sweep, read_sweep
+from fedsim.runs.sweep import (
+    SCENARIO,
+    SWEEP_FILE,
+    SweepEntry,
+    SweepRecord,
+    damaged,
+    is_sweep,
+    read_sweep,
+)
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -115,17 +123,17 @@ class Sweep:
 
 
 @contextmanager
-def claimed(path: Path) -> Iterator[None]:
-    """Make the folder of a sweep if it does not exist, and hold its lock.
+def claimed(path: Path, record: str = SWEEP_FILE) -> Iterator[None]:
+    """Make the folder of a sweep, or of an answer with the file ``record``, if it does not exist; hold its lock.
 
     Raises:
         UserError: the folder contains something else, cannot be written to, or is in use by another process.
     """
-    taken = path.exists() and not is_sweep(path)
-    # Hidden files are the lock, and temporary files of a killed sweep.
+    taken = path.exists() and not (path / record).is_file()
+    # Hidden files are the lock, and temporary files of a killed process.
     if taken and (not path.is_dir() or any(item.name[0] != "." for item in path.iterdir())):
         raise UserError(
-            "exists and is not a sweep folder",
+            f"exists and holds something else, no {record}",
             where=str(path),
             hint="choose another folder with -o (in Python: output)",
         )

@@ -19,7 +19,7 @@ from typing import Any
 
 from fedsim.processes import preloading, stopping
 from fedsim.processes.launch import alone
-from fedsim.sweeps.task import Performer, Result, Task
+from fedsim.sweeps.task import Performer, Result, Results, Task
 
 _NOT_STARTED = -1.0
 _LOOK_S = 0.2
@@ -77,9 +77,7 @@ def prepare() -> None:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def run_here(
-    tasks: Sequence[Task], shares: Shares, on_progress: Callable[[], None]
-) -> Iterator[Result]:
+def run_here(tasks: Sequence[Task], shares: Shares, on_progress: Callable[[], None]) -> Results:
     """Perform tasks one after another in this process, each with all cores; ``on_progress`` is called meanwhile."""
     performer = Performer(threads=None)
     for task in tasks:
@@ -94,7 +92,7 @@ def run_here(
 
 def run_on_pool(
     tasks: Sequence[Task], jobs: int, shares: Shares, folder: Path, period: stopping.Grace
-) -> Iterator[Result | None]:
+) -> Results:
     """Perform tasks on a pool of processes, one thread each; yields None when time has passed without a result.
 
     Data sets and traces are loaded by one of the processes, and mapped into the memory of all from files in ``folder``.

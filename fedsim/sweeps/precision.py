@@ -16,7 +16,7 @@ import pandas as pd
 
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import Target, reaching
+from fedsim.analysis.comparison.targets import Target, metric_text, parse_metric, reaching
 from fedsim.analysis.precision import paired_ratio, restricted, seeds_to_run
 from fedsim.analysis.run import load_run
 from fedsim.analysis.steady import throughput
@@ -31,8 +31,6 @@ from fedsim.scenario.overrides import Override
 from fedsim.sweeps.execution import SweepOutcome, default_sweep_folder, sweep
 from fedsim.sweeps.plan import plan_runs
 from fedsim.units import share_of
-
-_TIME_TO, _THROUGHPUT = "time_to:", "throughput"
 
 Floats = npt.NDArray[np.float64]
 
@@ -58,22 +56,20 @@ class Precision:
         Raises:
             UserError: they are not of this form.
         """
+        where = f"--until-halfwidth {half_width or ''} --metric {metric or ''}"
+        hint = (
+            "for example --until-halfwidth 5% --metric time_to:accuracy=0.8, or --metric throughput"
+        )
         try:
             width = float(share_of(half_width) or half_width or "")
         except ValueError:
             width = 0.0
-        is_time = metric is not None and metric.startswith(_TIME_TO)
-        if not 0 < width < 1 or not (is_time or metric == _THROUGHPUT):
-            raise UserError(
-                "needs a half-width between 0% and 100%, and a metric",
-                where=f"--until-halfwidth {half_width or ''} --metric {metric or ''}",
-                hint="for example --until-halfwidth 5% --metric time_to:accuracy=0.8, or --metric throughput",
-            )
-        target = Target.parse(str(metric).removeprefix(_TIME_TO)) if is_time else None
-        return cls(width, target, most)
+        if not 0 < width < 1:
+            raise UserError("needs a half-width between 0% and 100%", where=where, hint=hint)
+        return cls(width, parse_metric(metric or "", where, hint), most)
 
     def __str__(self) -> str:
-        return _THROUGHPUT if self.target is None else f"{_TIME_TO}{self.target}"
+        return metric_text(self.target)
 
 
 def sweep_to_precision(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedsim.errors import UserError
-from fedsim.sweeps.task import Performer, Result, Task
+from fedsim.sweeps.task import Performer, Result, Results, Task
 from fedsim.units import parse_duration_s, parse_size_bytes
 
 LOGS = "slurm"
@@ -67,9 +67,7 @@ class Work:
         return DelayedSubmission(self, task)
 
 
-def run_on_slurm(
-    tasks: Sequence[Task], jobs: int | None, folder: Path, slurm: Slurm
-) -> Generator[Result | None, None, None]:
+def run_on_slurm(tasks: Sequence[Task], jobs: int | None, folder: Path, slurm: Slurm) -> Results:
     """Perform tasks as one array; yields None when time has passed without a result.
 
     Every node must have fedsim installed and see the sweep's folder, the traces and the data under the same paths.

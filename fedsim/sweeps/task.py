@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,6 +53,10 @@ class Result:
     error: str | None = None
     users: bool = False
     warnings: tuple[str, ...] = ()
+
+
+Results = Generator[Result | None, None, None]
+"""Results of tasks as they end; None when time has passed without one."""
 
 
 class Performer:

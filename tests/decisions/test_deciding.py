@@ -111,7 +111,7 @@ def test_another_question_is_refused(made: Decision) -> None:
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(UserError, match="exists and holds something else"):
+    with pytest.raises(UserError, match=r"exists and holds something else, no decide\.json"):
         decided(tmp_path)
 
 

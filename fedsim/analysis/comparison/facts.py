@@ -295,7 +295,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     intervals_s = statistics.update_intervals_s(aggregations)
     arrivals_s = statistics.turnaround_s(dispatches)
     # With edge servers, clients contribute to versions of these.
-    delays = None if run.has_edges else statistics.delays(dispatches, len(given), updates)
+    delays = np.full(1, np.nan) if run.has_edges else aggregations["delay_max"].to_numpy(float)
     return {
         "simulated_s": run.simulated_s,
         "wall_s": float(run.info.get("wall_s") or np.nan),
@@ -317,8 +317,8 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "staleness_mean": float(stale["versions"].mean()),
         "staleness_max": float(stale["versions"].max()),
         "age_s": float(stale["seconds"].mean()),
-        "tau_avg": np.nan if delays is None else delays.tau_avg,
-        "tau_max": np.nan if delays is None else delays.tau_max,
+        "tau_avg": float(delays.mean()) if len(delays) else 0.0,
+        "tau_max": float(delays.max(initial=0.0)),
         "interval_s": float(intervals_s.mean()) if updates else np.nan,
         **_percentiles("interval", intervals_s),
         **_percentiles("turnaround", arrivals_s),

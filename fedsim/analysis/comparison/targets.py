@@ -59,6 +59,28 @@ class Target:
         return f"{self.metric}={self.value:g}"
 
 
+THROUGHPUT = "throughput"
+_TIME_TO = "time_to:"
+
+
+def parse_metric(metric: str, where: str, hint: str) -> Target | None:
+    """The target of ``time_to:accuracy=0.8``; None for ``throughput``.
+
+    Raises:
+        UserError: it is neither; with this place and this hint.
+    """
+    if metric == THROUGHPUT:
+        return None
+    if not metric.startswith(_TIME_TO):
+        raise UserError("is not a metric", where=where, hint=hint)
+    return Target.parse(metric.removeprefix(_TIME_TO))
+
+
+def metric_text(target: Target | None) -> str:
+    """The text that :func:`parse_metric` reads."""
+    return THROUGHPUT if target is None else f"{_TIME_TO}{target}"
+
+
 def reaching(run: RunFacts, target: Target) -> dict[str, float]:
     """The :data:`COSTS` and :data:`CLIENT_UPDATES` of the first evaluation that reached the target; NaN if none did."""
     names = (*COSTS, CLIENT_UPDATES)

@@ -17,6 +17,7 @@ from fedsim.analysis.statistics import gini, where_time_went
 from fedsim.vocabulary.formatting import format_share
 from tests.analysis.documents import columns, embedded, parquet
 from tests.composition.test_closing import simulate
+from tests.composition.worlds import quadratic
 from tests.runs.synthetic_runs import build_run
 
 
@@ -261,3 +262,47 @@ def test_durations_are_those_of_the_files(run: Run, document: dict[str, Any]) ->
 def test_a_run_without_arrivals_has_no_durations(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=0, hours=1)
     assert time.durations(run) is None
+
+
+@pytest.mark.usefixtures("without_reports")
+def test_bytes_by_vector(tmp_path: Path) -> None:
+    content = quadratic([[0, 1], [1, 2], [0, 1, 2]])
+    content["server"] |= {
+        "method": "scaffold",
+        "compression": {
+            "up": {"name": "cast", "vectors": ["delta"]},
+            "down": {"name": "factor", "factor": 0.5},
+        },
+    }
+    run = fedsim.run(content, tmp_path / "factor")
+    figure = time.vectors(run)
+    assert figure is not None
+    # One number of 8 bytes per vector, 7 dispatches.
+    assert figure.rows == [
+        ("down", "model", "factor", 8, 4, 0.5, 28),
+        ("down", "control", "factor", 8, 4, 0.5, 28),
+        ("up", "delta", "cast", 8, 2, 0.25, 14),
+        ("up", "control", "none", 8, 8, 1, 56),
+    ]
+    assert figure.finding == (
+        "A compressed download has 8 B, 50.0% of its size without compression and an upload has 10 B, 62.5% of its "
+        "size without compression."
+    )
+    assert sum(row[-1] for row in figure.rows[2:]) == run.dispatches["bytes_up"].sum()
+
+
+@pytest.mark.usefixtures("without_reports")
+def test_first_downloads_are_complete(tmp_path: Path) -> None:
+    content = quadratic([[0, 1], [1, 2], [0, 1, 2]])
+    content["server"] |= {"compression": {"down": "cast"}}
+    run = fedsim.run(content, tmp_path / "cast")
+    figure = time.vectors(run)
+    assert figure is not None
+    # Three of seven dispatches are a client's first.
+    assert figure.rows[0] == ("down", "model", "cast", 8, 2, 0.25, 3 * 8 + 4 * 2)
+    assert figure.rows[0][-1] == run.dispatches["bytes_down"].sum()
+
+
+@pytest.mark.usefixtures("without_reports")
+def test_without_compression_there_is_no_figure(tmp_path: Path) -> None:
+    assert time.vectors(fedsim.run(quadratic([[0]]), tmp_path / "run")) is None

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import fedsim
-from fedsim.analysis.figures.traffic import vectors
+from fedsim.analysis.figures.time import vectors
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, prepare
 from fedsim.composition.submodels import parts_of
