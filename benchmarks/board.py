@@ -8,17 +8,21 @@ python -m benchmarks.board --write  # only write the page and the map again, fro
 from __future__ import annotations
 
 import argparse
+import math
 import statistics
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from fedsim.board.page import draw, markdown, reversal
-from fedsim.board.results import SHIPPED, Table, table
+from fedsim.board.page import COLUMNS, cells, grid, repeat, reversal
+from fedsim.board.results import SHIPPED, Table, table, why
 from fedsim.board.running import run_board
-from fedsim.board.suite import BASELINE, MEASURED, suite
+from fedsim.board.suite import BASELINE, MEASURED, Cell, Suite, suite
 from fedsim.sweeps.local import prepare
+from fedsim.vocabulary.formatting import format_value
 
 PAGE = Path("docs/board.md")
 LARGEST_LR = 2
@@ -53,7 +57,80 @@ def written(rows: pd.DataFrame) -> str:
         *(f"| {name} | {tau} |" for name, tau in reversal(tables)),
         "",
     ]
-    return "\n".join([*_tuning(rows), *lines]) + "\n" + markdown(tables, whole)
+    return "\n".join([*_tuning(rows), *lines]) + "\n" + _scenarios(tables, whole)
+
+
+def _scenarios(tables: Sequence[Table], suite: Suite) -> str:
+    """The sections of the page, one per scenario, in the order of the suite."""
+    lines = []
+    for each in tables:
+        question = each.question
+        metric, value = question.target
+        budget = f"{format_value(question.budget_s, 'time')} and {format_value(question.budget_bytes, 'bytes')}"
+        lines += [
+            f"## {question.name.replace('_', ' ').capitalize()}",
+            "",
+            f"{question.text} Target: {metric} {value:g}; budgets: {budget}; "
+            f"at most {format_value(question.horizon_s, 'time')}.",
+            "",
+            why(each),
+            "",
+            *_rows(COLUMNS, cells(each)),
+            "",
+        ]
+        if question.disturbances:
+            headings = ("factor on the time with", *question.disturbances)
+            lines += [*_rows(headings, _disturbances(each)), ""]
+        if each.refused:
+            lines += [f"Do not work here: {', '.join(each.refused)}.", ""]
+        fastest = each.fastest
+        setting = int(fastest.medians["setting"])
+        cell = Cell(question.name, fastest.entry, MEASURED, setting, suite.seeds[0])
+        lines += [f"Repeat a run of {fastest.entry}:", "", "```text"]
+        lines += [repeat(suite, cell), "```", ""]
+    return "\n".join(lines)
+
+
+def _rows(headings: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(headings)} |"
+    yield f"|---|{'---:|' * (len(headings) - 1)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _disturbances(of: Table) -> Iterator[list[str]]:
+    """By entry, the factor on its time with each disturbance, as text."""
+    for standing in of.standings:
+        if standing.ratio is not None:
+            factors = standing.disturbed.values()
+            yield [
+                standing.entry,
+                *("missed" if math.isnan(factor) else f"{factor:.2f}" for factor in factors),
+            ]
+
+
+def draw(tables: Sequence[Table], path: Path) -> None:
+    """Draw the map as a picture."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    rows = grid(tables)
+    values = np.array([[math.nan if r is None else min(r, 8.0) for r in row] for _, row in rows])
+    size = (1.2 + 0.75 * len(tables), 1.6 + 0.26 * len(rows))
+    with mpl.rc_context({"svg.hashsalt": "board", "font.size": 8, "svg.fonttype": "none"}):
+        figure = Figure(figsize=size, layout="constrained")
+        axes = figure.subplots()
+        axes.imshow(np.log2(values), cmap="RdBu_r", vmin=-2.5, vmax=2.5, aspect="auto")
+        axes.set_xticks(range(len(tables)), [t.question.name.replace("_", "\n") for t in tables])
+        axes.set_yticks(range(len(rows)), [name for name, _ in rows])
+        axes.xaxis.tick_top()
+        for (y, x), value in np.ndenumerate(values):
+            ratio = rows[y][1][x]
+            if ratio is not None:
+                text = "never" if math.isinf(ratio) else f"{ratio:.2f}"
+                dark = abs(math.log2(value)) > 1.5
+                axes.text(x, y, text, ha="center", va="center", color="white" if dark else "black")
+        figure.savefig(path, metadata={"Date": None})
 
 
 def _tuning(rows: pd.DataFrame) -> list[str]:

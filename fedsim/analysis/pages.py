@@ -14,9 +14,7 @@ from markupsafe import Markup
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError, writing
 from fedsim.files.durable import write_text
-from fedsim.vocabulary.formatting import (
-    format_value,
-)
+from fedsim.vocabulary.formatting import format_value
 
 TEMPLATES = Path(__file__).with_name("templates")
 _MARK = b'<meta name="generator" content="fedsim">'

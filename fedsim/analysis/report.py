@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from fedsim.analysis.figures import Figure, learning, participation, time, timeline
+from fedsim.analysis.figures import learning, participation, time, timeline
+from fedsim.analysis.figures.base import Figure
 from fedsim.analysis.headline import headline, notice, subtitle, tiles
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.runs import Run

@@ -1,4 +1,4 @@
-"""The board as a page: Markdown for the documentation, HTML for a user."""
+"""The board as a page."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.board.results import Table, why
-from fedsim.board.suite import MEASURED, Cell, Suite
+from fedsim.board.suite import Cell, Suite
 from fedsim.bundled import located
 from fedsim.vocabulary.formatting import Kind, format_value
 
@@ -56,17 +56,6 @@ def cells(table: Table) -> Iterator[list[str]]:
         ]
 
 
-def disturbances(table: Table) -> Iterator[list[str]]:
-    """By entry, the factor on its time with each disturbance, as text."""
-    for standing in table.standings:
-        if standing.ratio is not None:
-            factors = standing.disturbed.values()
-            yield [
-                standing.entry,
-                *("missed" if math.isnan(factor) else f"{factor:.2f}" for factor in factors),
-            ]
-
-
 def reversal(tables: Sequence[Table]) -> list[list[str]]:
     """Kendall's tau between hours and server updates in each scenario, as text."""
     return [
@@ -88,44 +77,6 @@ def _yaml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml(item)}" for key, item in value.items()) + "}"
     return "null" if value is None else str(value)
-
-
-def markdown(tables: Sequence[Table], suite: Suite) -> str:
-    """The body of ``docs/board.md`` below its introduction: every scenario, in the order of the suite."""
-    lines = []
-    for table in tables:
-        question = table.question
-        metric, value = question.target
-        budget = f"{format_value(question.budget_s, 'time')} and {format_value(question.budget_bytes, 'bytes')}"
-        lines += [
-            f"## {question.name.replace('_', ' ').capitalize()}",
-            "",
-            f"{question.text} Target: {metric} {value:g}; budgets: {budget}; "
-            f"at most {format_value(question.horizon_s, 'time')}.",
-            "",
-            why(table),
-            "",
-            *_rows(COLUMNS, cells(table)),
-            "",
-        ]
-        if question.disturbances:
-            headings = ("factor on the time with", *question.disturbances)
-            lines += [*_rows(headings, disturbances(table)), ""]
-        if table.refused:
-            lines += [f"Do not work here: {', '.join(table.refused)}.", ""]
-        fastest = table.fastest
-        setting = int(fastest.medians["setting"])
-        cell = Cell(question.name, fastest.entry, MEASURED, setting, suite.seeds[0])
-        lines += [f"Repeat a run of {fastest.entry}:", "", "```text"]
-        lines += [repeat(suite, cell), "```", ""]
-    return "\n".join(lines)
-
-
-def _rows(headings: Sequence[str], rows: Iterator[list[str]]) -> Iterator[str]:
-    yield f"| {' | '.join(headings)} |"
-    yield f"|---|{'---:|' * (len(headings) - 1)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
 
 
 def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> Path:
@@ -167,27 +118,3 @@ def grid(tables: Sequence[Table]) -> list[tuple[str, list[float | None]]]:
         return float(np.mean(known)) if known else math.inf
 
     return [(name, ratios[name]) for name in sorted(names, key=rank)]
-
-
-def draw(tables: Sequence[Table], path: Path) -> None:
-    """Draw the map as a picture."""
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    rows = grid(tables)
-    values = np.array([[math.nan if r is None else min(r, 8.0) for r in row] for _, row in rows])
-    size = (1.2 + 0.75 * len(tables), 1.6 + 0.26 * len(rows))
-    with mpl.rc_context({"svg.hashsalt": "board", "font.size": 8, "svg.fonttype": "none"}):
-        figure = Figure(figsize=size, layout="constrained")
-        axes = figure.subplots()
-        axes.imshow(np.log2(values), cmap="RdBu_r", vmin=-2.5, vmax=2.5, aspect="auto")
-        axes.set_xticks(range(len(tables)), [t.question.name.replace("_", "\n") for t in tables])
-        axes.set_yticks(range(len(rows)), [name for name, _ in rows])
-        axes.xaxis.tick_top()
-        for (y, x), value in np.ndenumerate(values):
-            ratio = rows[y][1][x]
-            if ratio is not None:
-                text = "never" if math.isinf(ratio) else f"{ratio:.2f}"
-                dark = abs(math.log2(value)) > 1.5
-                axes.text(x, y, text, ha="center", va="center", color="white" if dark else "black")
-        figure.savefig(path, metadata={"Date": None})

@@ -21,14 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.decisions.choosing import (
-    INDIFFERENCE,
-    ROUNDS,
-    SEEDS,
-    pareto,
-    probability_good,
-    raced,
-)
+from fedsim.decisions.choosing import INDIFFERENCE, ROUNDS, SEEDS, pareto, probability_good, raced
 from fedsim.decisions.decision import (
     BEST,
     HOPELESS,
@@ -36,15 +29,10 @@ from fedsim.decisions.decision import (
     Decision,
     Finalist,
     format_objective,
+    label_of,
     shown,
 )
-from fedsim.decisions.goal import (
-    QUANTITIES,
-    Goal,
-    Limit,
-    Measured,
-    updates_within,
-)
+from fedsim.decisions.goal import QUANTITIES, Goal, Limit, Measured, updates_within
 from fedsim.decisions.page import write_decision_page
 from fedsim.decisions.runs import Progress, Runs
 from fedsim.decisions.search import BATCH, Question, Search, Tried
@@ -59,7 +47,6 @@ from fedsim.scenario.own_code import as_data
 from fedsim.scenario.source import relocated, to_yaml
 from fedsim.sweeps.folder import claimed
 from fedsim.vocabulary.formatting import (
-    Kind,
     format_counted,
     format_decimals,
     format_interval,
@@ -113,7 +100,10 @@ def decide(
     names = tuple(objectives) if goal.target is not None else (THROUGHPUT,)
     asked = {
         "scenario": loaded.resolved(),
-        "over": [_plain(dimension) for dimension in over],
+        "over": [
+            as_data({name: value for name, value in vars(each).items() if name != "units"})
+            for each in over
+        ],
         "metric": str(goal),
         "limits": [dataclasses.asdict(limit) for limit in limits],
         "objectives": list(names),
@@ -142,12 +132,6 @@ def decide(
             loaded, space, goal, tuple(limits), names, seeds, runs, timing, state, on_progress
         )
         return work.decide(folder, budget_s, most, jobs)
-
-
-def _plain(dimension: Dimension) -> dict[str, Any]:
-    return dict(
-        as_data({name: value for name, value in vars(dimension).items() if name != "units"})
-    )
 
 
 @dataclass
@@ -219,7 +203,9 @@ class _Work:
         self._earlier_s, self._share = self.state.spent_s, 0.0
         self._words = "the scenario as given"
         # Step 1. The scenario as given, which says how long runs take.
-        given = self._given()
+        [run] = self.runs.perform([self.goal.applied(self.loaded)], self._report)
+        assert not isinstance(run, str)
+        given = self.goal.measure(run)
         self._horizon_s = given.costs["time"]
         if given.reached and self.goal.target is not None:
             stop_s = self.loaded.scenario.stop.simulated_time or math.inf
@@ -272,7 +258,7 @@ class _Work:
         decision = Decision(
             folder,
             self._sentence(finalists, tried_all),
-            self._final(finalists[0].setting),
+            self.goal.applied(self.space.scenario(finalists[0].setting)),
             finalists,
             tried_all,
             self.objectives,
@@ -294,11 +280,6 @@ class _Work:
     def spent_s(self) -> float:
         """Wall seconds so far, those of earlier calls included."""
         return self._earlier_s + time.monotonic() - self._began
-
-    def _given(self) -> Measured:
-        [run] = self.runs.perform([self.goal.applied(self.loaded)], self._report)
-        assert not isinstance(run, str)
-        return self.goal.measure(run)
 
     def _measure(self, settings: Sequence[Setting], until_s: float) -> list[Measured | str]:
         return self._perform(
@@ -423,25 +404,18 @@ class _Work:
                 measured, values = self._values(settings, first + self.seeds, self.seeds)
                 order.insert(0, order.pop(best))
         throughput = self.objectives == (THROUGHPUT,)
+        method = self.loaded.scenario.server.method
+        given = f"as given ({method.type.title or method.name})"
         return tuple(
             Finalist(
                 settings[row],
-                self.space.words(settings[row])
-                if settings[row]
-                else f"as given ({self._method()})",
+                self.space.words(settings[row]) if settings[row] else given,
                 tuple(measured[row]),
                 -values[row] if throughput else values[row],
                 float(probabilities[row]),
             )
             for row in order
         )
-
-    def _method(self) -> str:
-        part = self.loaded.scenario.server.method
-        return str(part.type.title or part.name)
-
-    def _final(self, setting: Setting) -> LoadedScenario:
-        return self.goal.applied(self.space.scenario(setting))
 
     def _sentence(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
         count = format_counted(len(tried), "setting")
@@ -464,7 +438,7 @@ class _Work:
             return mean
 
         _, low, high = winner.interval()
-        bounds = format_interval(low, high, lambda end: _number(name, end))
+        bounds = format_interval(low, high, lambda end: format_value(end, label_of(name)[1]))
         return (
             f"{winner.words}: {of}{value(winner)}, 95% interval {bounds}; best of {count} (to within "
             f"{INDIFFERENCE:.0%}) with probability {format_decimals(winner.probability, 2)}; "
@@ -507,11 +481,6 @@ class _Work:
         write_text(folder / BEST, comment + to_yaml(relocated(best, folder.resolve())))
         write_text(folder / SETTINGS, csv_text(decision.settings))
         write_decision_page(decision)
-
-
-def _number(name: str, value: float) -> str:
-    kind: Kind = "number" if name == THROUGHPUT else QUANTITIES[name].kind
-    return format_value(value, kind)
 
 
 def _given_keys(resolved: Any, given: Any) -> Any:

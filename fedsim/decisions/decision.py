@@ -19,7 +19,7 @@ from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
-from fedsim.vocabulary.formatting import format_value
+from fedsim.vocabulary.formatting import Kind, format_value
 
 Floats = npt.NDArray[np.float64]
 
@@ -138,8 +138,14 @@ def shown(tried: Tried) -> list[float]:
     return [abs(value) if reached else math.nan for value in tried.values]
 
 
+def label_of(name: str) -> tuple[str, Kind]:
+    """Label and kind of an objective."""
+    if name == THROUGHPUT:
+        return "client updates per hour", "number"
+    return QUANTITIES[name].label, QUANTITIES[name].kind
+
+
 def format_objective(name: str, value: float) -> str:
     """An objective with its unit."""
-    if name == THROUGHPUT:
-        return f"{format_value(value, 'number')} client updates per hour"
-    return format_value(value, QUANTITIES[name].kind)
+    label, kind = label_of(name)
+    return f"{format_value(value, kind)}{f' {label}' if name == THROUGHPUT else ''}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -202,31 +201,23 @@ class Goal:
         Raises:
             UserError: it did not measure the target's metric.
         """
-        notes = tuple(run.info.get("notes", ()))
-        return dataclasses.replace(self._measure(run), notes=notes)
-
-    def _measure(self, run: Run) -> Measured:
         costs = {name: each.of(run) for name, each in QUANTITIES.items()}
-        wall_s = float(run.info.get("wall_s") or 0.0)
+        rate = math.nan
         if self.target is None:
             steady = throughput(run)
             rate = steady.per_h if steady else 0.0
-            return Measured(costs, rate > 0, float(not rate), rate, wall_s)
-        name, value = self.target.metric, self.target.value
-        if self.timing_only:
-            done = int(run.info["rounds"]) if name == "rounds" else int(costs["updates"])
-            return Measured(costs, done >= value, max(0.0, 1 - done / value), wall_s=wall_s)
-        time_s = run.time_to(name, value)
-        if not math.isnan(time_s):
-            return Measured({**costs, "time": time_s}, True, 0.0, wall_s=wall_s)
-        definition, values = run.metric_definition(name), run.metrics[name].dropna()
-        if not len(values):
-            return Measured(costs, False, 1.0, wall_s=wall_s)
-        start, best = float(values.iloc[0]), float(definition.best(values))
-        way = abs(value - start)
-        return Measured(
-            costs, False, min(1.0, abs(value - best) / way) if way else 1.0, wall_s=wall_s
-        )
+            shortfall = float(not rate)
+        elif self.timing_only:
+            done = int(run.info["rounds"] if self.target.metric == "rounds" else costs["updates"])
+            shortfall = max(0.0, 1 - done / self.target.value)
+        else:
+            time_s, shortfall = run.time_to(self.target.metric, self.target.value), 0.0
+            if math.isnan(time_s):
+                shortfall = _missing(run, self.target)
+            else:
+                costs["time"] = time_s
+        wall_s, notes = float(run.info.get("wall_s") or 0.0), tuple(run.info.get("notes", ()))
+        return Measured(costs, not shortfall, shortfall, rate, wall_s, notes)
 
     def words(self, definition: Any = None) -> str:
         """The target in a sentence, such as ``80% accuracy`` or ``50 rounds``; ``definition`` is that of its metric."""
@@ -238,6 +229,16 @@ class Goal:
 
     def __str__(self) -> str:
         return metric_text(self.target)
+
+
+def _missing(run: Run, target: Target) -> float:
+    """The share of the way to a target that a run which missed it has left, more than 0."""
+    values = run.metrics[target.metric].dropna()
+    if not len(values):
+        return 1.0
+    way = abs(target.value - float(values.iloc[0]))
+    best = float(run.metric_definition(target.metric).best(values))
+    return min(1.0, abs(target.value - best) / way) if way else 1.0
 
 
 def updates_within(run: Run, limits: Sequence[Limit]) -> int:

@@ -12,16 +12,10 @@ from fedsim.analysis.comparison.targets import THROUGHPUT
 from fedsim.analysis.figures.base import Column, Figure, plain, sentence
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
-from fedsim.decisions.decision import PAGE, Decision, format_objective, shown
-from fedsim.decisions.goal import QUANTITIES
+from fedsim.decisions.decision import PAGE, Decision, format_objective, label_of, shown
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices
-from fedsim.vocabulary.formatting import (
-    ABSENT,
-    Kind,
-    format_counted,
-    format_decimals,
-)
+from fedsim.vocabulary.formatting import ABSENT, format_counted, format_decimals
 
 
 def write_decision_page(decision: Decision) -> None:
@@ -47,19 +41,12 @@ def write_decision_page(decision: Decision) -> None:
     write_page(decision.path / PAGE, page)
 
 
-def _kind(name: str) -> tuple[str, Kind]:
-    """Label and kind of an objective."""
-    if name == THROUGHPUT:
-        return "client updates per hour", "number"
-    return QUANTITIES[name].label, QUANTITIES[name].kind
-
-
 def _tiles(decision: Decision) -> Iterator[Tile]:
     winner, given = decision.finalists[0], decision.finalists[-1]
     name = decision.objectives[0]
     mean, low, high = winner.interval()
     written = [format_objective(name, value) for value in (mean, low, high)]
-    yield Tile(sentence(_kind(name)[0]), written[0], f"{written[1]} to {written[2]}")
+    yield Tile(sentence(label_of(name)[0]), written[0], f"{written[1]} to {written[2]}")
     if math.isfinite(given.interval()[0]):
         yield Tile("As given", format_objective(name, given.interval()[0]), given.words[10:-1])
     tried = decision.tried
@@ -86,7 +73,7 @@ def _finalists(decision: Decision) -> Figure:
     finalists = decision.finalists
     columns = [Column("words", "Setting", "text", [each.words for each in finalists])]
     for number, name in enumerate(decision.objectives):
-        label, kind = _kind(name)
+        label, kind = label_of(name)
         intervals = [each.interval(number) for each in finalists]
         columns.append(Column(name, sentence(label), kind, [mean for mean, _, _ in intervals]))
         written = [[format_objective(name, end) for end in each[1:]] for each in intervals]
@@ -105,7 +92,7 @@ def _finalists(decision: Decision) -> Figure:
 
 def _history(decision: Decision) -> Figure:
     """The objective of each setting in the order of the search, and the best so far."""
-    label, kind = _kind(decision.objectives[0])
+    label, kind = label_of(decision.objectives[0])
     values = np.array(
         [shown(each)[0] if each.is_candidate else math.nan for each in decision.tried]
     )
@@ -127,7 +114,7 @@ def _history(decision: Decision) -> Figure:
 
 def _parallel(decision: Decision) -> Figure:
     """One line per setting: its values, and the first objective."""
-    label, kind = _kind(decision.objectives[0])
+    label, kind = label_of(decision.objectives[0])
     tried = sorted(decision.tried, key=lambda each: (not each.is_candidate, each.values))
     columns, axes = [], []
     for dimension in decision.space.dimensions:
@@ -175,7 +162,7 @@ def _parallel(decision: Decision) -> Figure:
 def _front(decision: Decision, number: int) -> Figure:
     """Two objectives of the settings of the search, and of the front."""
     names = decision.objectives[0], decision.objectives[number]
-    (label, kind), (other, other_kind) = (_kind(name) for name in names)
+    (label, kind), (other, other_kind) = (label_of(name) for name in names)
     searched = [
         (each.values[0], each.values[number], False) for each in decision.tried if each.is_candidate
     ]

@@ -14,7 +14,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from fedsim.decisions.goal import Limit, Measured
 from fedsim.decisions.space import Setting
@@ -41,12 +41,8 @@ Problem = str
 """Why a setting could not be run."""
 
 
-class Measure(Protocol):
-    """A function that runs settings."""
-
-    def __call__(self, settings: Sequence[Setting], until_s: float) -> list[Measured | Problem]:
-        """What each setting showed until a simulated time, or its problem."""
-        ...
+Measure = Callable[[Sequence[Setting], float], "list[Measured | Problem]"]
+"""Runs settings until a simulated time in seconds; what each showed, or its problem."""
 
 
 @dataclass(frozen=True)
@@ -143,7 +139,7 @@ class Search:
         suggest: the setting of a trial of Optuna.
         question: what is searched.
         measure: runs settings.
-        screen: why settings need not be run; empty for those that do.
+        screen: why settings need not be run, empty for those that do; all are run if None.
     """
 
     def __init__(
@@ -151,9 +147,7 @@ class Search:
         suggest: Callable[[Any], dict[str, Any]],
         question: Question,
         measure: Measure,
-        screen: Callable[[Sequence[Setting]], list[Problem]] = lambda settings: (
-            [""] * len(settings)
-        ),
+        screen: Callable[[Sequence[Setting]], list[Problem]] | None = None,
     ) -> None:
         optuna = require_optuna()
         self._states = optuna.trial.TrialState
@@ -232,7 +226,8 @@ class Search:
     def _try(self, fresh: dict[str, tuple[Any, Setting]]) -> None:
         """Run settings for longer and longer, and stop those that fall behind."""
         question, alive = self._question, dict(fresh)
-        problems = self._screen([setting for _, setting in fresh.values()])
+        settings = [setting for _, setting in fresh.values()]
+        problems = self._screen(settings) if self._screen else [""] * len(settings)
         for (key, (_, setting)), problem in zip(fresh.items(), problems, strict=True):
             if problem:
                 values = (math.inf,) * len(question.objectives)

@@ -109,13 +109,10 @@ def spread_metrics(data: pa.Table) -> pa.Table:
 
     Columns are in the order in which the metrics first appeared.
     """
-    rows: list[list[tuple[str, float]]] = data.column("values").to_pylist()
-    names = list(dict.fromkeys(name for row in rows for name, _ in row))
-    by_row = [dict(row) for row in rows]
+    frame = pd.DataFrame(map(dict, data.column("values").to_pylist()), dtype=np.float64)
+    names = list(frame)
     fixed = [data.column(field.name) for field in METRICS_FIXED]
-    measured = [
-        pa.array([row.get(name, float("nan")) for row in by_row], pa.float64()) for name in names
-    ]
+    measured = [pa.array(frame[name].to_numpy(), from_pandas=False) for name in names]
     fields = METRICS_FIXED + [
         pa.field(name, pa.float64(), metadata={"unit": "", "description": f"measured {name}"})
         for name in names

@@ -123,15 +123,13 @@ def sweep_to_precision(
         pairs = logarithms(outcome.sweep.compare(targets=targets), precision.target)
         wanted = max(seeds_to_run(pair[1], precision.half_width, precision.most) for pair in pairs)
         if wanted <= len(seeds):
-            rows = [{**names, **_row(logs, precision)} for names, logs in pairs]
+            rows = []
+            for names, logs in pairs:
+                ratio = paired_ratio(logs, precision.half_width)
+                rows.append({**names, **vars(ratio), "low": ratio.low, "high": ratio.high})
             table = pd.DataFrame(rows).astype({"needed": "Int64"})
             write_text(folder / PRECISION, csv_text(table))
             return outcome, table
-
-
-def _row(logs: Floats, precision: Precision) -> dict[str, Any]:
-    ratio = paired_ratio(logs, precision.half_width)
-    return {**vars(ratio), "low": ratio.low, "high": ratio.high}
 
 
 def logarithms(

@@ -21,7 +21,7 @@ from tests.runs.synthetic_runs import build_run
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = tmp_path_factory.mktemp("export") / "run"
-    return build_run(path, clients=25, hours=24, asynchronous=True, seed=3)
+    return build_run(path, clients=25, hours=12, asynchronous=True, seed=3)
 
 
 def read_trace(path: Path) -> list[dict[str, Any]]:

@@ -42,11 +42,6 @@ def decided(folder: Path, **more: Any) -> Decision:
     return fedsim.decide(output=folder, **({"seeds": 3} | given))
 
 
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Decision:
-    return decided(tmp_path_factory.mktemp("decide") / "d")
-
-
 def test_the_numbers_are_those_of_fresh_seeds(made: Decision) -> None:
     """Seeds 0 (search) and 1 to 3 (choice) have no part in them, nor 4 to 6, which preferred a rival of the choice.
     All have the same fresh seeds."""
@@ -115,22 +110,23 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
         decided(tmp_path)
 
 
-def test_a_target_that_no_setting_reaches_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none of .* settings reached 9,999 arrived updates; the"):
-        decided(tmp_path / "d", metric="time_to:arrivals=9999", settings=8)
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"metric": "time_to:arrivals=9999"}, r"settings reached 9,999 arrived updates; the closest"),
+        ({"limits": {"bytes": "1kB"}}, r"settings met the limits"),
+    ],
+)  # fmt: skip
+def test_what_no_setting_reaches_is_refused(more: Any, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=f"none of .* {problem}"):
+        decided(tmp_path / "d", settings=8, **more)
 
 
-def test_limits_that_no_setting_meets_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"none of .* settings met the limits"):
-        decided(tmp_path / "d", limits={"bytes": "1kB"}, settings=8)
-
-
-def test_several_objectives_give_a_front(tmp_path: Path) -> None:
-    found = decided(tmp_path / "d", objectives=["time", "bytes"], settings=8, seeds=2)
-    front = found.table.iloc[:-1]
-    assert len(front) > 1
-    assert front["time"].is_monotonic_increasing
-    assert front["bytes"].is_monotonic_decreasing
+def test_several_objectives_give_a_front(front: Decision) -> None:
+    shown = front.table.iloc[:-1]
+    assert len(shown) > 1
+    assert shown["time"].is_monotonic_increasing
+    assert shown["bytes"].is_monotonic_decreasing
 
 
 def test_settings_are_ruled_out_by_timing_alone(tmp_path: Path) -> None:

@@ -9,13 +9,6 @@ from typing import Any
 import pytest
 
 from fedsim.decisions import Decision
-from tests.decisions.test_deciding import decided
-
-
-@pytest.fixture(scope="module", params=[["time"], ["time", "bytes"]], ids=["one", "two"])
-def made(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Decision:
-    folder = tmp_path_factory.mktemp("page") / "d"
-    return decided(folder, objectives=request.param, settings=8, seeds=2)
 
 
 def embedded(decision: Decision) -> dict[str, Any]:
@@ -31,7 +24,9 @@ def column(figure: dict[str, Any], key: str) -> list[Any]:
     return values
 
 
-def test_figures_show_the_search_and_the_choice(made: Decision) -> None:
+@pytest.mark.parametrize("name", ["made", "front"])
+def test_figures_show_the_search_and_the_choice(name: str, request: pytest.FixtureRequest) -> None:
+    made: Decision = request.getfixturevalue(name)
     figures = embedded(made)
     assert column(figures["finalists"], "time") == made.table["time"].tolist()
     best = column(figures["history"], "best")

@@ -73,31 +73,30 @@ def test_what_cannot_be_read_is_refused(text: str) -> None:
 
 
 OVER = ("server.schedule.pause=1..2", "server.method=fedavg,fedbuff,fedprox")
+BOTH = ("server.method=fedavg,fedbuff", "server.schedule=sync,buffered")
 
 
 @pytest.mark.parametrize(
-    ("pick", "method", "schedule", "has"),
-    [(0, "fedavg", "sync", True), (1, "fedbuff", "buffered", False), (2, "fedprox", "sync", True)],
-)
-def test_a_method_brings_its_schedule(pick: int, method: str, schedule: str, has: bool) -> None:
-    made = space(*OVER)
-    setting = made.suggest(Trial(method=pick))
-    assert ("server.schedule.pause" in setting) == has
+    ("over", "given", "picks", "method", "schedule"),
+    [
+        # A method brings its schedule, and a schedule that suits the method stays as the scenario has it.
+        (OVER, {}, {"method": 0}, "fedavg", "sync"),
+        (OVER, {}, {"method": 1}, "fedbuff", "buffered"),
+        (OVER, {}, {"method": 2}, "fedprox", "sync"),
+        # So do that of the scenario's method, and a schedule that is varied.
+        (("server.method=fedbuff,fedavg",), {"method": "fedbuff"}, {"method": 0}, "fedbuff", "sync"),
+        (BOTH, {}, {"method": 1, "schedule": 0}, "fedbuff", "sync"),
+    ],
+)  # fmt: skip
+def test_the_schedule_of_a_method(
+    over: tuple[str, ...], given: Any, picks: Any, method: str, schedule: str
+) -> None:
+    made = space(*over, **given)
+    setting = made.suggest(Trial(**picks))
+    assert ("server.schedule.pause" in setting) == (over == OVER and schedule == "sync")
     server = made.scenario(setting).scenario.server
     assert (server.method.name, server.schedule.name) == (method, schedule)
-    # A schedule that suits the method stays as the scenario has it.
-    assert schedule != "sync" or server.schedule.params.deadline == 4.0
-
-
-def test_the_method_of_the_scenario_keeps_its_schedule() -> None:
-    made = space("server.method=fedbuff,fedavg", method="fedbuff")
-    assert made.scenario({"server.method": "fedbuff"}).scenario.server.schedule.name == "sync"
-
-
-def test_a_schedule_that_is_varied_stays() -> None:
-    made = space("server.method=fedavg,fedbuff", "server.schedule=sync,buffered")
-    setting = made.suggest(Trial(method=1, schedule=0))
-    assert made.scenario(setting).scenario.server.schedule.name == "sync"
+    assert method == "fedbuff" or server.schedule.params.deadline == 4.0
 
 
 def test_values_are_set_besides_a_setting() -> None:
@@ -105,15 +104,17 @@ def test_values_are_set_besides_a_setting() -> None:
     assert (loaded.scenario.seed, loaded.scenario.stop.rounds) == (7, 3)
 
 
-@pytest.mark.parametrize("key", ["server.selection.cohorte", "server.schedule.patience"])
-def test_a_key_that_no_setting_has_is_refused(key: str) -> None:
-    with pytest.raises(UserError, match="unknown key"):
-        space(f"{key}=1..2", OVER[1])
-
-
-def test_a_value_that_is_not_valid_is_refused() -> None:
-    with pytest.raises(UserError, match="fedsomething"):
-        space("server.method=fedavg,fedsomething")
+@pytest.mark.parametrize(
+    ("over", "problem"),
+    [
+        ("server.selection.cohorte=1..2", "unknown key"),
+        ("server.schedule.patience=1..2", "unknown key"),
+        ("server.method=fedavg,fedsomething", "fedsomething"),
+    ],
+)
+def test_a_key_that_no_setting_has_and_a_wrong_value_are_refused(over: str, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        space(over, OVER[1] if "method" not in over else OVER[0])
 
 
 def test_a_setting_is_described() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from fedsim.runs import notebook
 from fedsim.runs.notebook import notebook_bar
-from fedsim.runs.progress import Progress
+from fedsim.runs.progress import Progress, progress_text
 from fedsim.sweeps.execution import SweepProgress
 
 
@@ -53,24 +53,25 @@ def test_outside_a_notebook_there_is_none(monkeypatch: pytest.MonkeyPatch) -> No
         assert show is None
 
 
-def test_it_shows_title_and_share_and_then_the_time(cells: list[Cell]) -> None:
-    with notebook_bar("<my run>") as show:
+@pytest.mark.parametrize(
+    ("text_of", "shown"),
+    [
+        (progress_text, progress(0.25)),
+        (SweepProgress.text, SweepProgress(runs=12, complete=3, failed=1, share=0.25)),
+    ],
+)
+def test_it_shows_title_and_share_and_then_the_time(
+    cells: list[Cell], text_of: Any, shown: Any
+) -> None:
+    with notebook_bar("<my run>", text_of) as show:
         assert show is not None
-        show(progress(0.25))
+        show(shown)
     (cell,) = cells
-    assert "&lt;my run&gt;" in cell.shown[0]
+    assert "<b>&lt;my run&gt;</b>" in cell.shown[0]
     assert "0% starting" in cell.shown[0]
     assert "value='0.2500'" in cell.shown[1]
-    assert "25%" in cell.shown[1]
+    assert f"25% {text_of(shown)}" in cell.shown[1]
     assert cell.shown[2:] == ["<div><b>&lt;my run&gt;</b> done in 0 s</div>"]
-
-
-def test_it_shows_the_progress_of_a_sweep(cells: list[Cell]) -> None:
-    with notebook_bar("sweep", SweepProgress.text) as show:
-        assert show is not None
-        show(SweepProgress(runs=12, complete=3, failed=1, share=0.25))
-    assert "25%" in cells[0].shown[1]
-    assert "3 of 12 runs, 1 failed" in cells[0].shown[1]
 
 
 def test_it_is_not_redrawn_for_every_event(cells: list[Cell]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,38 +26,36 @@ def rewrite(folder: Path, **changes: Any) -> None:
     (folder / SWEEP_FILE).write_text(json.dumps(stamped({**document, **changes})))
 
 
-def test_what_was_written_is_read(tmp_path: Path) -> None:
+def rename(folder: Path, name: Any) -> None:
+    rewrite(folder, runs=[{"run": name, "seed": 0, "values": {}, "digest": ""}])
+
+
+def edit(folder: Path) -> None:
+    path = folder / SWEEP_FILE
+    path.write_text(path.read_text().replace('"abc"', '"abd"'))
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda folder: (folder / SWEEP_FILE).unlink(), "not a sweep folder"),
+        (edit, "it has changed since fedsim wrote it"),
+        (lambda folder: rewrite(folder, format=SWEEP_FORMAT + 1), "update fedsim"),
+        *(
+            (partial(rename, name=name), "is not the name of a folder")
+            for name in ("..", "", "a/b", "/etc", "a\\b", 3)
+        ),
+    ],
+)
+def test_what_was_written_is_read_and_what_was_changed_is_refused(
+    change: Callable[[Path], None], problem: str, tmp_path: Path
+) -> None:
     RECORD.write(tmp_path)
     assert read_sweep(tmp_path) == RECORD
-
-
-def test_a_folder_without_the_file_is_no_sweep(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="not a sweep folder"):
+    change(tmp_path)
+    with pytest.raises(UserError) as caught:
         read_sweep(tmp_path)
-
-
-def test_a_change_is_noticed(tmp_path: Path) -> None:
-    RECORD.write(tmp_path)
-    path = tmp_path / SWEEP_FILE
-    path.write_text(path.read_text().replace('"abc"', '"abd"'))
-    with pytest.raises(UserError, match="it has changed since fedsim wrote it"):
-        read_sweep(tmp_path)
-
-
-def test_a_later_format_asks_for_an_update(tmp_path: Path) -> None:
-    RECORD.write(tmp_path)
-    rewrite(tmp_path, format=SWEEP_FORMAT + 1)
-    with pytest.raises(UserError, match="written by a later version of fedsim") as caught:
-        read_sweep(tmp_path)
-    assert "update fedsim" in str(caught.value.hint)
-
-
-@pytest.mark.parametrize("name", ["..", "", "a/b", "/etc", "a\\b", 3])
-def test_a_run_lies_in_the_folder_of_its_sweep(name: Any, tmp_path: Path) -> None:
-    RECORD.write(tmp_path)
-    rewrite(tmp_path, runs=[{"run": name, "seed": 0, "values": {}, "digest": ""}])
-    with pytest.raises(UserError, match="is not the name of a folder"):
-        read_sweep(tmp_path)
+    assert problem in str(caught.value)
 
 
 def test_other_files_of_the_sweep_are_checked(tmp_path: Path) -> None:

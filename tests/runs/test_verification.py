@@ -18,7 +18,7 @@ from fedsim.runs.verification import verify_bundle_folder, verify_run_folder
 from fedsim.traces.synthesis import Synthesis, synthesize
 from tests.composition.worlds import digits
 
-FLIPS = 6
+FLIPS = 3
 
 
 def test_a_bundle_is_intact_damaged_or_not_verifiable(tmp_path: Path) -> None:

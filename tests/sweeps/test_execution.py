@@ -13,15 +13,7 @@ import pytest
 import fedsim
 from fedsim.methods.fedavg import FedAvg
 from fedsim.sweeps import Sweep
-from tests.sweeps.worlds import (
-    SMALL,
-    all_digests,
-    broken,
-    command,
-    digests,
-    scenario,
-    write,
-)
+from tests.sweeps.worlds import SMALL, all_digests, broken, command, digests, scenario, write
 
 
 def test_runs_are_those_that_would_be_run_one_by_one(tmp_path: Path) -> None:
@@ -80,7 +72,7 @@ def test_a_sweep_killed_at_any_write_gives_the_same_results(
     data = scenario(seeds=[0, 1])
     expected = all_digests(fedsim.sweep(data, tmp_path / "whole", jobs=1))
     replace = os.replace
-    for survived in itertools.count(0, 3):
+    for survived in itertools.count(0, 4):
         left = survived
 
         def counted(source: Any, target: Any) -> None:

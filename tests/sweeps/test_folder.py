@@ -21,11 +21,7 @@ from fedsim.sweeps.execution import sweep
 from fedsim.sweeps.folder import claimed, write_index
 from fedsim.sweeps.plan import plan_runs
 from tests.devices.worlds import LINKS, STEPS
-from tests.sweeps.worlds import (
-    SMALL,
-    scenario,
-    schedules,
-)
+from tests.sweeps.worlds import SMALL, scenario, schedules
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 

@@ -20,16 +20,10 @@ from fedsim.parts.component import NO_USER_CODE
 from fedsim.sweeps import Sweep, local
 from fedsim.sweeps.local import ONE_THREAD
 from tests.signals import default_signals
-from tests.sweeps.worlds import (
-    SMALL,
-    all_digests,
-    broken,
-    digests,
-    scenario,
-    write,
-)
+from tests.sweeps.worlds import SMALL, all_digests, broken, digests, scenario, write
 
 pytestmark = pytest.mark.usefixtures("without_reports")
+needs_proc = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes")
 
 SLOW = """import os, pathlib, time
         here = pathlib.Path(__file__).parent
@@ -122,7 +116,7 @@ def require_the_same_after_all(tmp_path: Path, whole: dict[str, dict[str, str]])
     assert all_digests(continued) == whole
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@needs_proc
 def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(
     tmp_path: Path, whole: dict[str, dict[str, str]]
 ) -> None:
@@ -131,7 +125,7 @@ def test_a_killed_pool_ends_and_the_restarted_sweep_gives_the_same_results(
     require_the_same_after_all(tmp_path, whole)
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@needs_proc
 @pytest.mark.parametrize(
     ("signals", "group"),
     [([signal.SIGINT] * 2, False), ([signal.SIGTERM] * 2, True), ([signal.SIGHUP], True)],
@@ -147,7 +141,7 @@ def test_signals_that_arrive_together_end_a_sweep_whose_runs_are_saved(
     require_the_same_after_all(tmp_path, whole)
 
 
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@needs_proc
 def test_a_later_signal_ends_a_sweep_in_the_middle_of_a_round(
     tmp_path: Path, whole: dict[str, dict[str, str]]
 ) -> None:
@@ -194,7 +188,7 @@ def test_a_process_of_the_pool_keeps_to_one_core(
     assert dict(os.environ) == before
 
 
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+@needs_proc
 def test_signals_reach_only_the_process_of_the_sweep() -> None:
     """The process that loads what the pool needs never handles them, not even while it starts."""
     local.prepare()

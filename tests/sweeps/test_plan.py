@@ -15,10 +15,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.sweeps.plan import PlannedRun, name_words, plan_runs
-from tests.sweeps.worlds import (
-    scenario,
-    write,
-)
+from tests.sweeps.worlds import scenario, write
 
 
 def plan(data: dict[str, Any]) -> list[PlannedRun]:

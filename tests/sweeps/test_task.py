@@ -11,9 +11,7 @@ from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.sweep import SweepRecord
 from tests.cli.invoking import PARABOLAS, invoke
-from tests.sweeps.worlds import (
-    scenario,
-)
+from tests.sweeps.worlds import scenario
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 

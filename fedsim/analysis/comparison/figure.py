@@ -194,10 +194,7 @@ def inches(value: str | float | None, where: str) -> float | None:
         return length
     hint = "write 0.5 to 100 inches, such as 84mm, 8.4cm, 3.25in or 240pt"
     if where == "width":
-        venues = (
-            f"{hint}, or name a venue: {', '.join(VENUES)}, with -text for the width of its text"
-        )
-        hint = nearest_or_all(text.removesuffix("-text"), VENUES, venues)
+        hint += f", or name a venue: {', '.join(VENUES)}, with -text for the width of its text"
     raise UserError(f"'{value}' is not a length", where=where, hint=without_comma(text) or hint)
 
 

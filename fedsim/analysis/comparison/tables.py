@@ -37,7 +37,7 @@ from fedsim.analysis.comparison.targets import (
     ratio_of_means,
     reaching,
 )
-from fedsim.errors import UserError, nearest_or_all, similar
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.vocabulary.formatting import format_names
 from fedsim.vocabulary.metrics import MetricDefinition, definition
 
@@ -85,9 +85,8 @@ class ComparisonTables:
             _check_setting(key, self.grouping)
         known = {name for group in self.groups for name in (group.label, group.setting)}
         if missing := [old for old, new in self.labels.items() if new not in known]:
-            raise _no_such_name(
-                missing[0], self.labels, group_runs(self.facts, scenarios, settings=settings)
-            )
+            unnamed = group_runs(self.facts, scenarios, settings=settings)
+            raise _no_such_name(missing[0], self.labels[missing[0]], unnamed)
         self.metrics: tuple[str, ...] = tuple(
             dict.fromkeys(name for run in self.facts for name in run.metrics)
         )
@@ -509,19 +508,12 @@ def _check_setting(key: str, grouping: Grouping) -> None:
     )
 
 
-def _no_such_name(name: str, labels: Mapping[str, str], unnamed: Grouping) -> UserError:
+def _no_such_name(name: str, new: str, unnamed: Grouping) -> UserError:
     """The error for a label of a name that does not exist; its hint has the option for one that does."""
-    variants = list(dict.fromkeys(group.label for group in unnamed.groups))
-    known = [*variants, *filter(None, unnamed.settings)]
+    names = {name: None for group in unnamed.groups for name in (group.label, group.setting)}
+    known = list(filter(None, names))
     # ``fedprox, mu=1`` means fedprox, and fedprox means ``fedprox, mu=1``.
-    alike = [other for other in known if name in other or other in name]
-    meant = alike[0] if alike else similar(name, known) or known[0]
-    hint = f"variants: {'; '.join(variants)}"
-    if len(known) > len(variants):
-        hint += f"\n  settings: {'; '.join(known[len(variants) :])}"
-    option = f"--labels {shlex.quote(f'{meant}={labels[name]}')}"
-    return UserError(
-        f"there is no variant or setting '{name}'",
-        where="labels",
-        hint=f"{hint}\n  write the whole name, '=' and the new one: {option}",
-    )
+    meant = next((each for each in known if name in each or each in name), known[0])
+    option = f"--labels {shlex.quote(f'{meant}={new}')}"
+    hint = f"variants and settings: {'; '.join(known)}\n  write the whole name: {option}"
+    return UserError(f"there is no variant or setting '{name}'", where="labels", hint=hint)
