@@ -111,6 +111,21 @@ def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
             [{"evaluation": {"every": every}} for every in (3600.0, 86400.0)],
             ["every=1h", "every=1d"],
         ),
+        # A factor of 1 is no compression.
+        (
+            [
+                {"server": {"compression": {"up": {"name": "factor", "factor": 1.0}}}},
+                {"server": {"compression": {"up": {"name": "topk", "share": 0.1}}}},
+            ],
+            ["uncompressed", "topk"],
+        ),
+        (
+            [
+                {"server": {"compression": {"up": {"name": "factor", "factor": factor}}}}
+                for factor in (1.0, 0.5)
+            ],
+            ["factor=1", "factor=0.5"],
+        ),
         # Runs that differ in everything are called by their method.
         (
             [
