@@ -10,7 +10,7 @@ import pytest
 
 from fedsim.analysis.run import load_run
 from fedsim.runs import Run, RunFolder, RunWriter, Status
-from fedsim.runs.clients import clients_table
+from fedsim.runs.clients import absences, clients_table
 from fedsim.runs.phases import phases
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution
@@ -91,3 +91,21 @@ def test_waiting_ends_with_the_next_dispatch(tmp_path: Path) -> None:
     )
     table = table_of(run, 1, samples=np.ones(1, np.int64), online_fraction=np.ones(1))
     assert table["waiting_s"] == [7.0 + 27.0]
+
+
+def test_absences_continue_from_one_batch_of_server_updates_to_the_next() -> None:
+    """Brute force: the oldest last contribution after each update, over batches with few clients."""
+    random = np.random.default_rng(0)
+    for clients in (1, 2, 4, 6) * 20:
+        last_version, expected_last, version = *np.zeros((2, clients), np.int64), 0
+        for _ in range(3):
+            sizes = random.integers(0, 4, int(random.integers(1, 6)))
+            versions = np.arange(version + 1, version + len(sizes) + 1)
+            groups = [random.integers(0, clients, size) for size in sizes]
+            expected = []
+            for version, group in zip(versions, groups, strict=True):
+                expected_last[group] = version
+                expected.append(version - expected_last.min())
+            delays = absences(last_version, versions, sizes, np.concatenate(groups))
+            assert delays.tolist() == expected
+            assert last_version.tolist() == expected_last.tolist()
