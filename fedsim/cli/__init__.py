@@ -45,10 +45,7 @@ COMMANDS = {
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
-EXIT_DEFECT = 1
-EXIT_USER = 2
-EXIT_SIGNAL = 128
-"""Plus the number of the signal that ended the command."""
+EXIT_DEFECT, EXIT_USER = 1, 2
 
 
 class Suggesting(click.Group):
@@ -136,7 +133,7 @@ class Commands(Suggesting):
             number = cause.signal_number if isinstance(cause, Stopped) else signal.SIGINT
             said = "interrupted" if number == signal.SIGINT else f"stopped by {cause}"
             click.echo(said, err=True)
-            return EXIT_SIGNAL + number
+            return 128 + number
         except OSError as error:
             if error.filename is not None or not is_disk_full(error):
                 return self._defect(error, show)

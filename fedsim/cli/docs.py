@@ -12,10 +12,9 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -78,15 +77,10 @@ def _rendered(text: str) -> str:
     return capture.get()
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
-    """A page of the documentation.
+class Page(NamedTuple):
+    """A page: its name, such as ``tutorials/compare``, its title, the titles of its sections, and its file.
 
-    Attributes:
-        name: its file in the folder of the documentation, such as ``tutorials/compare``; only a notebook has a suffix.
-        title: its title in the navigation.
-        section: titles of the sections that it belongs to, joined by colons; empty at the top.
-        file: its file.
+    Only the name of a notebook has a suffix. A page at the top of the navigation has no section.
     """
 
     name: str
@@ -122,16 +116,12 @@ def find(name: str) -> Page:
     Raises:
         UserError: no page is called so.
     """
-    known = pages()
     stem = name.removeprefix("docs/").split("#")[0].removesuffix(".md").strip("/")
-    found = known.get(stem) or next(
-        (p for p in known.values() if p.name.endswith(f"/{stem}")), None
-    )
-    if found is None:
-        names = [*known, *(page.rpartition("/")[2] for page in known)]
-        hint = nearest_or_all(stem, names, "fedsim docs lists all pages")
+    known = {page.name.rpartition("/")[2]: page for page in reversed(pages().values())} | pages()
+    if stem not in known:
+        hint = nearest_or_all(stem, known, "fedsim docs lists all pages")
         raise UserError(f"there is no page '{name}'", hint=hint)
-    return found
+    return known[stem]
 
 
 def text(page: Page) -> str:

@@ -10,7 +10,7 @@ import click
 from fedsim.bundled import template_files, templates
 from fedsim.cli import options
 from fedsim.errors import UserError, writing
-from fedsim.vocabulary.formatting import format_command, format_names
+from fedsim.vocabulary.formatting import format_names
 
 
 def _list(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
@@ -45,17 +45,11 @@ def command(folder: Path, template: str) -> None:
     """
     files = template_files(template)
     if folder.is_file() or (folder.suffix in (".yaml", ".yml") and not folder.is_dir()):
-        again = format_command("init", folder.with_suffix(""), "--template", template)
-        hint = f"for example: {again}; it gets a scenario.yaml"
+        hint = f"for example {folder.with_suffix('')}; it gets a scenario.yaml"
         raise UserError("give a folder, not a file", where=str(folder), hint=hint)
-    existing = [name for name in files if (folder / name).exists()]
-    if existing:
-        again = format_command("init", f"{folder.name or 'my'}-project", "--template", template)
-        raise UserError(
-            f"{format_names(existing)} already {'exist' if existing[1:] else 'exists'}",
-            where=str(folder),
-            hint=f"choose another folder: {again}",
-        )
+    if existing := [name for name in files if (folder / name).exists()]:
+        hint = f"choose another folder, such as {folder.name or 'my'}-project"
+        raise UserError(f"already has {format_names(existing)}", where=str(folder), hint=hint)
     for name, content in files.items():
         path = folder / name
         with writing(path):

@@ -109,14 +109,6 @@ def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
     assert Comparison((runs, (), None), labels={old: new}).groups[0].label == new
 
 
-def test_an_unknown_label_suggests_the_variant_that_it_names() -> None:
-    methods = [{"name": "fedavg"}, {"name": "fedprox", "mu": 1.0}]
-    runs = tuple(facts({"server": {"method": method}}) for method in methods)
-    with pytest.raises(UserError) as caught:
-        Comparison((runs, (), None), labels={"fedprox, strength=1": "FedProx"})
-    assert "--labels fedprox=FedProx" in (caught.value.hint or "")
-
-
 MISTAKES = r"""
 --xlim 0:2parsecs | xlim: '0:2parsecs' is not a range
 --xlim 5d:6d | xlim: the range is outside the data

@@ -34,15 +34,9 @@ def test_late_lost_and_expired_messages(run_app: RunApp, tmp_path: Path) -> None
         seen.append((time.monotonic(), late[0].error.code))
         sleep(100)
 
-    run = run_app(
-        own_loop(main),
-        apps.torch_client(),
-        {
-            "task": {"clients": 3},
-            "devices": devices(["1s", "1s", "4s"], **availability),
-            "server": {"failure_detection": "1s"},
-        },
-    )
+    section = devices(["1s", "1s", "4s"], **availability)
+    scenario = {"task": {"clients": 3}, "devices": section, "server": {"failure_detection": "1s"}}
+    run = run_app(own_loop(main), apps.torch_client(), scenario)
     assert seen == [(12.0, {0}), [5], (15.0, 3)]
     outcomes = run.dispatches.set_index(["client_id", "sequence"])["outcome"].astype(str)
     expected = {(0, 0): "aggregated", (1, 0): "dropped", (2, 0): "late", (0, 1): "late"}
@@ -85,14 +79,9 @@ def test_messages_to_nodes_that_are_offline(run_app: RunApp, tmp_path: Path, off
         replies = grid.send_and_receive([ask(list(grid.get_node_ids())[1])])
         seen.append((time.monotonic(), [reply.has_error() for reply in replies]))
 
-    run = run_app(
-        own_loop(main),
-        apps.torch_client(),
-        {
-            "task": {"clients": 2, "nodes": "registered", "offline": offline},
-            "devices": devices(**availability),
-        },
-    )
+    task = {"clients": 2, "nodes": "registered", "offline": offline}
+    scenario = {"task": task, "devices": devices(**availability)}
+    run = run_app(own_loop(main), apps.torch_client(), scenario)
     assert run.info["offline_messages"] == (1 if offline == "reject" else 0)
     at, errors = seen[0]
     assert (round(at), errors) == ((0, [True]) if offline == "reject" else (11, [False]))
@@ -111,11 +100,9 @@ def test_state_of_interrupted_work_is_discarded(run_app: RunApp, tmp_path: Path)
             (reply,) = grid.send_and_receive([ask(node)])
             seen.append(reply.has_error() or reply.content["metrics"]["handled"])
 
-    run_app(
-        own_loop(main),
-        apps.stateful_client(),
-        {"task": {"clients": 1}, "devices": devices("1s", "example", **availability)},
-    )
+    section = devices("1s", "example", **availability)
+    scenario = {"task": {"clients": 1}, "devices": section}
+    run_app(own_loop(main), apps.stateful_client(), scenario)
     assert seen == [True, 1, 2]
 
 

@@ -12,18 +12,15 @@ from tests.flower.worlds import RunApp, devices
 
 def test_wrong_use_gives_one_message(run_app: RunApp) -> None:
     server, client = apps.strategy_server(), apps.torch_client()
-    with pytest.raises(UserError, match=r"server\.method.*has no effect on a Flower app"):
-        run_app(server, client, {"server": {"method": "fedavg"}})
-    with pytest.raises(UserError, match="the task of a Flower app is 'flower'"):
-        run_app(server, client, {"task": {"name": "timing", "clients": 3}})
-    with pytest.raises(UserError, match="cannot send partial work"):
-        run_app(
-            server,
-            client,
-            {"devices": {"availability": {"name": "always", "on_disconnect": "send_partial"}}},
-        )
-    with pytest.raises(UserError, match="other processes cannot import"):
-        run_app(server, client, {"task": {"clients": 2, "workers": {"name": "processes"}}})
+    partial = {"name": "always", "on_disconnect": "send_partial"}
+    for scenario, message in (
+        ({"server": {"method": "fedavg"}}, r"server\.method.*has no effect on a Flower app"),
+        ({"task": {"name": "timing", "clients": 3}}, "the task of a Flower app is 'flower'"),
+        ({"devices": {"availability": partial}}, "cannot send partial work"),
+        ({"task": {"workers": {"name": "processes"}}}, "other processes cannot import"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run_app(server, client, scenario)
     with pytest.raises(UserError, match=r"fedsim flower APP"):
         fedsim.run({"task": {"name": "flower"}, "stop": {"rounds": 1}})
     with pytest.raises(UserError, match="took no step of a PyTorch optimizer") as caught:

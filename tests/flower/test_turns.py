@@ -23,11 +23,8 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 
 def test_the_older_interface(run_app: RunApp, caplog: pytest.LogCaptureFixture) -> None:
     """Every message is sent from a thread of its own; all take the time that they would take together."""
-    run = run_app(
-        apps.legacy_server(rounds=2),
-        apps.numpy_client(),
-        {"task": {"clients": 3}, "devices": devices(["1s", "2s", "3s"], "example")},
-    )
+    scenario = {"task": {"clients": 3}, "devices": devices(["1s", "2s", "3s"], "example")}
+    run = run_app(apps.legacy_server(rounds=2), apps.numpy_client(), scenario)
     assert run.dispatches["outcome"].eq("aggregated").all()
     assert run.dispatches.query("round == 0")["arrived_s"].round().tolist() == [10, 20, 30]
     assert len(run.dispatches) == 6
@@ -109,10 +106,8 @@ def test_the_end_of_the_run_unwinds_the_threads(run_app: RunApp) -> None:
             for node in nodes:
                 pool.submit(loop, node)
 
-    server = node_loops(trips, 100, start)
-    run = run_app(
-        server, apps.torch_client(), {**STEPS_OF_1_2_AND_3_S, "stop": {"simulated_time": "22s"}}
-    )
+    scenario = {**STEPS_OF_1_2_AND_3_S, "stop": {"simulated_time": "22s"}}
+    run = run_app(node_loops(trips, 100, start), apps.torch_client(), scenario)
     assert [round(s) for s, _, _ in trips] == [5, 10, 10, 15, 20, 20]
     assert [node for _, node, _ in trips] == [0, 1, 0, 0, 1, 0]
     assert run.simulated_s == 22

@@ -52,23 +52,17 @@ def test_a_part_of_the_users_own_is_found_beside_the_scenario(
     assert "no such file" in errors(tmp_path, catalog, text.replace("mine.py", "yours.py"))[0]
 
 
-@pytest.mark.parametrize(
-    ("file", "name"),
-    [
-        ("mine.v2.yaml", "mine.v2"),
-        ("_my scénario (2).yaml", "my-scénario-2"),
-        ("u\u0308.yaml", "ü"),
-        ("?.yaml", "scenario"),
-    ],
-)
+FILES = {"mine.v2.yaml": "mine.v2", "_my scénario (2).yaml": "my-scénario-2", "u\u0308.yaml": "ü"}
+
+
+@pytest.mark.parametrize(("file", "name"), [*FILES.items(), ("?.yaml", "scenario")])
 def test_a_scenario_without_a_name_has_that_of_its_file(
     file: str, name: str, tmp_path: Path, catalog: Catalog
 ) -> None:
     path = tmp_path / file
     path.write_text(MINIMAL)
     loaded = load_scenario(path, catalog)
-    assert loaded.scenario.name == name
-    assert loaded.changed(["seed=3"]).scenario.name == name
+    assert loaded.scenario.name == loaded.changed(["seed=3"]).scenario.name == name
     assert load_scenario(path, catalog, ["name=other"]).scenario.name == "other"
 
 
