@@ -18,25 +18,25 @@ from tests.named_parts import PARTS
 # Values for the parameters that have no default.
 GIVEN = {
     "alpha": 0.3,
-    "centers": [[1.0]],
     "clients": 4,
-    "dataset": "digits",
-    "high": "2s",
     "labels_per_client": 2,
+    "length": 10,
+    "unit": "ms",
+    "high": "2s",
     "low": "1s",
     "mean": "1s",
     "median": "1s",
+    "step": "1s",
+    "dataset": "digits",
     "model": "mlp",
     "partition": {"name": "iid", "clients": 2},
     "partitioner": "IidPartitioner",
-    "length": 10,
     "path": "file",
-    "points": [[0, 1], [5, 0.5]],
     "root": "folder",
-    "rounds": [[0], [1, 2]],
-    "step": "1s",
     "target": "label",
-    "unit": "ms",
+    "centers": [[1.0]],
+    "points": [[0, 1], [5, 0.5]],
+    "rounds": [[0], [1, 2]],
 }
 
 
@@ -95,11 +95,8 @@ def test_every_path_of_every_part_is_absolute_once_loaded(tmp_path: Path) -> Non
             needed = {key: GIVEN[key] for key in required if key not in given}
             value: Any = load_part(kind, {"name": name, **needed, **given}, tmp_path).params
             for step in where:
-                value = (
-                    getattr(value, step)
-                    if isinstance(step, str) and not isinstance(value, dict)
-                    else value[step]
-                )
+                is_field = isinstance(step, str) and not isinstance(value, dict)
+                value = getattr(value, step) if is_field else value[step]
             assert value == tmp_path / "x" / "y", (kind, name, where)
             seen.append((kind, name, *where))
     assert len(seen) > 12

@@ -82,19 +82,15 @@ def test_a_name_that_is_not_a_part_says_what_it_is(
     assert hint in str(caught.value.hint)
 
 
-def test_the_documentation_imports_base_classes_as_messages_do() -> None:
+def test_messages_name_classes_as_the_documentation_does() -> None:
     page = (Path(__file__).parents[2] / "docs/extending.md").read_text(encoding="utf-8")
     for kind, entry in CATALOG.kinds.items():
         assert f"`{import_path(entry.base())}`" in page, kind
 
-
-def test_a_wrong_params_class_names_the_documented_one() -> None:
     class Own(Method):
         Params = int  # type: ignore[assignment]
 
-    with pytest.raises(
-        UserError, match=r"write Params = Parameters in Own, after from fedsim\.parts\.component"
-    ):
+    with pytest.raises(UserError, match=r"Params = Parameters in Own, after from fedsim\.parts"):
         CATALOG.adopt("method", Own)
 
 
@@ -123,7 +119,7 @@ def test_a_mistake_of_a_users_data_set_names_its_class(tmp_path: Path) -> None:
         "        return Dataset('b', x, y, x[:5], y[:5], classes=2)\n"
     )
     component = load_user_component("bad.py:DsBad", DatasetComponent, tmp_path)
-    with pytest.raises(UserError, match=r"train_y has shape \(40,\) for 50 samples") as caught:
+    with pytest.raises(UserError, match=r"train_y .*shape \(40,\)") as caught:
         component(component.Params()).loaded(tmp_path)
     assert caught.value.where == f"{tmp_path / 'bad.py'}:5: DsBad.load"
 
@@ -169,14 +165,12 @@ def test_a_place_is_the_line_of_the_function_or_of_the_class(
     assert place(mine, function) == f"{tmp_path / 'own.py'}:{line}: {name}"
 
 
-def test_the_place_of_a_class_without_a_file_is_its_name() -> None:
+def test_the_place_of_a_class_without_a_file_is_its_name(tmp_path: Path) -> None:
     console: dict[str, Any] = {"__name__": "console"}
     exec("class Mine:\n    def draws(self): return 1", console)
     assert place(console["Mine"]) == "Mine"
     assert place(console["Mine"], "draws") == "Mine.draws"
-
-
-def test_a_class_whose_file_is_gone_has_a_place_without_a_line(tmp_path: Path) -> None:
+    # One whose file is gone has no line.
     (tmp_path / "own.py").write_text(PLACES)
     mine = load_user_component("own.py:Mine", Selection, tmp_path)
     (tmp_path / "own.py").unlink()

@@ -117,13 +117,11 @@ def notebook_class(source: str, name: str, monkeypatch: pytest.MonkeyPatch, **na
 
 
 def scenario(method: Any) -> dict[str, Any]:
+    network = {"down": "1Mbps", "up": "1Mbps", "latency": 0}
     return {
         "task": {"name": "quadratic", "centers": [4.0, 4.0]},
         "training": {"optimizer": {"lr": 0.5}, "local_steps": 1, "dtype": "float64"},
-        "devices": {
-            "compute": {"name": "values", "step": "1s"},
-            "network": {"down": "1Mbps", "up": "1Mbps", "latency": 0},
-        },
+        "devices": {"compute": {"name": "values", "step": "1s"}, "network": network},
         "server": {"method": method},
         "stop": {"rounds": 1},
     }
