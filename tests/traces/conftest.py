@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -11,15 +10,9 @@ from .cases import HOUR, bundle_of
 
 
 @pytest.fixture(scope="session")
-def real_traces() -> Path:
+def real_traces(fedsim_data: Path) -> Path:
     """Folder of the real traces."""
-    root = os.environ.get("FEDSIM_DATA")
-    if not root:
-        pytest.skip("FEDSIM_DATA does not name a folder with the real traces")
-    folder = Path(root) / "traces"
-    if not folder.is_dir():
-        pytest.skip(f"{folder} does not exist")
-    return folder
+    return fedsim_data / "traces"
 
 
 @pytest.fixture
