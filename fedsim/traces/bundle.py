@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,7 +26,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-import fedsim
 from fedsim import bundled
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
@@ -314,7 +314,7 @@ class TraceBundle:
             )
             digests[name] = file_sha256(file)
         self.manifest.sha256 = digests
-        self.manifest.written_by = f"fedsim {fedsim.__version__}"
+        self.manifest.written_by = f"fedsim {package_version()}"
         document = stamped(self.manifest.model_dump(mode="json", by_alias=True), MANIFEST_DIGEST)
         self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
         write_text(folder / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
@@ -323,6 +323,14 @@ class TraceBundle:
 def table_path(folder: Path, name: str) -> Path:
     """File of a table in a bundle's folder."""
     return folder / f"{name}.parquet"
+
+
+def package_version() -> str:
+    """Version of fedsim, for the manifests it writes."""
+    try:
+        return version("fedsim-des")
+    except PackageNotFoundError:
+        return "source"
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:

@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from scipy.special import ndtr, ndtri
 
-import fedsim
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
-from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.bundle import Manifest, TraceBundle, package_version
 from fedsim.traces.intervals import ranks
 from fedsim.traces.statistics import device_bandwidths, device_shares, device_speeds
 from fedsim.traces.synthesis.columns import pearson_of_spearman
@@ -405,7 +404,7 @@ def _derived(
         citation="; ".join(citations) or None,
         **{field: getattr(origin, field) for field in _INHERITED},
         importer=tool,
-        importer_version=fedsim.__version__,
+        importer_version=package_version(),
         options={
             **options,
             "sources": {

@@ -15,13 +15,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import BaseModel, Field, ValidationError
 
-import fedsim
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.problems import all_errors, problems
 from fedsim.scenario.source import Source
-from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, package_version
 from fedsim.traces.synthesis.columns import (
     ComputeParams,
     ComputeSeriesParams,
@@ -127,7 +126,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         on_end="wrap",
         eligibility=preset.eligibility,
         importer="synthesize",
-        importer_version=fedsim.__version__,
+        importer_version=package_version(),
         options={
             "family": type(family).name,
             **{section: params.model_dump(mode="json") for section, params in sections.items()},
