@@ -29,6 +29,8 @@ def test_a_target_is_reached_at_the_time_of_its_evaluation(tmp_path: Path) -> No
     assert goal.measure(found).reached
     assert goal.measure(found).costs["time"] == found.time_to("loss", 3.7) == found.simulated_s
     assert goal.measure(found).costs["bytes"] == 16 * len(found.dispatches)
+    longer = execute(load_scenario_dict(quadratic([[0]] * 9), "."), tmp_path / "longer")
+    assert goal.measure(longer).costs["time"] == found.simulated_s < longer.simulated_s
 
 
 def test_a_missed_target_counts_by_the_way_that_is_missing(tmp_path: Path) -> None:

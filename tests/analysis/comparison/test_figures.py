@@ -8,6 +8,7 @@ import pytest
 
 import fedsim
 from fedsim.analysis.comparison import Comparison, Target, figures
+from fedsim.analysis.comparison.findings import most_often
 from fedsim.analysis.comparison.page import page_figures, render
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import cells
@@ -111,3 +112,19 @@ def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
     # Nobody reached the target: nothing to subtract, no row.
     shown = next(column for column in figure.columns if column.key == "difference")
     assert shown.values == ["−20.0 pp", "−30.0 pp", "+10.0 pp"]
+
+
+@pytest.mark.parametrize(
+    ("figure", "frame", "column", "best"),
+    [
+        ("work", "summary", "lost_steps", "idxmax"),
+        ("participation", "summary", "gini", "idxmin"),
+        ("fairness", "fairness", "worst_tenth", "idxmax"),
+    ],
+)
+def test_findings_name_the_variants_that_are_ahead(
+    comparison: Comparison, figure: str, frame: str, column: str, best: str
+) -> None:
+    table = getattr(comparison, frame)
+    first = table.loc[table.groupby("setting")[column].agg(best), "label"]
+    assert page_figures(comparison)[figure].finding.endswith(f": {most_often(first, 2)}.")
