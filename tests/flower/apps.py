@@ -194,7 +194,7 @@ def numpy_client() -> ClientApp:
     )
 
 
-def legacy_server(rounds: int = 2, histories: list[Any] | None = None) -> ServerApp:
+def legacy_server(rounds: int = 2) -> ServerApp:
     """The older interface: ``server_fn`` with a strategy of ``flwr.server``."""
 
     def server_fn(context: Context) -> Any:

@@ -58,19 +58,11 @@ def rows_of(dataset: str, seed: int) -> Rows:
     generator = np.random.default_rng(seed)
     if "iris" in dataset:
         names = ["petal_length", "petal_width", "sepal_length", "sepal_width"]
-        return Rows(
-            [
-                {**{name: i % 3 + generator.random() for name in names}, "species": i % 3}
-                for i in range(20)
-            ]
-        )
+        flowers = ({name: i % 3 + generator.random() for name in names} for i in range(20))
+        return Rows([{**flower, "species": i % 3} for i, flower in enumerate(flowers)])
     key, shape = ("img", (3, 32, 32)) if "cifar" in dataset else ("image", (1, 28, 28))
-    return Rows(
-        [
-            {key: torch.from_numpy(generator.random(shape, dtype=np.float32)), "label": i % 10}
-            for i in range(20)
-        ]
-    )
+    images = (torch.from_numpy(generator.random(shape, dtype=np.float32)) for _ in range(20))
+    return Rows([{key: image, "label": i % 10} for i, image in enumerate(images)])
 
 
 class FederatedDataset:
@@ -94,6 +86,11 @@ class Anything:
         return args[0] if args and isinstance(args[0], torch.Tensor) else Anything()
 
 
+class NaturalIdPartitioner(Anything):
+    def load_partition(self, partition: int) -> Rows:
+        return Rows([{"T": float(partition + i), "E": i % 2} for i in range(10)])
+
+
 @pytest.fixture
 def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     """Modules that the examples import and that may be missing."""
@@ -102,7 +99,11 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     modules: dict[str, dict[str, Any]] = {
         "flwr_datasets": {"FederatedDataset": FederatedDataset},
-        "flwr_datasets.partitioner": {"IidPartitioner": Anything, "DirichletPartitioner": Anything},
+        "flwr_datasets.partitioner": {
+            "IidPartitioner": Anything,
+            "DirichletPartitioner": Anything,
+            "NaturalIdPartitioner": NaturalIdPartitioner,
+        },
         "datasets": {
             "load_dataset": lambda name, split=None: (
                 rows_of(name, 99) if split else {"test": rows_of(name, 99)}
@@ -112,8 +113,15 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         "torchvision": {},
         "torchvision.transforms": anything,
         "wandb": {"init": Anything(), "log": Anything(), "define_metric": Anything()},
+        "lifelines": {"KaplanMeierFitter": Anything},
+        "lifelines.datasets": {"load_waltons": lambda: None},
+        "torch.utils.tensorboard": {},
+        "torch.utils.tensorboard.writer": {"SummaryWriter": Anything},
     }
-    # The examples import a name from where later versions of Flower no longer have it.
+    # The examples import two names from where later versions of Flower no longer have them.
+    from flwr.clientapp.typing import ClientAppCallable, Mod
+
+    modules["flwr.client.typing"] = {"ClientAppCallable": ClientAppCallable, "Mod": Mod}
     monkeypatch.setattr("flwr.common.typing.UserConfig", dict, raising=False)
     for name, content in modules.items():
         module = ModuleType(name)
@@ -128,6 +136,8 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
         ("quickstart-pytorch", "step", "num-server-rounds=2"),
         ("advanced-pytorch", "step", "num-server-rounds=2 fraction-train=0.5"),
         ("quickstart-sklearn", "example", "num-server-rounds=2"),
+        ("custom-mods", "step", "num-server-rounds=1"),
+        ("federated-kaplan-meier-fitter", "step", ""),
     ],
 )
 def test_example(
@@ -150,6 +160,9 @@ def test_example(
     assert run.status == "complete"
     assert run.simulated_s > 0
     assert run.info["client_errors"] == 0
+    if name == "federated-kaplan-meier-fitter":
+        assert run.dispatches.empty
+        return
     assert run.dispatches["outcome"].eq("aggregated").all()
     assert run.info["rounds"] == app.run_config["num-server-rounds"]
     if name == "advanced-pytorch":
