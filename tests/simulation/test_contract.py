@@ -13,6 +13,7 @@ import fedsim
 from fedsim.cli import cli
 from tests.devices.worlds import LINKS, STEPS, timing
 from tests.lines import without_lines
+from tests.methods import own_method
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -44,18 +45,11 @@ class Rounds(Schedule):
         self.server.aggregate([dispatch], closes_round=True)
         self.server.dispatch(dispatch.client)
 """
-SCENARIO = """\
-name: own
-task: {name: quadratic, centers: [[1, 2], [2, 3], [3, 4]], curvatures: 1}
-training: {optimizer: {name: sgd, lr: 0.01}, local_steps: 2}
-devices:
-  compute: {name: values, step: 1s}
-  network: {name: static, down: 1Mbps, up: 1Mbps}
-server:
+SERVER = """
   schedule: {name: "SCHEDULE"}
-  selection: {name: "rules.py:Draws", cohort: 2}
-stop: {rounds: 3}
-"""
+  selection: {name: "rules.py:Draws", cohort: 2}"""
+SCENARIO = own_method.SCENARIO.replace(' {method: {name: "mine.py:Mine"}}', SERVER)
+SCENARIO = SCENARIO.replace("rounds: 2", "rounds: 3")
 DRAWN = "return self.available()[:count].tolist()"
 DISPATCHED = "server.dispatch(client)\n"
 AGGREGATED = "self.server.aggregate([dispatch], closes_round=True)"
