@@ -233,7 +233,7 @@ def test_fedavg_averages_drops_or_zeroes_partial_work(partial: str, expected: fl
 # -- invariants (section 8.1) ----------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(st.lists(st.lists(st.integers(0, 3), unique=True, max_size=4), min_size=1, max_size=4))
 def test_full_work_is_fedavg_bit_for_bit(log: list[list[int]]) -> None:
     """I1, I2."""
@@ -247,7 +247,7 @@ def test_full_work_is_fedavg_bit_for_bit(log: list[list[int]]) -> None:
 STEPS = st.lists(st.integers(1, 4), min_size=4, max_size=4)
 
 
-@settings(max_examples=20)
+@settings(max_examples=10)
 @given(STEPS)
 def test_without_a_correction_partial_updates_are_averaged(steps: list[int]) -> None:
     """I3, I9: lam 0, no Hessian or nobody with full work is FedAvg on partial work, bit for bit."""

@@ -89,7 +89,7 @@ def test_o9_empty_rounds() -> None:
 # -- invariants (section 7.1) ----------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.integers(1, 4), st.sampled_from(["uniform", "samples"]))
 def test_without_amplification_it_is_fedavg_bit_for_bit(
     log: list[list[int]], period: int, weights: str
@@ -101,14 +101,14 @@ def test_without_amplification_it_is_fedavg_bit_for_bit(
     assert (play(NAME, o2(), log, steps=2, weights=weights).x == fedavg).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.floats(0.2, 5))
 def test_windows_of_one_round_are_a_server_learning_rate(log: list[list[int]], eta: float) -> None:
     fedavg = play("fedavg", o2(), log, steps=2, weights="uniform", server_lr=eta).x
     close(x_of(o2(), log, 1, eta, steps=2), fedavg)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.integers(1, 4), st.floats(0.2, 5), st.sampled_from(["skip", "count"]))
 def test_the_window_sum_is_the_way_gone(
     log: list[list[int]], period: int, eta: float, empty: str

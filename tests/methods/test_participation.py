@@ -54,7 +54,7 @@ def follow(rule: Rule, method: str, log: list[list[int]], **options: Any) -> Pla
 # -- any participation -------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.sampled_from(["gradients", "changes"]))
 def test_mifa(log: list[list[int]], remembers: str) -> None:
     """Gu et al. (NeurIPS 2021), Algorithm 1, with a decaying learning rate: G_i = (w - w_i) / eta of its time."""
@@ -71,7 +71,7 @@ def test_mifa(log: list[list[int]], remembers: str) -> None:
     close(played.memory("latest")[:, 0], table)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.sampled_from(["gradients", "changes"]))
 def test_fedvarp(log: list[list[int]], remembers: str) -> None:
     """Jhunjhunwala et al. (UAI 2022), Algorithm 2; in the unit of changes, old entries count in full as rates decay."""
@@ -91,7 +91,7 @@ def test_fedvarp(log: list[list[int]], remembers: str) -> None:
     follow(rule, "fedvarp", log, remembers=remembers, server_lr=0.7, training=DECAY)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.sampled_from([1, 2]), st.lists(st.integers(1, 3), min_size=3, max_size=3))
 def test_scaffold(log: list[list[int]], uplink: int, steps: list[int]) -> None:
     """Karimireddy et al. (ICML 2020), Algorithm 1, option II, with clients that do different numbers of steps."""
@@ -120,7 +120,7 @@ def test_two_vectors_up_work_with_momentum() -> None:
     assert np.isfinite(play("scaffold", q3(), [[0, 1]], training=momentum).x).all()
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.floats(0.3, 1.5), st.sampled_from([None, 0.05]))
 def test_fedawe(log: list[list[int]], server_lr: float, clip: float | None) -> None:
     """Xiang et al. (NeurIPS 2024), Algorithm 1."""
@@ -153,7 +153,7 @@ def test_fedawe_measures_the_mean_of_all_clients_models() -> None:
     close(played.memory("own")[:, 0], [newest] * 2)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.sampled_from([None, 1, 2, 3, 50]))
 def test_fedau(log: list[list[int]], cutoff: int | None) -> None:
     """Wang and Ji (ICLR 2024), Algorithms 1 and 2: counters advanced round by round."""
@@ -182,7 +182,7 @@ def test_fedau_by_hand() -> None:
             close(step, weight * (end(1, x[t], 0.1, 1) - x[t]) / 3, 1e-9)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS, st.integers(1, 3), st.sampled_from(FEDSUM))
 def test_the_fedsum_family(log: list[list[int]], steps: int, method: str) -> None:
     """Algorithms 1 to 3, eta_g = 1."""
@@ -333,7 +333,7 @@ def test_weight_decay_is_part_of_the_objective(method: str) -> None:
 # -- FedSUM-CR ---------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS)
 def test_constant_rates_make_both_corrections_the_same(log: list[list[int]]) -> None:
     literal = play("fedsum_cr", q3(), log, steps=2).x
@@ -368,6 +368,7 @@ def test_the_first_download_changes_bytes_alone() -> None:
 # -- consistency -------------------------------------------------------------------------------------------------------
 
 
+@settings(max_examples=30)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["hand out", "use", "lose", "version"]), st.integers(0, 2)),
@@ -430,7 +431,7 @@ def test_a_client_drawn_twice_counts_twice_and_has_one_memory() -> None:
 # -- cases in which several methods are the same -----------------------------------------------------------------------
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(LOGS)
 def test_one_step_makes_the_variants_the_same(log: list[list[int]]) -> None:
     """K = 1: all gradients are at x, so the family and MIFA agree for any participation; SCAFFOLD and FedVARP do."""

@@ -27,7 +27,7 @@ def test_bytes_occupy_shared_links_after_the_latency() -> None:
     assert book.row(1)["downloaded"] == 3.25
 
 
-@settings(max_examples=60)
+@settings(max_examples=35)
 @given(
     data=st.data(),
     policy=st.sampled_from(["drop", "pause", "finish", "send_partial"]),

@@ -181,7 +181,7 @@ def differences(seed: int) -> list[str]:
     return [f"{what}: {one} != {other}" for what, one, other in pairs if one != other]
 
 
-@pytest.mark.parametrize("first", range(0, 300, 100))
+@pytest.mark.parametrize("first", range(0, 200, 100))
 def test_random_hierarchies_are_those_of_the_brute_force_simulator(first: int) -> None:
     found = {seed: found for seed in range(first, first + 100) if (found := differences(seed))}
     assert not found, f"{len(found)} seeds, such as {next(iter(found.items()))}"

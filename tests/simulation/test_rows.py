@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.devices.population import Power
@@ -73,6 +73,7 @@ def _cause(ended: Ended) -> int:
     return CAUSE_LABELS.index(ended.plan.ending.label)
 
 
+@settings(max_examples=40)
 @given(st.lists(endings(), min_size=1, max_size=5))
 def test_columns_are_the_values_of_each_dispatch(ended: list[Ended]) -> None:
     columns = dispatch_columns(POWER, ended)
