@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import fedsim
 from fedsim.errors import UserError
+from tests.devices.worlds import timing
 from tests.methods.driver import close
 from tests.methods.simulated import Simulated, simulate, world
 from tests.simulation.harness import online_bundle
@@ -49,11 +50,8 @@ def test_steps_on_empty_rounds_are_the_schedules_choice() -> None:
 
 def test_one_availability_cycle_comes_from_the_trace(tmp_path: Path) -> None:
     """Clients take turns of 10 s; the trace repeats every 20 s, and every update at or after 20 s amplifies."""
-    bundle = online_bundle([(0.0, 10.0)], [(10.0, 20.0)], horizon_s=20.0)
-    bundle = type(bundle)(
-        bundle.manifest.model_copy(update={"on_end": "wrap"}), dict(bundle.tables)
-    )
-    bundle.write(tmp_path / "turns")
+    turns = online_bundle([(0.0, 10.0)], [(10.0, 20.0)], horizon_s=20.0, on_end="wrap")
+    turns.write(tmp_path / "turns")
     method = {"name": "generalized_fedavg", "amplification": 10}
     scenario = world(
         [1.0, 3.0],
@@ -134,6 +132,19 @@ def test_drawn_steps_reach_the_method() -> None:
         simulate(scenario)
 
 
+NETWORK = {"name": "static", "latency": 0, "down": "64kbps", "up": "32kbps"}
+
+
+def timed(network: dict[str, Any], clients: int, **sections: Any) -> dict[str, Any]:
+    """1,000 parameters, and two steps of a second per dispatch."""
+    return timing(
+        {"compute": {"name": "values", "step": 1.0}, "network": network},
+        clients,
+        training={"local_steps": 2},
+        **sections,
+    )
+
+
 # -- bytes -----------------------------------------------------------------------------------------
 
 
@@ -156,17 +167,7 @@ def test_bytes_and_the_time_they_take(
 
     A local step of 1 s is 6 x 32 operations per parameter, and those of the local rule come on top of them.
     """
-    scenario = {
-        "name": "bytes",
-        "task": {"name": "timing", "clients": 3, "parameters": 1000},
-        "training": {"local_steps": 2},
-        "devices": {
-            "compute": {"name": "values", "step": [1.0, 1.0, 1.0]},
-            "network": {"name": "static", "latency": 0, "down": "64kbps", "up": "32kbps"},
-        },
-        "server": {"method": method},
-        "stop": {"rounds": 2},
-    }
+    scenario = timed(NETWORK, 3, server={"method": method}, stop={"rounds": 2})
     rows = fedsim.run(scenario, tmp_path / "run").dispatches
     assert (rows["bytes_down"] == 4000 * down).all()
     assert (rows["bytes_up"] == 4000 * up).all()
@@ -177,20 +178,13 @@ def test_bytes_and_the_time_they_take(
 @pytest.mark.parametrize("shared", [False, True])
 def test_bytes_of_the_first_download(tmp_path: Path, shared: bool) -> None:
     """FedSUM-CR that sends the initial model: two models down the first time, one later, on any network."""
-    network = {"name": "static", "latency": 0, "down": "64kbps", "up": "32kbps"}
-    scenario = {
-        "name": "bytes",
-        "task": {"name": "timing", "clients": 2, "parameters": 1000},
-        "training": {"local_steps": 2},
-        "devices": {"compute": {"name": "values", "step": [1.0, 1.0]}, "network": network},
-        "server": {
-            "method": {"name": "fedsum_cr", "bootstrap": "first_download"},
-            "selection": {"name": "scripted", "rounds": [[0], [0, 1], [0, 1]]},
-        },
-        "stop": {"rounds": 3},
+    wide = {"name": "shared", "server_down": "1Gbps", "server_up": "1Gbps"}
+    server = {
+        "method": {"name": "fedsum_cr", "bootstrap": "first_download"},
+        "selection": {"name": "scripted", "rounds": [[0], [0, 1], [0, 1]]},
     }
-    if shared:
-        network |= {"name": "shared", "server_down": "1Gbps", "server_up": "1Gbps"}
+    network = NETWORK | wide if shared else NETWORK
+    scenario = timed(network, 2, server=server, stop={"rounds": 3})
     rows = fedsim.run(scenario, tmp_path / "run").dispatches.sort_values("dispatch_id")
     assert rows["bytes_down"].tolist() == [8000, 4000, 8000, 4000, 4000]
     assert (rows["bytes_up"] == 4000).all()

@@ -32,11 +32,11 @@ from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import make_table
+from fedsim.traces.bundle import TraceBundle
 from fedsim.units import to_ns
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, LearningPlane
+from tests.traces.cases import bundle_of
 
 COLUMNS = [
     name.removesuffix("_s").removesuffix("_j").replace("client_id", "client")
@@ -88,39 +88,15 @@ class Book:
         return {row["dispatch_id"]: Outcome(row["outcome"]).label for row in rows}
 
 
-def online_bundle(*clients: list[tuple[float, float]], horizon_s: float = 1e6) -> TraceBundle:
-    """A trace bundle from intervals in seconds, one list per client; unavailable after the horizon."""
-    ids = [f"d{i}" for i in range(len(clients))]
-    rows = [(ids[i], a, b) for i, intervals in enumerate(clients) for a, b in intervals]
-    horizon_us = round(horizon_s * 1e6)
-    return TraceBundle(
-        Manifest(
-            name="hand",
-            horizon_us=horizon_us,
-            importer="hand",
-            importer_version="1",
-            on_end="unavailable",
-        ),
-        {
-            "devices": make_table(
-                "devices",
-                {
-                    "device_id": ids,
-                    "window_start_us": [0] * len(ids),
-                    "window_end_us": [horizon_us] * len(ids),
-                    "valid": [True] * len(ids),
-                },
-            ),
-            "availability": make_table(
-                "availability",
-                {
-                    "device_id": [row[0] for row in rows],
-                    "start_us": [round(row[1] * 1e6) for row in rows],
-                    "end_us": [round(row[2] * 1e6) for row in rows],
-                },
-            ),
-        },
-    )
+def online_bundle(
+    *clients: list[tuple[float, float]], horizon_s: float = 1e6, on_end: str = "unavailable"
+) -> TraceBundle:
+    """A trace bundle from intervals in seconds, one list per client."""
+    intervals = {
+        f"d{i}": [(round(a * 1e6), round(b * 1e6)) for a, b in spans]
+        for i, spans in enumerate(clients)
+    }
+    return bundle_of(intervals, horizon_s / 86_400, name="hand", on_end=on_end)
 
 
 def online(*clients: list[tuple[float, float]]) -> AvailabilityIndex:
