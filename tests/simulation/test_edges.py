@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -181,7 +182,8 @@ def differences(seed: int) -> list[str]:
     return [f"{what}: {one} != {other}" for what, one, other in pairs if one != other]
 
 
-@pytest.mark.parametrize("first", range(0, 200, 100))
-def test_random_hierarchies_are_those_of_the_brute_force_simulator(first: int) -> None:
-    found = {seed: found for seed in range(first, first + 100) if (found := differences(seed))}
+# In the last one, a timer of a stopped edge server is due after its end.
+@pytest.mark.parametrize("seeds", [range(100), range(100, 200), [732]])
+def test_random_hierarchies_are_those_of_the_brute_force_simulator(seeds: Sequence[int]) -> None:
+    found = {seed: found for seed in seeds if (found := differences(seed))}
     assert not found, f"{len(found)} seeds, such as {next(iter(found.items()))}"

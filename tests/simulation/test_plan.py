@@ -82,7 +82,7 @@ def planners(draw: st.DrawFn) -> Planner:
     return Planner(workload)
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=400, deadline=None)
 @given(
     planner=planners(),
     client=st.integers(0, 1),
