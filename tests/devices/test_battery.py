@@ -85,7 +85,7 @@ def test_an_empty_device_recharges_before_it_works_again() -> None:
         assert book.row(1)["dispatched"] == again
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(
     battery=st.floats(1.0, 100.0),
     floor=st.floats(0.0, 0.9),

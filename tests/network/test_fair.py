@@ -174,7 +174,7 @@ CAPACITIES_BPS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=70, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=routes_on_a_graph(), data=st.data())
 def test_rates_are_those_of_exact_filling(
     graph: tuple[int, list[tuple[int, ...]]], data: st.DataObject
@@ -196,7 +196,7 @@ def test_rates_are_those_of_exact_filling(
                 assert network.rate_bps(number) == pytest.approx(float(rate), rel=1e-12)
 
 
-@settings(deadline=None, max_examples=150, suppress_health_check=[HealthCheck.too_slow])
+@settings(deadline=None, max_examples=70, suppress_health_check=[HealthCheck.too_slow])
 @given(graph=routes_on_a_graph(), data=st.data())
 def test_completions_are_those_of_exact_integration(
     graph: tuple[int, list[tuple[int, ...]]], data: st.DataObject

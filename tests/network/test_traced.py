@@ -196,7 +196,7 @@ LENGTHS_AND_RATES = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=120)
 @given(
     pieces=LENGTHS_AND_RATES,
     size_bytes=st.integers(1, 100_000),

@@ -346,7 +346,7 @@ def test_real_fta_round_trip(real_traces: Path, tmp_path: Path) -> None:
         assert online(bundle, (time_s - epoch_s) * US) == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.integers(0, 60), min_size=1, max_size=80))
 def test_mahimahi_round_trip_line_for_line(
     tmp_path_factory: pytest.TempPathFactory, times: list[int]

@@ -159,7 +159,7 @@ def test_another_rule_and_its_derivation_from_events(tmp_path: Path) -> None:
     assert derived.manifest.eligibility.expression == rule
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.lists(
         st.lists(st.tuples(st.integers(0, 8), st.sampled_from(EVENTS)), min_size=1, max_size=40),
