@@ -197,7 +197,8 @@ def test_buffers_are_plainly_averaged(variant: dict[str, Any], steps: list[int])
     trainable = learner.station.task.layout.trainable
     model, expected = learner.server["model"], fedavg.server["model"]
     assert trainable < len(model)
-    torch.testing.assert_close(model[trainable:], expected[trainable:], rtol=1e-5, atol=1e-7)
+    rounding = 1e-5 if max(steps) > 1 or variant["name"].startswith("fedsum") else 1e-6
+    torch.testing.assert_close(model[trainable:], expected[trainable:], rtol=rounding, atol=1e-7)
     if max(steps) > 1 and variant["name"] != "scaffold":
         assert (model[:trainable] - expected[:trainable]).abs().max() > 1e-4
     for name in ("merged", "control", "h"):
