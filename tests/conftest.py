@@ -1,7 +1,5 @@
 """What all tests share: one thread for numerics, hypothesis profile, the folder of real data."""
 
-from __future__ import annotations
-
 import gc
 import os
 import sys

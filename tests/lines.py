@@ -1,7 +1,5 @@
 """Tables of test cases as text, and messages without the numbers of lines, which most tests leave open."""
 
-from __future__ import annotations
-
 import re
 
 

@@ -1,7 +1,5 @@
 """Signals in processes that tests start."""
 
-from __future__ import annotations
-
 import signal
 
 from fedsim.processes.stopping import SIGNALS

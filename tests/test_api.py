@@ -1,7 +1,5 @@
 """The functions of the package."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

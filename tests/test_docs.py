@@ -1,7 +1,5 @@
 """The documentation tells the truth: generated pages are up to date, examples load."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

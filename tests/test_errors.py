@@ -1,7 +1,5 @@
 """Messages of errors: their parts, several at once, and the known word that was meant."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

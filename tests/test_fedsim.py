@@ -1,7 +1,5 @@
 """The names of the package."""
 
-from __future__ import annotations
-
 
 def test_a_notebook_can_complete_the_names_of_the_package() -> None:
     import fedsim

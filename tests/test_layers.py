@@ -1,7 +1,5 @@
 """The import rule: who may import whom, and which library stays out of which plane."""
 
-from __future__ import annotations
-
 import os
 import pkgutil
 import shutil

@@ -1,7 +1,5 @@
 """Tests mirror the tree: the test of ``fedsim/network/fair.py`` is ``tests/network/test_fair.py``."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The script that writes the papers' tables: its numbers, and the places in the pages that it fills."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Counter-based random numbers: a published generator, and forms that agree bit for bit."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given

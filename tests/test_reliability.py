@@ -1,7 +1,5 @@
 """A small, fixed choice of what ``benchmarks/chaos.py`` does: kills, damaged files, two processes in one folder."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

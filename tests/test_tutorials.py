@@ -1,7 +1,5 @@
 """The tutorials: the notebook runs, the page explains every figure, its examples load."""
 
-from __future__ import annotations
-
 import ast
 import html
 import json

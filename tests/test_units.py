@@ -1,7 +1,5 @@
 """Durations, sizes and rates as users write them, and the one way from seconds to the clock."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """A headless Chromium, driven over its debugging pipe."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

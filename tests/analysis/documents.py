@@ -1,7 +1,5 @@
 """The numbers embedded in a report page, and the tables of the run that it shows."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

@@ -1,7 +1,5 @@
 """The plots of trace bundles: what they show, and nothing that is not in the bundles."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

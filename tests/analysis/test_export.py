@@ -1,7 +1,5 @@
 """All exports: killed and timing-only runs, files that exist; CSV and TensorBoard against the tables of the run."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import struct

@@ -1,7 +1,5 @@
 """Emissions and cost of dispatches, by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The rules of numbers in JavaScript: the same cases as in Python, and ticks that can be told apart."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

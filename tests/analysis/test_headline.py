@@ -1,7 +1,5 @@
 """The sentence at the head of a run's page."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

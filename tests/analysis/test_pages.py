@@ -1,7 +1,5 @@
 """Pages are written where nothing else is lost."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

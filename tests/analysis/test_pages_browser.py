@@ -1,7 +1,5 @@
 """What all pages share, in a real browser: silent, offline, usable with a keyboard, readable in both themes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

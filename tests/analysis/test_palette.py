@@ -1,7 +1,5 @@
 """The looks of variants."""
 
-from __future__ import annotations
-
 from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.palette import LOOKS, looks
 from tests.analysis.comparison.compared import VARIANTS

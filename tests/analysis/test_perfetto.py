@@ -1,7 +1,5 @@
 """The Chrome trace of a run against its tables, and against the format's rules."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

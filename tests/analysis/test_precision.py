@@ -1,7 +1,5 @@
 """Precision: intervals by hand, the rule's decisions, and their coverage."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

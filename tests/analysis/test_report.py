@@ -1,7 +1,5 @@
 """The report page: its numbers against independent queries of the Parquet files, its text, its safety."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

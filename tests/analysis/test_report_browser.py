@@ -1,7 +1,5 @@
 """The report page in a real browser: silent, offline, usable with a keyboard, readable in both themes."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from xml.etree import ElementTree

@@ -1,7 +1,5 @@
 """The run of the Python interface."""
 
-from __future__ import annotations
-
 import pytest
 
 import fedsim

@@ -1,7 +1,5 @@
 """Statistics against closed forms of the papers, hand-made logs and slow independent loops."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The steady state: the warm-up by hand and by force, and intervals of series with a known mean."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

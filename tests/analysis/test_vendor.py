@@ -1,7 +1,5 @@
 """The charting library in the package: its version, its licenses, and how much room a page takes."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

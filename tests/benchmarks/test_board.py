@@ -1,7 +1,5 @@
 """The page of the board."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

@@ -1,7 +1,5 @@
 """The report of the benchmarks on a GPU: rows of several attempts become one table, and a step that fails is named."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """How the comparison with other simulators counts and compares."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

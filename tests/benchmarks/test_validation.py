@@ -1,7 +1,5 @@
 """The validation against real processes, in a form that takes seconds; skipped where namespaces are not allowed."""
 
-from __future__ import annotations
-
 import json
 import math
 import subprocess

@@ -1,7 +1,5 @@
 """Scenarios, templates and traces that come with fedsim."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

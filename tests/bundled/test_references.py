@@ -1,7 +1,5 @@
 """The papers of the parts."""
 
-from __future__ import annotations
-
 from fedsim.bundled.references import of_part, references
 from fedsim.parts.catalog import CATALOG
 

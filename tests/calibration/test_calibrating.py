@@ -1,7 +1,5 @@
 """Closed loop: simulate, calibrate from that log, simulate again."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

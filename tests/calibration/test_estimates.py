@@ -1,7 +1,5 @@
 """Estimates of devices from a log."""
 
-from __future__ import annotations
-
 import io
 import math
 from pathlib import Path

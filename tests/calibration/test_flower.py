@@ -1,7 +1,5 @@
 """Logs of Flower apps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pandas as pd

@@ -1,7 +1,5 @@
 """Reading the log of a real run."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Which client of the scenario each name in a log means."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

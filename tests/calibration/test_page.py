@@ -1,7 +1,5 @@
 """The page of a calibration."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Cross-validation: rounds and coverage by hand."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Latency and transport from transfers of different sizes."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The world whose log is calibrated, and shorter cross-validations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Runs of scenarios that are given as text."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

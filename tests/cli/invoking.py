@@ -1,7 +1,5 @@
 """Invokes the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Kinds of bad input: each ends with exit code 2 and one message that names the place, never with a traceback."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

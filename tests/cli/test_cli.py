@@ -1,7 +1,5 @@
 """The command line as a whole: help, exit codes, broken pipes."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

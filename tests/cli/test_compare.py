@@ -1,7 +1,5 @@
 """``fedsim compare`` on the command line."""
 
-from __future__ import annotations
-
 import json
 import math
 import shlex

@@ -1,7 +1,5 @@
 """What a run will cost, as the commands say it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``fedsim describe`` explains every part of every kind, with an example that a scenario accepts."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

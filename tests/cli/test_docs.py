@@ -1,7 +1,5 @@
 """``fedsim docs`` and the pages of the documentation that come with fedsim."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Without Flower, the command says what to install."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """``fedsim forecast``: what it prints."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

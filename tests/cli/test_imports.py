@@ -1,7 +1,5 @@
 """What commands may import: heavy libraries only where they are used."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``fedsim init`` writes projects that run, and bundled scenarios and traces work from any folder."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``fedsim methods`` on the command line."""
 
-from __future__ import annotations
-
 import json
 
 from tests.cli.invoking import invoke

@@ -1,7 +1,5 @@
 """Lines of progress where there is no terminal, and the command that comes next."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from contextlib import nullcontext

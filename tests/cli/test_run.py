@@ -1,7 +1,5 @@
 """``fedsim run``, ``resume``, ``report`` and ``export``."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """The summary that a run ends with."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

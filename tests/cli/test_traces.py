@@ -1,7 +1,5 @@
 """``fedsim traces`` as a user meets it: outputs, refusals, exit codes."""
 
-from __future__ import annotations
-
 import json
 import shlex
 

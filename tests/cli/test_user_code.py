@@ -1,7 +1,5 @@
 """Whose code runs when: reading commands import nothing, the others name the file first or refuse it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``fedsim verify`` on the command line."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from pathlib import Path

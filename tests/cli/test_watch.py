@@ -1,7 +1,5 @@
 """``fedsim watch``: what it shows of a folder, and what it says comes next."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path

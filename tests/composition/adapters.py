@@ -1,7 +1,5 @@
 """A model of the user's with frozen parameters, and a scenario that trains it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from tests.composition.worlds import digits

@@ -1,7 +1,5 @@
 """Runs in other processes, some of which are killed while they write."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import signal

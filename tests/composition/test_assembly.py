@@ -1,7 +1,5 @@
 """A scenario put together: what is checked, the bytes of a dispatch, the cost of evaluations, the work of clients."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The tables that are written when a run ends."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The cost of a run: its counts are those of the run, and its training is measured."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs of several ranks: rank 0 writes what one rank alone would; a lost rank ends the run, which can be resumed."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Runs with edge servers: times on paper, iterates by hand, and the case of one level."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A run folder has one owner, and a crash in the first or last moments leaves it usable."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Iterator

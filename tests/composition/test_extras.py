@@ -1,7 +1,5 @@
 """Trackers never change a result, whatever they do."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Mapping
 from pathlib import Path

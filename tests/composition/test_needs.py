@@ -1,7 +1,5 @@
 """What parts need from each other is checked in one place, from what they declare."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

@@ -1,7 +1,5 @@
 """What the clients can never do is refused if it is certain, with the value that would suffice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

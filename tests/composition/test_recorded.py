@@ -1,7 +1,5 @@
 """Learning on a recorded timeline: the same bits as a run that simulates, and no other days than it can have."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole runs on other workers: the files of a run are those of one thread, and nothing is left behind."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path

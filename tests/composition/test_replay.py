@@ -1,7 +1,5 @@
 """The beginning of a scenario, run three times: parts that cannot be repeated are named, others pass."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import sys

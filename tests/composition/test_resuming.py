@@ -1,7 +1,5 @@
 """A run is resumed with the scenario that it began with."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Parts of users that return something wrong: one error that names the part, what it returned and what to return."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whole runs: exact learning on simulated time, the same bits every time, whole books."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Runs of one process load each data set and each trace once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

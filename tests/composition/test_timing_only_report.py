@@ -1,7 +1,5 @@
 """The page of a timing-only run says everything that the page of the run with learning says, but for learning."""
 
-from __future__ import annotations
-
 import json
 from typing import Any, cast
 

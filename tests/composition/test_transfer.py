@@ -1,7 +1,5 @@
 """Adapters are trained as torch trains them, by every executor and after resuming."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A run again with a change, against cases on paper and the predictions of the critical path."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

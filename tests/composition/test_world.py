@@ -1,7 +1,5 @@
 """What grows with the number of clients is built and read once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

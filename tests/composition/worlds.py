@@ -1,7 +1,5 @@
 """Small scenarios for tests of whole runs."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A decision that several tests only read."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedsim.decisions import Decision

@@ -1,7 +1,5 @@
 """Probabilities of a choice on problems whose best setting is known, and the Pareto front against its definition."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

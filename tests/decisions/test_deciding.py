@@ -1,7 +1,5 @@
 """Decisions from small runs: what is written, what is repeated, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

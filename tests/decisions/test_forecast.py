@@ -1,7 +1,5 @@
 """Forecasts: the interval, the words, and the devices of the runs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

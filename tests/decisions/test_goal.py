@@ -1,7 +1,5 @@
 """What runs are judged by."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The page of a decision: its figures show the numbers of the answer."""
 
-from __future__ import annotations
-
 import json
 import re
 from typing import Any

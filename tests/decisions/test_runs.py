@@ -1,7 +1,5 @@
 """Runs in folders named by their scenarios."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

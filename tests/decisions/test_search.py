@@ -1,7 +1,5 @@
 """The search on synthetic objectives, whose best setting is known."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Dimensions as they are written, and the keys that a setting has."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

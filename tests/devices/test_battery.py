@@ -1,7 +1,5 @@
 """Batteries: hand-worked charges, and no work for a device that is low."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

@@ -1,7 +1,5 @@
 """Carbon intensity: exact integrals, files, and regions."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Devices of whole runs: memory, energy by class, message sizes, bundles of their own, and counted operations."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

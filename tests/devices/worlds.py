@@ -1,7 +1,5 @@
 """Timing-only scenarios on small bundles of devices; and a population without one, with the step times of a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fenced blocks of Markdown pages, and a working directory in which they can be run."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import io

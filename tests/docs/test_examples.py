@@ -1,7 +1,5 @@
 """Every command, scenario and piece of Python in the pages does what the page says."""
 
-from __future__ import annotations
-
 import doctest
 import html
 import importlib.util

@@ -1,7 +1,5 @@
 """Every example of the page on extending fedsim runs in the scenario at its top, and every kind has one."""
 
-from __future__ import annotations
-
 import re
 from itertools import pairwise
 from pathlib import Path

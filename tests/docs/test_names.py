@@ -1,7 +1,5 @@
 """Files and objects that pages and docstrings name exist."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import re

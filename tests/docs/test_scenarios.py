@@ -1,7 +1,5 @@
 """The scenarios that ship with fedsim: each is in order, runs, and shows what its comment says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

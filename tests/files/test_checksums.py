@@ -1,7 +1,5 @@
 """Checksums: of files and texts, and of documents that carry their own."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

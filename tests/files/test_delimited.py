@@ -1,7 +1,5 @@
 """Comma-separated text with a header that fits its rows."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Downloads: addresses tried in order, hashes, and files that are already there."""
 
-from __future__ import annotations
-
 from hashlib import sha256
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Pickles of plain data: what is read, what is refused, and that nothing a pickle names is ever called."""
 
-from __future__ import annotations
-
 import datetime
 import pickle
 

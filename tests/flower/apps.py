@@ -1,7 +1,5 @@
 """Small Flower apps of the kinds that users write; none of them knows fedsim."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable
 from datetime import datetime

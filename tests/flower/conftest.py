@@ -1,7 +1,5 @@
 """What the tests of the Flower bridge share; without Flower they are skipped."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 from collections.abc import Callable

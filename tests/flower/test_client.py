@@ -1,7 +1,5 @@
 """One message with a ClientApp."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Simulated time is seen by the ServerApp's thread alone, under every name."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import datetime

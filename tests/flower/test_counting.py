@@ -1,7 +1,5 @@
 """Optimizer steps, batches and examples are counted as they happen."""
 
-from __future__ import annotations
-
 import contextlib
 
 import torch

@@ -1,7 +1,5 @@
 """Logs of real deployments, by a grid whose nodes answer after known times."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,12 +1,10 @@
 """Flower's own example apps run unmodified; their hubs of data are replaced by stand-ins on the path."""
 
-from __future__ import annotations
-
 import json
 import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pandas as pd
@@ -35,10 +33,10 @@ class Rows:
         batch = {key: [value] for key, value in self.rows[index].items()}
         return {key: value[0] for key, value in self.transform(batch).items()}
 
-    def with_transform(self, transform: Any) -> Rows:
+    def with_transform(self, transform: Any) -> Self:
         return Rows(self.rows, transform)
 
-    def with_format(self, _: str) -> Rows:
+    def with_format(self, _: str) -> Self:
         return self
 
     def to_pandas(self) -> pd.DataFrame:
@@ -49,7 +47,7 @@ class Rows:
 
 
 class Split(dict[str, Rows]):
-    def with_transform(self, transform: Any) -> Split:
+    def with_transform(self, transform: Any) -> Self:
         return Split({name: rows.with_transform(transform) for name, rows in self.items()})
 
 

@@ -1,7 +1,5 @@
 """Messages between the ServerApp and the nodes."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from time import sleep

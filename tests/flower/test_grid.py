@@ -1,7 +1,5 @@
 """Messages in simulated time: waiting, loss, lateness, versions, state, and the kinds of apps."""
 
-from __future__ import annotations
-
 import time
 from datetime import UTC, datetime
 from pathlib import Path

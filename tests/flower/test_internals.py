@@ -1,7 +1,5 @@
 """What the bridge takes from Flower exists, and is taken in one module."""
 
-from __future__ import annotations
-
 import os
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The table of an app's messages."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What a Flower app leaves in its run folder."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

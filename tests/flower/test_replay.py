@@ -1,7 +1,5 @@
 """The beginning of an app, run twice: the first difference is named, and which of the two apps made it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path

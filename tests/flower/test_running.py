@@ -1,7 +1,5 @@
 """Whole runs: their times against the native simulator, their learning against Flower's engine, their run folder."""
 
-from __future__ import annotations
-
 import sys
 import time
 import types

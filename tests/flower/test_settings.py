@@ -1,7 +1,5 @@
 """The device file."""
 
-from __future__ import annotations
-
 import pytest
 
 import fedsim

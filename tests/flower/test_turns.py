@@ -1,7 +1,5 @@
 """Threads of a ServerApp in simulated time."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Workers that run ClientApps."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar

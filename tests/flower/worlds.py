@@ -1,7 +1,5 @@
 """Devices and messages of the tests."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

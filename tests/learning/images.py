@@ -1,7 +1,5 @@
 """Images of the tests."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

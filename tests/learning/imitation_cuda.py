@@ -5,8 +5,6 @@ device refuses is refused: operations on tensors of both places, and, while a gr
 a value or takes one from the host. A graph replays the recorded operations on the recorded memory.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from functools import cache
@@ -46,7 +44,7 @@ class There(Tensor):
     __torch_function__ = torch._C._disabled_torch_function_impl
 
     @staticmethod
-    def __new__(cls, inner: Tensor) -> There:
+    def __new__(cls, inner: Tensor) -> "There":
         return torch.Tensor._make_wrapper_subclass(  # type: ignore[attr-defined,no-any-return]
             cls,
             inner.size(),
@@ -64,12 +62,12 @@ class There(Tensor):
         return CUDA
 
     @property
-    def data(self) -> There:  # type: ignore[override]
+    def data(self) -> "There":  # type: ignore[override]
         """Itself, as modules are laid onto rows of a matrix by it."""
         return There(self.inner.detach())
 
     @data.setter
-    def data(self, value: There) -> None:
+    def data(self, value: "There") -> None:
         torch.Tensor.data.__set__(self, value)  # type: ignore[attr-defined]
         self.inner = value.inner
 
@@ -87,7 +85,7 @@ class There(Tensor):
         return _dispatch(func, args, kwargs or {})
 
 
-_recording: list[Graph] = []
+_recording: list["Graph"] = []
 
 
 def _on_device(value: Any) -> bool:

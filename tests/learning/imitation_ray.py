@@ -1,7 +1,5 @@
 """As much of Ray as local training uses, in this process: whatever crosses to another process goes through pickle."""
 
-from __future__ import annotations
-
 import importlib.machinery
 import pickle
 import sys
@@ -90,7 +88,7 @@ class Imitation(types.ModuleType):
         done = [reference for reference in references if reference in self._fetched]
         return done, [reference for reference in references if reference not in done]
 
-    def kill(self, handle: _Handle) -> None:
+    def kill(self, handle: "_Handle") -> None:
         """Nothing: there is no process."""
 
 

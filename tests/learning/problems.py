@@ -1,7 +1,5 @@
 """Small tasks, and a driver that plays the time plane."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from typing import Any

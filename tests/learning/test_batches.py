@@ -1,7 +1,5 @@
 """The batch order: an exact oracle, and independence from grouping."""
 
-from __future__ import annotations
-
 import itertools
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Mistakes in what a method of one's own returns are reported with the function and what was expected."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The same learning on a CUDA device."""
 
-from __future__ import annotations
-
 import json
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """Choice of hardware, and that torch is left as it was found."""
 
-from __future__ import annotations
-
 import platform
 import subprocess
 import sys

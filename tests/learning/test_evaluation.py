@@ -1,7 +1,5 @@
 """Metrics against their definitions, written out sample by sample."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -3,8 +3,6 @@
 The device is an imitation, see :mod:`tests.learning.imitation_cuda`; :mod:`tests.learning.test_cuda` needs a real one.
 """
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from types import SimpleNamespace

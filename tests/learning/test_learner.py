@@ -1,7 +1,5 @@
 """The deferred learner: hand-worked FedAvg, and the same bits as eager execution whatever the timeline."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Local training against torch.optim and hand-worked numbers, and what rules see."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

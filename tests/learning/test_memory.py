@@ -1,7 +1,5 @@
 """Rows keep their bits through every tier."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Waves of the deferred learner: what is trained together, what never, and in which order."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.learning.problems import Remembering, Timeline, make_learner, supervised_task

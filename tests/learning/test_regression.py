@@ -1,7 +1,5 @@
 """Regression: training and metrics against NumPy and scikit-learn, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

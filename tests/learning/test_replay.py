@@ -1,7 +1,5 @@
 """A resumed run that submits another timeline than that of its checkpoint is refused at the first difference."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Samples on the device: the same inputs however they are kept and gathered."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

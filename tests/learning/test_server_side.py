@@ -1,7 +1,5 @@
 """The server's side of learning: groups, received updates, versions and what a checkpoint contains."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

@@ -1,7 +1,5 @@
 """Updates on their way into an aggregation: on disk beyond a budget, and summed in order of arrival."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

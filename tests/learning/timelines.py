@@ -1,7 +1,5 @@
 """Timelines of the learner's tests, their execution, and what is compared of two of them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Plays participation logs on the quadratic task, round by round, and keeps every iterate."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Updates written down, to put into the aggregation of a method."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A method in a file of the user's, right or with a mistake put in, run from the command line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

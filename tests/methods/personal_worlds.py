@@ -1,7 +1,5 @@
 """Worlds of the card of partial personalization, round by round, and a reference in exact fractions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -67,7 +65,7 @@ class Story:
         clients: Sequence[int | Part],
         lost: Sequence[int | Part] = (),
         kept: Sequence[int | Part] = (),
-    ) -> Story:
+    ) -> "Story":
         """One round; the updates of ``lost`` clients do not arrive, ``kept`` ones are lost after the work was done."""
         used, gone, done = (
             [self.player.dispatch(part) for part in parts] for parts in (clients, lost, kept)
@@ -80,7 +78,7 @@ class Story:
         self._note()
         return self
 
-    def rounds(self, log: Sequence[Sequence[int | Part]]) -> Story:
+    def rounds(self, log: Sequence[Sequence[int | Part]]) -> "Story":
         """Several rounds in which everybody arrives."""
         for clients in log:
             self.round(clients)

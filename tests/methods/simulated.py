@@ -1,7 +1,5 @@
 """Whole scenarios on the quadratic task with every server state kept: both planes, no run folder."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Federated adapters on a network of two layers, whose gradients and aggregations are computed here by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

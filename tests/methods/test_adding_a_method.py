@@ -1,7 +1,5 @@
 """The guide to adding a method: its examples are complete, short, and do what the page says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Methods under schedules without rounds: every version against its paper's rule, with the arrivals of a simulation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Compressed vectors in a run: iterates by hand, errors that clients keep, references of downloads, bytes, bits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """DiLoCo, and its asynchronous form with delayed Nesterov momentum."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

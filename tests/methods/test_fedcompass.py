@@ -1,7 +1,5 @@
 """The aggregation of FedCompass; its worked traces are in test_fedcompass_oracles.py."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

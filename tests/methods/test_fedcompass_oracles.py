@@ -6,8 +6,6 @@ another order the groups after a tie, and with them the traces, differ. Where se
 the model is read after the last.
 """
 
-from __future__ import annotations
-
 from itertools import pairwise
 from typing import Any
 

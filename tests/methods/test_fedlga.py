@@ -1,7 +1,5 @@
 """FedLGA against its card: worked cases C1 to C6, invariants, baselines of partial work."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Generalized FedAvg against its card: oracles O1 to O13, the paper's toy, its theorem, invariants."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

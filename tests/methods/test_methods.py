@@ -1,7 +1,5 @@
 """What every method keeps: the same bits wherever and in whatever groups it is executed, and plain means of buffers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

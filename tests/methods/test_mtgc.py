@@ -1,7 +1,5 @@
 """MTGC against its algorithm on paper, and against SCAFFOLD without edge servers."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from pathlib import Path
 from typing import Any

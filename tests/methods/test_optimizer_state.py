@@ -1,7 +1,5 @@
 """The state of local optimizers between dispatches: reset, kept by the clients, or sent and averaged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What must hold of split models in every round, whoever takes part: invariants of the card, reductions, rounding."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any

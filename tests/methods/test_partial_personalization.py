@@ -1,7 +1,5 @@
 """FedAvg-P, Scaffold-P and FedAlt against their cards: worked iterates in exact fractions, limits, noise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

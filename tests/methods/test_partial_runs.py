@@ -1,7 +1,5 @@
 """Split models in whole runs: time, bytes, the prologue, absent clients, personal metrics and files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Methods of rounds on quadratics in one dimension: papers' algorithms written out, under any participation."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

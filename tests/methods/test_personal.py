@@ -1,7 +1,5 @@
 """Ditto, FedSim, FedPer, LG-FedAvg, FedAlt and FedRep against few-line references from the original papers."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Two phases of local work on paper, and the cost of local rules in simulated time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Methods of rounds on three quadratics in two dimensions, with partial work: papers' algorithms written out."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

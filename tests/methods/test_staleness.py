@@ -1,7 +1,5 @@
 """Weights of stale updates against their closed forms."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Streaming DiLoCo against its algorithm, step by step."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

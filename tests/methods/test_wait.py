@@ -1,7 +1,5 @@
 """Waiting for all clients."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

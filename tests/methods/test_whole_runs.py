@@ -1,7 +1,5 @@
 """Methods in whole simulated runs: emergent partial work, bytes, random availability, statistics of the books."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

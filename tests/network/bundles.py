@@ -1,7 +1,5 @@
 """Networks built from a scenario's parameters and a small trace bundle; graphs, and series of rates."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

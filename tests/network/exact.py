@@ -1,7 +1,5 @@
 """An independent fluid integrator: progressive filling in rational numbers, from one event to the next."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """What holds for every network."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

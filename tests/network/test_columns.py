@@ -1,7 +1,5 @@
 """Rates and latencies: constant, drawn, or from the trace bundle."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Max-min fair sharing against hand-worked cases and against an exact fluid integrator."""
 
-from __future__ import annotations
-
 import itertools
 import random
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Generated graphs and graph files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

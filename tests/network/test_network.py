@@ -1,7 +1,5 @@
 """Reading the parameters of networks, devices, schedules and selections is quick."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

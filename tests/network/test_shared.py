@@ -1,7 +1,5 @@
 """Transfers over shared links against hand-worked cases."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

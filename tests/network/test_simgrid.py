@@ -4,8 +4,6 @@ The figures are those of SimGrid's own tests of its fluid models, without factor
 round-trip time, or cross-traffic: ``teshsuite/models/cm02-set-lat-bw``, ``cm02-tcpgamma`` and ``ptask_L07``.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

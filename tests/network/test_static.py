@@ -1,7 +1,5 @@
 """Static links against hand-worked transfer times."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

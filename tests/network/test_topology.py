@@ -1,7 +1,5 @@
 """Routes through a graph."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import networkx as nx

@@ -1,7 +1,5 @@
 """Traced links against hand-worked transfers and against an exact walk over the pieces in rational numbers."""
 
-from __future__ import annotations
-
 from fractions import Fraction
 from typing import Any
 

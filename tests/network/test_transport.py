@@ -1,7 +1,5 @@
 """Courses: their pieces one after another, by hand."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

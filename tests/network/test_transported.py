@@ -1,7 +1,5 @@
 """Transports over static, traced and shared links: the same course, whoever carries it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The events and dispatches of the brute-force simulator."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,7 +24,7 @@ class Dispatch:
     life: Life
     deadline: int | None = None
     handed: bool = False
-    waiting: Event | None = None
+    waiting: "Event | None" = None
     on_handed: Callable[[], None] = lambda: None
     outcome: str | None = None
     arrived: bool = False

@@ -1,7 +1,5 @@
 """Random small scenarios for the brute-force comparison, with ties on purpose."""
 
-from __future__ import annotations
-
 import random
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs a scenario with fedsim and with the brute-force simulator, and lists where their tables differ."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from operator import itemgetter

@@ -3,8 +3,6 @@
 All instants are whole nanoseconds; amounts of data are fractions of a bit.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ Clients may move. One list of events, sorted whenever one is added; nothing is s
 whole microseconds, so that two events hardly ever coincide.
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from functools import partial
@@ -49,7 +47,7 @@ def random_case(seed: int) -> Case:
 class Edge:
     """An edge server."""
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: "World", number: int) -> None:
         self.world, self.number = world, number
         self.kind = world.case["edge"]
         self.version = 0

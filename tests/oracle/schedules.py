@@ -1,7 +1,5 @@
 """Selections and schedules of the brute-force simulator, after docs/schedules.md and the scenario reference."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """The server of the brute-force simulator: one list of events, one list of dispatches, no clever index."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Transfers on shared links, by brute force: every change computes all rates and all ends again."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction

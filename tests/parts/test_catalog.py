@@ -1,7 +1,5 @@
 """Every part that ships with fedsim: findable, described, and written out such that it is read back the same."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin

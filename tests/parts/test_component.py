@@ -1,7 +1,5 @@
 """Parts in users' files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Fields of parameter models are described by their docstrings, also in messages."""
 
-from __future__ import annotations
-
 import pytest
 from pydantic import ValidationError
 

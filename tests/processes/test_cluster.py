@@ -1,7 +1,5 @@
 """The cores of this machine, and the connection to a Ray cluster."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import socket

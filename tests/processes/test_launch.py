@@ -1,7 +1,5 @@
 """The variables of torchrun and of a step of Slurm."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedsim.processes.launch import Launch, alone, follows, launch

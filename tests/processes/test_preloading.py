@@ -1,7 +1,5 @@
 """The fork server of a sweep, from which its processes are forked."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Small run folders made by hand: a plain event loop that knows nothing of fedsim's time plane."""
 
-from __future__ import annotations
-
 import heapq
 from pathlib import Path
 

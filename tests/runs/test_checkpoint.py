@@ -1,7 +1,5 @@
 """Checkpoints: the newest whole one is read, and files are of bounded size."""
 
-from __future__ import annotations
-
 import weakref
 from functools import partial
 from pathlib import Path

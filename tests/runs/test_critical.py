@@ -1,7 +1,5 @@
 """The critical path: cases on paper, and that it always covers the time exactly."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

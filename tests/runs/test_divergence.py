@@ -1,7 +1,5 @@
 """Diverged runs: from which evaluation on which metric is not finite."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 from typing import Any

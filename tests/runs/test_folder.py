@@ -1,7 +1,5 @@
 """A folder is claimed for a run without loss of what it holds."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

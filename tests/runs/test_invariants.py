@@ -1,7 +1,5 @@
 """Every rule a run must keep: kept by honest runs, and each one noticed when broken."""
 
-from __future__ import annotations
-
 import ast
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The list of a folder: runs, sweeps and what lies between them."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The bar of progress: only in notebooks, not too often, and gone at the end."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """How dispatches spent their time, for four rows worked out by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

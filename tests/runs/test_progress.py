@@ -1,7 +1,5 @@
 """Progress: shares by hand, time left at a constant pace, and what a folder shows."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reading a run: damage is named with the file and a way out, and targets are found."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables carry the units of their columns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow.parquet as pq

@@ -1,7 +1,5 @@
 """``sweep.json``: written and read back, and refused where it is not what fedsim wrote."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """CSV that a spreadsheet cannot take for formulas."""
 
-from __future__ import annotations
-
 import csv
 import io
 

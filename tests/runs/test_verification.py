@@ -1,7 +1,5 @@
 """Every flipped bit is noticed, by ``fedsim verify`` and by the reader of the file."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Tables written while a run is in progress: what is written is what is read, whenever the writing stops."""
 
-from __future__ import annotations
-
 import math
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A run folder that was started, and rows to write."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

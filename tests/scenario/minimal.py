@@ -1,7 +1,5 @@
 """The shortest scenario, and the errors of a changed one."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

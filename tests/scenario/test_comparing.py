@@ -1,7 +1,5 @@
 """Differences between scenarios, and the names made of them, by hand."""
 
-from __future__ import annotations
-
 from fedsim.scenario.comparing import (
     by_section,
     differences,

@@ -1,7 +1,5 @@
 """Every key of a scenario is described; ``tests/cli/test_describe.py`` asks it of every part."""
 
-from __future__ import annotations
-
 from fedsim.scenario.description import parameters
 from fedsim.scenario.model import Scenario
 

@@ -1,7 +1,5 @@
 """A scenario from a file or from Python: its names, its parts and the places of its mistakes."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sections of a scenario and their defaults."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

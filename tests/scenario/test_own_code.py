@@ -1,7 +1,5 @@
 """An exception in a user's own file is reported with its line there, as the user's."""
 
-from __future__ import annotations
-
 import linecache
 import re
 import sys

@@ -1,7 +1,5 @@
 """Users' parts whose ``Params`` lack parameters that fedsim reads: accepted with defaults, or refused with the fix."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Parts in every form in which a scenario may give them."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Mistakes in a scenario are reported together, each with its place."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """YAML is read as YAML 1.2 with the place of every value, and mistakes in it are named."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The training section."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

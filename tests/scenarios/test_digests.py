@@ -1,7 +1,5 @@
 """Every scenario that comes with fedsim has the results that were recorded for it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The sweeps under ``scenarios/papers``: in order, complete, and named as the papers' tables name them."""
 
-from __future__ import annotations
-
 import functools
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """What the sweeps of Wang and Ji and of Chen et al. rest on, besides what ``test_papers.py`` asks of all of them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Schedules without rounds: who gets a free place, timeouts, and worlds in which devices come and go."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

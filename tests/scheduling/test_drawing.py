@@ -1,7 +1,5 @@
 """Ways to draw clients: in turn, and in proportion to weights."""
 
-from __future__ import annotations
-
 from collections import Counter
 from itertools import permutations
 

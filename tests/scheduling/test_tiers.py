@@ -1,7 +1,5 @@
 """Tiers of like speed."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedsim.scheduling.tiers import equal_tiers, tiers_by_ratio

@@ -1,7 +1,5 @@
 """Tiny worlds that learn: quadratic clients on the time plane's harness, with the model after every version."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,7 +1,5 @@
 """A tiny world for exact tests of the time plane: every time in whole seconds, every figure on paper."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial

@@ -3,8 +3,6 @@
 ``python -m benchmarks.brute_force`` does the same with thousands, and shrinks what disagrees.
 """
 
-from __future__ import annotations
-
 import functools
 import tempfile
 from collections import Counter

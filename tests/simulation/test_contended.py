@@ -1,7 +1,5 @@
 """Dispatches on shared links: with capacity for all they behave as on static links; without, they share."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

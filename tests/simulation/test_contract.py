@@ -1,7 +1,5 @@
 """A user's selection or schedule with a mistake: one error that names its function, the value and the fix."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Edge servers against a second simulator, on random hierarchies."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Energy of a dispatch."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from fedsim.devices.population import Power

@@ -1,7 +1,5 @@
 """The order of events, and how a run ends."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

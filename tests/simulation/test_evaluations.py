@@ -1,7 +1,5 @@
 """When the model is evaluated."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Schedule and selection are checked before a run begins, and before there is a server."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Who can be given work, and when work that waits is handed out."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """How many local steps a client does, by what it can observe and by what it knows."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The fast path of undisturbed dispatches against the definition of a dispatch's life."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Columns of ended dispatches: the values that integers and Python's division give."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Hand-worked runs: three clients, whole seconds, every time on paper."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Runs in which the server never uses an update are stopped, and the message names the cause."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which updates have arrived."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

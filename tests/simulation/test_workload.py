@@ -1,7 +1,5 @@
 """How much work clients do and how it fails: crashes and lost uploads in numbers, on plain and on shared links."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sweeps on a Ray cluster."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 from types import SimpleNamespace

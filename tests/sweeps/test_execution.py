@@ -1,7 +1,5 @@
 """Sweeps as wholes: same results as single runs, after kills, too."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import sys

@@ -1,7 +1,5 @@
 """The folder of a sweep: its index, and which run has which folder."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The processes of a sweep on this machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Many runs in one process: nothing of a run that is over stays in memory."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The runs of a sweep and their names."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Sweeps to a precision: which seeds are run, what is compared, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -1,7 +1,5 @@
 """Sweeps on Slurm: submitit's executors for tests give the results of local processes, and what sbatch is told."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

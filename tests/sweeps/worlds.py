@@ -1,7 +1,5 @@
 """Small sweeps, and what the tests compare of them."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Folders of data sets, and nothing at hand from elsewhere."""
 
-from __future__ import annotations
-
 import gzip
 import lzma
 from pathlib import Path

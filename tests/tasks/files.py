@@ -1,7 +1,5 @@
 """Files of data sets, written for the tests."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Local work of a task."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data sets: what they check, and samples that are read when they are first used."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Parts of tasks are found, and their parameters read, without the heavy libraries."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Modules of transformers and adapters of peft, which are trained unchanged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

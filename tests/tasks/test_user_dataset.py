@@ -1,7 +1,5 @@
 """Data sets that a user's function returns."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of the user's own."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 

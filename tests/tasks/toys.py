@@ -1,7 +1,5 @@
 """Small data sets and tasks for the tests."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Models of the user's own, right and wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The bundled traces of real devices: complete, small, licensed, and what the published files say."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Real traces, where they are at hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Imports and exports of the tests, and plain, slow readings of a bundle that share no code with fedsim's own index."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A bundle without any problem, with all nine tables."""
 
-from __future__ import annotations
-
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.tables import make_table
 

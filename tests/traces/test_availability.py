@@ -1,7 +1,5 @@
 """The interval index against a reference that looks at every microsecond, and against cases worked by hand."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

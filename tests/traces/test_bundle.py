@@ -1,7 +1,5 @@
 """The bundle on disk: round trip, refusals, and every problem that validation must name with its row."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """Populations made from bundles: what is kept, what is drawn, and that correlations come out as asked for."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.special import ndtr

@@ -1,7 +1,5 @@
 """Eligibility rules: the grammar, its truth table, its errors."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

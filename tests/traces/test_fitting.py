@@ -1,7 +1,5 @@
 """Fits recover what was drawn, and agree with SciPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """Figures of bundles as text and as data, side by side."""
 
-from __future__ import annotations
-
 import io
 import re
 

@@ -1,7 +1,5 @@
 """Steps on columns of intervals against plain loops."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st

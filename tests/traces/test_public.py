@@ -1,7 +1,5 @@
 """Public traces: downloaded from a server on this machine, checked, imported with license and citation."""
 
-from __future__ import annotations
-
 import gzip
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Whole runs on real traces against readings of the raw files that share no code with importer, index or server."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fits recover what was drawn; figures agree with cases worked by hand and with the published ones of real traces."""
 
-from __future__ import annotations
-
 import io
 import math
 

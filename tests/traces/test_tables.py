@@ -1,7 +1,5 @@
 """Tables are made from any columns that they declare, and no others."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every problem of a bundle is named with its table and row."""
 
-from __future__ import annotations
-
 import pytest
 
 from fedsim.errors import UserErrors

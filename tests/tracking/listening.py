@@ -1,7 +1,5 @@
 """A short run with trackers, and a tracker that notes what it is sent."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping
 from pathlib import Path

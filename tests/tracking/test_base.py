@@ -1,7 +1,5 @@
 """A tracker of the user's, installed clients, and imports."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Check sums of event files are those of the standard."""
 
-from __future__ import annotations
-
 from fedsim.tracking.events import crc32c
 
 

@@ -1,7 +1,5 @@
 """MLflow holds each evaluation once, and the scenario."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

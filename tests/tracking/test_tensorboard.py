@@ -1,7 +1,5 @@
 """TensorBoard reads metrics over simulated time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

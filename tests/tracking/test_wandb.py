@@ -1,7 +1,5 @@
 """Weights & Biases logs offline over simulated hours."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """How numbers are written: the table of cases that the terminal, pages and their scripts share."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

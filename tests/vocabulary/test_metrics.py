@@ -1,7 +1,5 @@
 """Definitions of metrics: fedsim's own, the user's, and those of old runs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

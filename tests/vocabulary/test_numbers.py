@@ -1,7 +1,5 @@
 """Deviations that are rounding error."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

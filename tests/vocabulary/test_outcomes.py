@@ -1,7 +1,5 @@
 """Outcomes of dispatches: the words in files, and which of them count as lost work."""
 
-from __future__ import annotations
-
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, LOST_LABELS, OUTCOME_LABELS, Outcome
 
 

@@ -1,7 +1,5 @@
 """The timeline: instructions that nothing can change once they are written."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 import pytest

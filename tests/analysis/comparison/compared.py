@@ -1,7 +1,5 @@
 """A small real sweep to compare: two variants in two settings with three seeds, and what to ask its files."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import os

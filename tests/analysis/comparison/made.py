@@ -1,7 +1,5 @@
 """Comparisons made of facts, without runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The lower bound on the time of a curve."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a comparison says of itself: cautions, few seeds, a baseline that never got there."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 from typing import Any

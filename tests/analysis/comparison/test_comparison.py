@@ -1,7 +1,5 @@
 """Comparing runs: choices, runs that are left out, the command, and the interface in Python."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Curves of groups: values between, before and after the evaluations of runs."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

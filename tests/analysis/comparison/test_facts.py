@@ -1,7 +1,5 @@
 """The facts of a run."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

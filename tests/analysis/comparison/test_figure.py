@@ -1,7 +1,5 @@
 """The figure of a comparison: its options, and what it draws."""
 
-from __future__ import annotations
-
 import dataclasses
 import logging
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The tables of the comparison page show the frames."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

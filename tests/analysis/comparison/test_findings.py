@@ -1,7 +1,5 @@
 """Who was first, by how much, how certainly and why: on times made by hand, and recomputed from tables of real runs."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

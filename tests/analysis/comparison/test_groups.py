@@ -1,7 +1,5 @@
 """Names of groups, on scenarios made by hand."""
 
-from __future__ import annotations
-
 import functools
 import math
 from pathlib import Path

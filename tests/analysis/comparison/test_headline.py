@@ -1,7 +1,5 @@
 """The head of a comparison's page."""
 
-from __future__ import annotations
-
 import re
 import shutil
 from dataclasses import replace

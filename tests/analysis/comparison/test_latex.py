@@ -1,7 +1,5 @@
 """The LaTeX table of a comparison."""
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Any

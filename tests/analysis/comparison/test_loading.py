@@ -1,7 +1,5 @@
 """Damaged and hostile run folders: ``compare`` names the file, and never hangs."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The comparison page."""
 
-from __future__ import annotations
-
 from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.page import render, title
 from fedsim.sweeps import Sweep

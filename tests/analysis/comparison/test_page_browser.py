@@ -1,7 +1,5 @@
 """The comparison page in a real browser: silent, offline, usable with a keyboard, readable in both themes."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

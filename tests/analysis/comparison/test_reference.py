@@ -1,7 +1,5 @@
 """A paper's figures beside ours."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The tables of a comparison: every number against an independent query of the Parquet files."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

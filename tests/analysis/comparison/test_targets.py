@@ -1,7 +1,5 @@
 """Times to targets and their bootstrap intervals."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

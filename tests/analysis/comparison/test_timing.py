@@ -1,7 +1,5 @@
 """Comparisons of timing-only runs: the terminal's table, the LaTeX table, the figure and the page."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any

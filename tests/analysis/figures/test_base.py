@@ -1,7 +1,5 @@
 """Bins of time, and points that are left out."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

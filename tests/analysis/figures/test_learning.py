@@ -1,7 +1,5 @@
 """Figures of learning against independent queries of the Parquet files."""
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Figures of time and work against independent queries of the Parquet files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The life of a sample of clients against the dispatches, the trace and a calculation by hand."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

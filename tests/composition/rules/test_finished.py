@@ -1,7 +1,5 @@
 """The rules on a finished run, from tables written by hand and from small runs."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Any

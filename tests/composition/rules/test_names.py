@@ -1,7 +1,5 @@
 """The table of rules: their names, their documentation, and how they are ignored."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Every rule on a scenario, with a scenario that triggers it and one that does not, and where its bounds lie."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,7 @@ from fedsim.api import read_scenario
 from fedsim.composition.assembly import check
 from fedsim.composition.rules.planned import PLANNED
 from fedsim.traces.bundle import TraceBundle
-from tests.cli.invoking import run
+from tests.cli.invoking import invoke
 from tests.composition.worlds import JITTERY, sync, timed
 from tests.devices.worlds import phones
 from tests.simulation.harness import online_bundle
@@ -86,7 +84,8 @@ def of_days(folder: Path, window_h: int, **changes: Any) -> dict[str, Any]:
         f"device,start,end\na,{start}Z,{start + np.timedelta64(window_h, 'h')}Z\n"
     )
     bundle = str(folder / "days")
-    assert run("traces", "import", "table", str(folder / "days.csv"), "-o", bundle).exit_code == 0
+    done = invoke("traces", "import", "table", folder / "days.csv", "-o", bundle)
+    assert done.exit_code == 0, done.output
     compute = {**JITTERY["compute"], "step": "1s"}
     task = {"name": "timing", "clients": 1, "parameters": 250_000}
     devices = {"trace": bundle, "compute": compute}

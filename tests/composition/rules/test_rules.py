@@ -1,7 +1,5 @@
 """A table of rules: every warning carries the name of its rule, and ignored rules are not asked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fedsim.composition.rules import RuleTable

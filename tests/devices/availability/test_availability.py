@@ -1,7 +1,5 @@
 """Clients that are always online, and availability from a bundle, perhaps by another rule of eligibility."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

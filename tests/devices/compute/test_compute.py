@@ -1,7 +1,5 @@
 """Compute models: the step times of each, how they vary, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

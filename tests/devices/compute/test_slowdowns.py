@@ -1,7 +1,5 @@
 """Perturbations and replayed contention: exact where they can be worked out."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every compression: its size, its bias, its error, and that rows do not depend on their group."""
 
-from __future__ import annotations
-
 import math
 from itertools import combinations, pairwise
 from typing import Any

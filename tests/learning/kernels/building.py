@@ -1,7 +1,5 @@
 """Kernels of small tasks, models near the initial one, and their gradients over several steps."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor

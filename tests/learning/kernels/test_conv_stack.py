@@ -1,7 +1,5 @@
 """Explicit steps of convolutional networks: those of automatic differentiation, in every group and on every thread."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

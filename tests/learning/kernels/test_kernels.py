@@ -1,7 +1,5 @@
 """One suite for all kernels: they agree with plain torch, and a client's result does not depend on its group."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

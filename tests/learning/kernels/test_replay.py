@@ -1,7 +1,5 @@
 """Recordings of steps on an imitated CUDA device: when they are made, kept and given up, and their bits."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

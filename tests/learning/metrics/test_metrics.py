@@ -1,7 +1,5 @@
 """Metrics as parts: values worked out by hand, a user's file, and what the run says about them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Optimizers and clipping against torch.optim, and an optimizer from a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Learning-rate schedules by their formulas."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Clients that train parts of a model: rounds by brute force, overlaps by hand, costs of a part, and bits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path

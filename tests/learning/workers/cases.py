@@ -1,7 +1,5 @@
 """One case per kind of task, and its learner on threads, on several devices and in processes of Ray."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import replace

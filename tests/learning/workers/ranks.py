@@ -1,7 +1,5 @@
 """Cases that are executed in all ranks of a run."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import socket

@@ -1,7 +1,5 @@
 """Ranks: the same bits for every number of them, with sums instead of updates between them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Threads and several devices: the same bits from all of them."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import pytest

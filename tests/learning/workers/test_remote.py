@@ -1,7 +1,5 @@
 """Processes of Ray: the same bits as threads, and one clear error for whatever goes wrong there."""
 
-from __future__ import annotations
-
 import importlib.util
 import pickle
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """A device has its own data, kernel and method; what many clients received is held once; updates come home."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Static, traced and shared links from the parameters of a scenario."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """TCP: the published formulas, recomputed by hand."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 from typing import Literal

@@ -1,7 +1,5 @@
 """Joining and creating arrival groups (card of FedCompass, section 9.2), times in seconds."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import pytest

@@ -1,7 +1,5 @@
 """Schedules by hand, by brute force and by the bounds of their papers; by default every dispatch is 10 steps."""
 
-from __future__ import annotations
-
 import heapq
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Which clients each selection draws: fixed orders by hand, random draws by their probabilities."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Data sets: the sizes of the real ones, files of each format, and those that are generated."""
 
-from __future__ import annotations
-
 import gzip
 import pickle
 from hashlib import sha256

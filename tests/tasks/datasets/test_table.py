@@ -1,7 +1,5 @@
 """A user's own table."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Data sets of torchvision, for which a stand-in with its interface is used."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import ModuleType

@@ -1,7 +1,5 @@
 """The task of a Flower app: nodes and the unit of their work, without a model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

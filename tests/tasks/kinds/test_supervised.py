@@ -1,7 +1,5 @@
 """The supervised task."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

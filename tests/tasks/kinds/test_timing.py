@@ -1,7 +1,5 @@
 """The timing task: sizes without learning."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """All models: their sizes, outlines, modules and losses."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 import pytest

@@ -1,7 +1,5 @@
 """Modules: their calls, checks, counted operations, dropout, initial values, and the built-in networks."""
 
-from __future__ import annotations
-
 import sys
 from contextlib import nullcontext
 from pathlib import Path

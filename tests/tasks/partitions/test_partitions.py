@@ -1,7 +1,5 @@
 """All partitions: what they have in common, and what each does."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

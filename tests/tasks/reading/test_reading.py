@@ -1,7 +1,5 @@
 """Files, arrays, images, labels, and the division into training and test samples."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

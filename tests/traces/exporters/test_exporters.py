@@ -1,7 +1,5 @@
 """Exporting: files, which are replaced only on request, round trips, and what a format cannot hold."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Importing AI Benchmark scores and Propius speeds: values, what is dropped and counted, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import pickle
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Importing FedScale's files: values, what is dropped and counted, and what is refused."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Importing FLASH's files: values, what is dropped and counted, and what is refused."""
 
-from __future__ import annotations
-
 import json
 from datetime import datetime, timedelta
 from pathlib import Path

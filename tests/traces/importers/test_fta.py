@@ -1,7 +1,5 @@
 """Importing Failure Trace Archive tables: values, what is dropped and counted, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The formats that ship with fedsim, and importers of the user's own."""
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Importing round-trip matrices: values, what is dropped and counted, and what is refused."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import random

@@ -1,7 +1,5 @@
 """Importing tables: values, what is dropped and counted, and what is refused."""
 
-from __future__ import annotations
-
 import itertools
 import re
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Importing throughput logs with any columns: values known by hand, other formats as oracles, and what is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

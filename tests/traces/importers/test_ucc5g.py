@@ -1,7 +1,5 @@
 """Importing UCC 5G logs: values, what is dropped and counted, and what is refused."""
 
-from __future__ import annotations
-
 import csv
 import io
 import zipfile

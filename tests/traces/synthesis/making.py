@@ -1,7 +1,5 @@
 """Synthesized bundles, and their intervals."""
 
-from __future__ import annotations
-
 from fedsim.traces.synthesis import Synthesis, synthesize
 
 

@@ -1,7 +1,5 @@
 """Columns of compute and network, and their series in time, against the requested distributions."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import spearmanr

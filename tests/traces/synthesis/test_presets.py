@@ -1,7 +1,5 @@
 """Calibrated populations are as near to the measured traces as the calibration claims."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Every synthesized population is sound, reproducible and extensible."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from pandas.testing import assert_series_equal

@@ -1,7 +1,5 @@
 """The daily clock is inverted exactly."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
