@@ -44,13 +44,6 @@ class Models:
         self.number, self.current = number, state
         self.versions.publish(number, state)
 
-    def restore(
-        self, number: int, state: ServerState, sent: Mapping[int, Mapping[str, Tensor]]
-    ) -> None:
-        """Restore a checkpoint: the state with the model ``number``, and the vectors sent with earlier ones."""
-        self.number, self.current = number, state
-        self.versions.restore(number, state, sent)
-
 
 class ServerSide:
     """Everything that changes as the updates of one level of clients are trained and aggregated.
@@ -298,8 +291,9 @@ class ServerSide:
         self, edge: int, number: int, sections: Mapping[str, Mapping[str, Tensor]]
     ) -> None:
         state = {name: value.to(self._device) for name, value in sections["server"].items()}
-        sent = _by_number(sections.get("sent", {}), self._device)
-        self.models(edge).restore(number, state, sent)
+        models = self.models(edge)
+        models.number, models.current = number, state
+        models.versions.restore(number, state, _by_number(sections.get("sent", {}), self._device))
 
 
 def _sections(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:

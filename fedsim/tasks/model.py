@@ -74,8 +74,6 @@ class ModelComponent(Component, ABC):
         if "build" in vars(cls) and "outline" not in vars(cls):
             # An inherited outline describes the module of the inherited build.
             cls.outline = ModelComponent.outline  # type: ignore[method-assign]
-        if "initialise" in vars(cls):
-            cls.initialize = cls.initialise  # type: ignore[attr-defined, method-assign]
 
     def at(self, rate: float) -> Self:
         """The part of the model of a ``rate``."""
@@ -139,16 +137,13 @@ class ModelComponent(Component, ABC):
         """
         shape = dataset.input_shape
         if len(shape) != 3:
-            raise self.misfit(
-                f"it needs images (channels, height, width), but samples have shape {shape}",
-                dataset,
-                "use an image data set, or the model mlp",
-            )
+            message = f"it needs images (channels, height, width), but samples have shape {shape}"
+            raise self.misfit(message, dataset, "use an image data set, or the model mlp")
         if min(shape[1:]) < least:
-            raise self.misfit(
-                f"images of {shape[1]} x {shape[2]} are too small; the minimum is {least} x {least}",
-                dataset,
+            message = (
+                f"images of {shape[1]} x {shape[2]} are too small; the minimum is {least} x {least}"
             )
+            raise self.misfit(message, dataset)
         return shape[0], shape[1], shape[2]
 
     def feature_count(self, dataset: Dataset) -> int:
@@ -158,10 +153,8 @@ class ModelComponent(Component, ABC):
             UserError: samples are sequences of characters or tokens.
         """
         if dataset.tokens:
-            characters = dataset.kind == "next_character"
+            hint = "use char_lstm or char_transformer for characters, or your own module"
             raise self.misfit(
-                f"it needs numbers, but samples are sequences of {'characters' if characters else 'tokens'}",
-                dataset,
-                "use char_lstm or char_transformer" if characters else "use your own module",
+                "it needs numbers, but samples are sequences of tokens", dataset, hint
             )
         return math.prod(dataset.input_shape)

@@ -181,21 +181,15 @@ class Partitioner(Component, ABC):
             or array.shape != (samples,)
             or ((array < UNUSED) | (array >= clients)).any()
         ):
-            raise wrong_return(
-                type(self),
-                function,
-                f"{shown(owners)} as owners of {format_counted(samples, 'sample')}",
-                f"give an int64 array of shape ({samples},) with clients 0 to {clients - 1}; {UNUSED} for an unused "
-                "sample",
-            )
+            hint = f"give int64 clients 0 to {clients - 1}, ({samples},); {UNUSED} for an unused sample"
+            raise wrong_return(type(self), function, f"{shown(owners)} as owners", hint)
 
 
 def too_many_clients(clients: int, samples: int, dataset: Dataset, minimum: int = 1) -> UserError:
     """The error for clients that cannot all have ``minimum`` of this many samples."""
-    each = f" with at least {format_count(minimum)} each" if minimum > 1 else ""
     return UserError(
         f"{format_counted(clients, 'client')} cannot share {format_counted(samples, 'training sample')} "
-        f"of {dataset.name}{each}",
+        f"of {dataset.name} with at least {format_count(minimum)} each",
         where="task.partition",
         hint=f"use at most {format_count(samples // minimum)} clients, or a larger data set",
     )

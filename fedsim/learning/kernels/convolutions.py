@@ -60,8 +60,8 @@ class _Convolution(torch.autograd.Function):
         size, kernel = _pair(images.shape[-2:]), _pair(weight.shape[-2:])
         options, of_images = (ctx.stride, ctx.padding), None
         if ctx.needs_input_grad[0]:
-            of_images = _ImageGradient.apply(delta, weight, size, *options)  # type: ignore[no-untyped-call]
-        of_weight = _WeightGradient.apply(images, delta, kernel, *options)  # type: ignore[no-untyped-call]
+            of_images = _Gradient.apply(_image_gradient, delta, weight, size, *options)  # type: ignore[no-untyped-call]
+        of_weight = _Gradient.apply(_weight_gradient, images, delta, kernel, *options)  # type: ignore[no-untyped-call]
         return of_images, of_weight, None, None
 
     @staticmethod
@@ -71,34 +71,22 @@ class _Convolution(torch.autograd.Function):
         return _convolve(*_batched(info, dims, images, weight), *options), 0
 
 
-class _ImageGradient(torch.autograd.Function):
+class _Gradient(torch.autograd.Function):
+    """One of the gradients below of two tensors, batched over clients by ``vmap``."""
+
     @staticmethod
-    def forward(delta: Tensor, weight: Tensor, *options: Pair) -> Tensor:
-        return _image_gradient(delta[None], weight[None], *options)[0]
+    def forward(function: Any, first: Tensor, second: Tensor, *options: Pair) -> Tensor:
+        result: Tensor = function(first[None], second[None], *options)[0]
+        return result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None: ...
 
     @staticmethod
     def vmap(
-        info: Any, dims: Any, delta: Tensor, weight: Tensor, *options: Pair
+        info: Any, dims: Any, function: Any, first: Tensor, second: Tensor, *options: Pair
     ) -> tuple[Tensor, int]:
-        return _image_gradient(*_batched(info, dims, delta, weight), *options), 0
-
-
-class _WeightGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(images: Tensor, delta: Tensor, *options: Pair) -> Tensor:
-        return _weight_gradient(images[None], delta[None], *options)[0]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None: ...
-
-    @staticmethod
-    def vmap(
-        info: Any, dims: Any, images: Tensor, delta: Tensor, *options: Pair
-    ) -> tuple[Tensor, int]:
-        return _weight_gradient(*_batched(info, dims, images, delta), *options), 0
+        return function(*_batched(info, dims[1:], first, second), *options), 0
 
 
 def _convolve(images: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:

@@ -79,11 +79,8 @@ class BoundModules:
     @contextmanager
     def at(self, model: Tensor) -> Iterator[BoundModule]:
         """A copy whose parameters are views of ``model`` (P,)."""
-        if self._idle:
-            bound = self._idle.pop()
-        else:
-            bound = BoundModule(self._task, self._execution)
-            bound.module.eval()
+        bound = self._idle.pop() if self._idle else BoundModule(self._task, self._execution)
+        bound.module.eval()
         bound.bind(bound.views(model.contiguous()))
         yield bound
         self._idle.append(bound)
@@ -144,12 +141,9 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         bound.bind(self._views[row])
         if bound.drops:
             bound.seed_dropout(self.dropout_seed(step, row))
-        with (
-            torch.enable_grad(),
-            torch.autocast(weights.device.type, self._autocast)
-            if self._autocast is not None
-            else nullcontext(),
-        ):
+        autocast = self._autocast
+        reduced = torch.autocast(weights.device.type, autocast) if autocast else nullcontext()
+        with torch.enable_grad(), reduced:
             outputs = bound.forward(inputs)
             if self._masks is not None:
                 outputs = outputs * self._masks[self._clients[row]]

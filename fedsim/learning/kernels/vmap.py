@@ -100,13 +100,12 @@ class VmapKernel(SupervisedKernel):
         self, weights: Tensor, out: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
     ) -> Tensor:
         """Write the gradients at ``weights`` (b, P) into ``out``; returns losses as :meth:`Session.gradients`."""
-        autocast = self.execution.autocast
-        with (
-            # A recording must not depend on casts of another step.
-            torch.autocast(weights.device.type, autocast, cache_enabled=False)
-            if autocast is not None
-            else nullcontext()
-        ):
+        autocast, device = self.execution.autocast, weights.device.type
+        # A recording must not depend on casts of another step.
+        reduced = (
+            torch.autocast(device, autocast, cache_enabled=False) if autocast else nullcontext()
+        )
+        with reduced:
             losses = weights.new_empty(len(weights))
             if self.separate:
                 for row in self._spread(len(weights)):

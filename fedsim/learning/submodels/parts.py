@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.learning.submodels.base import IntArray, Submodels
+from fedsim.tasks.base import as_tensor
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ class Parts:
     Attributes:
         rates: size of each part, K of them.
         tasks: the task with each part as its model.
+        within: positions of a part in a larger one, (P_k,), from their numbers and the device.
     """
 
     def __init__(self, submodels: Submodels, whole: SupervisedTask, level: IntArray) -> None:
@@ -40,7 +42,7 @@ class Parts:
         self.rates: tuple[float, ...] = submodels.params.rates
         self.tasks = [submodels.part(whole, rate) for rate in self.rates]
         self._positions = lru_cache(_REMEMBERED)(self._located)
-        self._within = lru_cache(None)(self._located_within)
+        self.within = lru_cache(None)(self._located_within)
         for rate, task in zip(self.rates, self.tasks, strict=True):
             submodels.positions(whole.layout, task.layout, 0)
             if rate < 1 and task.layout.size >= whole.layout.size:
@@ -125,23 +127,13 @@ class Parts:
             held[self._positions(level, round, device)[trained]] += sums[trained]
         return held, of_all
 
-    def within(self, level: int, inner: int, device: torch.device) -> Tensor:
-        """Positions of a part in a larger one, (P_k,)."""
-        return self._within(level, inner, device)
-
     def _located_within(self, level: int, inner: int, device: torch.device) -> Tensor:
-        import torch
-
         layouts = self.tasks[level].layout, self.tasks[inner].layout
-        return torch.from_numpy(self.submodels.positions(*layouts, 0)).to(device)
+        return as_tensor(self.submodels.positions(*layouts, 0)).to(device)
 
     def _located(self, level: int, round: int, device: torch.device) -> Tensor:
-        import torch
-
-        layout = self.tasks[level].layout
-        return torch.from_numpy(self.submodels.positions(self.whole.layout, layout, round)).to(
-            device
-        )
+        layouts = self.whole.layout, self.tasks[level].layout
+        return as_tensor(self.submodels.positions(*layouts, round)).to(device)
 
 
 def _output_layer(views: Mapping[str, Tensor], classes: int) -> list[Tensor]:

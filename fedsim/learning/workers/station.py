@@ -78,10 +78,8 @@ class Worker:
         trainer.kernel.limit_group(half)
         trainer.release()
         torch.cuda.empty_cache()
-        first, second = (
-            self._local_update(group.part(slice(half))),
-            self._local_update(group.part(slice(half, None))),
-        )
+        parts = slice(half), slice(half, None)
+        first, second = (self._local_update(group.part(part)) for part in parts)
         return LocalUpdate(
             _joined(first.vectors, second.vectors),
             torch.cat([first.loss, second.loss]),
@@ -208,11 +206,10 @@ class Station:
         levels = levels_of(self.method, clients)
         groups: list[list[Train]] = []
         for level in np.unique(levels):
-            of_level = np.flatnonzero(levels == level)
-            for members in self._grouped(
-                self.kernels[level], clients[of_level], steps[of_level], workers, fixed=fixed
-            ):
-                groups.append([wave[index] for index in of_level[members]])
+            at = np.flatnonzero(levels == level)
+            kernel = self.kernels[level]
+            for members in self._grouped(kernel, clients[at], steps[at], workers, fixed=fixed):
+                groups.append([wave[index] for index in at[members]])
         return groups
 
     def _grouped(

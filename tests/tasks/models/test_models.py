@@ -16,7 +16,6 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.model import ModelComponent
 from fedsim.tasks.models.cnn import Cnn
 from fedsim.tasks.modules.checks import refusal_of_one_sample
 from fedsim.tasks.modules.counting import count_activations
@@ -224,7 +223,7 @@ def test_batch_norm_keeps_its_statistics_in_the_vector() -> None:
         ("cnn", {}, (20,), "needs images"),
         ("cnn", {}, (1, 3, 8), "images of 3 x 8 are too small; the minimum is 4 x 4"),
         ("fedcompass_cnn", {}, (1, 15, 20), "the minimum is 16 x 16"),
-        ("mlp", {}, (12,), "samples are sequences of characters"),
+        ("mlp", {}, (12,), "samples are sequences of tokens"),
         ("linear", {"positive": [3]}, (1, 8, 8), "do not split its 3 classes"),
         ("linear", {"positive": [0, 1, 2]}, (1, 8, 8), "do not split its 3 classes"),
         ("linear", {"personal_features": 64}, (1, 8, 8), "with 64 personal features, none"),
@@ -254,26 +253,10 @@ class Wider(Cnn):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, dataset.classes))
 
 
-class Renamed(Cnn):
-    """A user's model with the British name of the hook."""
-
-    name = "renamed"
-
-    def initialise(self, module: nn.Module, generator: object) -> None:
-        for parameter in module.parameters():
-            parameter.fill_(0.5)
-
-
 def test_a_subclass_with_a_module_of_its_own_does_not_keep_the_outline() -> None:
     model = Wider(Wider.Params())
     assert model.outline(toy_dataset()) is None
     assert model.initialize.__func__ is Cnn.initialize  # type: ignore[attr-defined]
-
-
-def test_the_british_name_of_the_hook_still_works() -> None:
-    assert Renamed.outline is Cnn.outline
-    assert Renamed.initialize is Renamed.initialise
-    assert ModelComponent.initialize is not Renamed.initialize
 
 
 class Tiny(SequentialModel):
