@@ -43,7 +43,6 @@ ELSEWHERE = {
     "tasks/partition.py": ("tasks/partitions/test_partitions.py", "what all partitions share"),
     "tasks/sequential.py": ("tasks/models/test_models.py", "the networks of the papers"),
     "tasks/exits.py": ("learning/submodels/test_submodels.py", "exits by brute force"),
-    "tasks/modules/exits.py": ("learning/submodels/test_submodels.py", "exits by brute force"),
     "learning/kernels/nested.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
     "cli/what_if.py": ("composition/test_what_if.py", "the command only calls it"),
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),

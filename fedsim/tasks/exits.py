@@ -93,7 +93,7 @@ class ExitsModel(ModelComponent):
         """The module with its exits."""
         import torch
 
-        from fedsim.tasks.modules.exits import EarlyExits, join_exits
+        from fedsim.tasks.modules.networks import EarlyExits, join_exits
 
         module = self._model.build(dataset)
         if not self._is_users:

@@ -117,7 +117,7 @@ class ModelComponent(Component, ABC):
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Draw the module's initial parameters from ``generator`` alone."""
-        from fedsim.tasks.modules.initialization import initialize
+        from fedsim.tasks.modules.networks import initialize
 
         initialize(module, generator)
 

@@ -83,7 +83,7 @@ class SequentialModel(ModelComponent):
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Torch's standard rule; or Kaiming normal weights and zero biases before ReLU."""
-        from fedsim.tasks.modules.initialization import initialize, initialize_for_relu
+        from fedsim.tasks.modules.networks import initialize, initialize_for_relu
 
         (initialize_for_relu if self.for_relu else initialize)(module, generator)
 

@@ -63,7 +63,7 @@ class UserModule(ModelComponent):
         """Call the class or function."""
         from torch import nn
 
-        from fedsim.tasks.modules.calls import adapt_calls
+        from fedsim.tasks.modules.checks import adapt_calls
 
         arguments, inputs = self.params.arguments(), None
         if isinstance(self.params, ModuleParameters):

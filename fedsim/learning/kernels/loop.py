@@ -14,7 +14,7 @@ from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.modules.constants import Constants
+from fedsim.tasks.modules.checks import Constants
 from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
 
 

@@ -18,7 +18,7 @@ from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.modules.constants import Constants
+from fedsim.tasks.modules.checks import Constants
 from fedsim.tasks.modules.dropout import KeyedFunctions, StackedGenerators, stack_dropout
 
 _CPU_GROUP = 8

@@ -8,9 +8,8 @@ from typing import Annotated
 from pydantic import Field
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.cifar import cifar_archive, cifar_dataset
 from fedsim.tasks.reading.files import locate
-from fedsim.tasks.reading.images import ImageParameters
+from fedsim.tasks.reading.images import ImageParameters, cifar_archive, cifar_dataset
 
 _ARCHIVE = cifar_archive(
     "cifar-10-python", "md5:c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Literal
 
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.cifar import cifar_archive, cifar_dataset, read_batch
 from fedsim.tasks.reading.files import damaged, locate
-from fedsim.tasks.reading.images import ImageParameters
+from fedsim.tasks.reading.images import ImageParameters, cifar_archive, cifar_dataset, read_batch
 
 _ARCHIVE = cifar_archive(
     "cifar-100-python", "md5:eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"

@@ -1,9 +1,11 @@
-"""Checks, on a few samples before a run begins, that a module fits its data and can be trained."""
+"""Calls of users' modules, and checks that a module fits its data and can be trained."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -138,3 +140,107 @@ def _in_one_line(error: Exception) -> str:
     kind = "" if isinstance(error, RuntimeError | ValueError) else f"{type(error).__name__}: "
     line = users_line(error)
     return f"{kind}{error}" + (f" ({line})" if line else "")
+
+
+_INPUTS = "task.model.inputs"
+_PART = re.compile(
+    r"(?P<whole>int\()?x(?:\[(?P<first>-?\d*)(?P<colon>:)?(?P<last>-?\d*)\])?(?(whole)\))"
+    r"(?:\s*!=\s*(?P<padding>-?\d+))?"
+)
+
+
+def adapt_calls(module: nn.Module, input_shape: tuple[int, ...], inputs: Any = None) -> None:
+    """Make the module take samples (n, *input_shape) and return scores (n, classes).
+
+    Args:
+        input_shape: shape of one sample.
+        module: any module. If it returns an object with ``logits``, as those of transformers do, these are the scores;
+            if the logits have shape (n, length, classes), those of the last position.
+        inputs: arguments of its forward, each a part of the samples or a dictionary of such parts: ``x``, ``x[1]``,
+            ``x[:16]``, inside ``int(...)`` for integers, and followed by ``!= 0`` for a mask; None if the samples are
+            its only argument.
+    """
+    if inputs is not None:
+        arguments_of = _reader(inputs, _INPUTS, input_shape)
+        module.register_forward_pre_hook(
+            lambda _, args, kwargs: ((), arguments_of(args[0])), with_kwargs=True
+        )
+    module.register_forward_hook(lambda _, args, output: _scores(output))
+
+
+def _scores(output: Any) -> Any:
+    logits = getattr(output, "logits", output)
+    if logits is output or not isinstance(logits, Tensor) or logits.ndim != 3:
+        return logits
+    return logits[:, -1]
+
+
+def _reader(described: Any, where: str, shape: tuple[int, ...]) -> Callable[[Tensor], Any]:
+    """The function from samples (n, ...) to the part or dictionary ``described``."""
+    if isinstance(described, Mapping) and described:
+        readers = {
+            name: _reader(part, f"{where}.{name}", shape) for name, part in described.items()
+        }
+        return lambda x: {name: read(x) for name, read in readers.items()}
+    match = _PART.fullmatch(described.strip()) if isinstance(described, str) else None
+    if match is None or where == _INPUTS or (match["first"] == "" and not match["colon"]):
+        raise UserError(
+            f"{described!r} is not a part of the samples x",
+            where=where,
+            hint="use argument: part, where a part is x, x[1], x[:16], x[4:8], int(x[:16]) or x != 0, "
+            'such as inputs: {input_ids: "x[0]", attention_mask: "x[1]"}',
+        )
+    first, last = (int(match[name]) if match[name] else None for name in ("first", "last"))
+    index = slice(first, last) if match["colon"] else first
+    length = shape[0] if shape else 0
+    edges = [edge for edge in (first, last) if edge is not None]
+    some = range(length)[index] if isinstance(index, slice) else index in range(-length, length)
+    if edges and not (some and all(-length <= edge <= length for edge in edges)):
+        raise UserError(
+            f"{described!r} is not within a sample, which has shape {shape}",
+            where=where,
+            hint=f"the first axis has the indices 0 to {length - 1}",
+        )
+
+    def read(x: Tensor) -> Tensor:
+        values = x if index is None else x[:, index]
+        values = values.long() if match["whole"] else values
+        return values if match["padding"] is None else (values != int(match["padding"])).long()
+
+    return read
+
+
+class Constants:
+    """The buffers and frozen parameters of a module that are not part of the vector that clients send."""
+
+    def __init__(self, module: nn.Module, sent: Collection[str], model: str) -> None:
+        self._model = model
+        # By identity, because tied parameters have several names.
+        named = [*module.named_parameters(), *module.named_buffers()]
+        vector = {id(value) for name, value in named if name in sent}
+        self._tensors: list[tuple[str, dict[str, Tensor], str, Tensor, int, Tensor]] = []
+        for prefix, layer in module.named_modules():
+            for tensors in (layer._buffers, layer._parameters):
+                for key, value in tensors.items():
+                    # Batch normalization counts its steps, and uses the number only without a momentum.
+                    counter = isinstance(layer, _NormBase) and key == "num_batches_tracked"
+                    unused = counter and layer.momentum is not None
+                    if value is not None and id(value) not in vector and not unused:
+                        name = f"{prefix}.{key}".lstrip(".")
+                        entry = (name, tensors, key, value, value._version, value.detach().clone())
+                        self._tensors.append(entry)
+
+    def check(self) -> None:
+        """Check that the tensors have their original values; costs nothing unless they were written to."""
+        for name, tensors, key, value, version, before in self._tensors:
+            now = tensors[key]
+            if now is value and now._version == version:
+                continue
+            if now is not None and now.shape == before.shape and not torch.equal(now, before):
+                raise UserError(
+                    f"'{name}' of model {self._model} changes during the run, but is not part of what clients send: "
+                    "its changes would pass from one client to the next",
+                    where="task.model",
+                    hint="make it a floating-point buffer with persistent=True that the first training step changes; "
+                    "give batch normalization a momentum, such as momentum=0.1",
+                )

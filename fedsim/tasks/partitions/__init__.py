@@ -1,1 +1,1 @@
-"""The partitions, one file each."""
+"""The partitions."""

@@ -1,0 +1,388 @@
+"""The partitions by a rule: even, by size, or by label."""
+
+from __future__ import annotations
+
+import heapq
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.partition import (
+    UNUSED,
+    Assignment,
+    CountedParameters,
+    IntArray,
+    Partitioner,
+    apportion,
+    deal,
+    raise_minimum,
+)
+from fedsim.vocabulary.formatting import format_count
+
+
+class Iid(Partitioner):
+    """Shuffled samples; the clients' numbers of samples differ by at most one."""
+
+    name = "iid"
+    Params = CountedParameters
+    params: CountedParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Divide shuffled samples evenly."""
+        samples, clients = len(dataset.train_y), self.params.clients
+        owners = np.empty(samples, dtype=np.int64)
+        owners[rng.permutation(samples)] = np.arange(samples) * clients // samples
+        return Assignment(owners, clients)
+
+
+class QuantitySkewParameters(CountedParameters):
+    """Parameters of the quantity-skew partition."""
+
+    alpha: float = Field(default=0.5, gt=0)
+    """Concentration of the clients' shares: with a small value, a few clients hold most samples."""
+    min_samples: int = Field(default=1, ge=1)
+    """Clients with fewer samples receive random samples from the clients with the most."""
+
+
+class QuantitySkew(Partitioner):
+    """Quantity skew: shuffled samples in shares drawn from Dirichlet(alpha) over the clients (NIID-Bench, Li
+    et al. 2022)."""
+
+    name = "quantity_skew"
+    Params = QuantitySkewParameters
+    params: QuantitySkewParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw the shares and divide shuffled samples."""
+        clients, samples = self.params.clients, len(dataset.train_y)
+        weights = rng.dirichlet(np.full(clients, self.params.alpha))
+        owners = np.empty(samples, dtype=np.int64)
+        owners[rng.permutation(samples)] = np.repeat(
+            np.arange(clients), apportion(samples, weights)
+        )
+        return Assignment(
+            raise_minimum(owners, clients, self.params.min_samples, rng, dataset), clients
+        )
+
+
+class ShardsParameters(CountedParameters):
+    """Parameters of the shard partition."""
+
+    classes_per_client: int = Field(default=2, ge=1)
+    """Number P of shards per client; it may have fewer labels, because two of its shards may have the same one."""
+
+
+class Shards(Partitioner):
+    """Label skew: each class is divided into equal shards, and each client gets P shards.
+
+    The rule of LG-FedAvg (Liang et al. 2020), also used by FedLGA: there are P x N / classes shards of every class, any
+    remaining samples go to the first shards, and the shards are assigned at random. If P x N is not a multiple of the
+    number of classes, the largest classes have one more shard.
+    """
+
+    name = "shards"
+    needs_classes = True
+    Params = ShardsParameters
+    params: ShardsParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Divide the classes and assign the shards."""
+        clients, per_client = self.params.clients, self.params.classes_per_client
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        present = np.flatnonzero(sizes)
+        total = clients * per_client
+        shards = np.zeros(dataset.classes, dtype=np.int64)
+        shards[present] = total // len(present)
+        largest_first = present[np.argsort(-sizes[present], kind="stable")]
+        shards[largest_first[: total % len(present)]] += 1
+        if total < len(present):
+            raise self.misfit(
+                f"{format_count(clients)} clients with {per_client} classes each cannot hold the {len(present)} "
+                f"classes of {dataset.name}",
+                "use more clients or more classes_per_client",
+            )
+        scarce = np.flatnonzero(sizes < shards)
+        if len(scarce):
+            lacking = int(scarce[0])
+            raise self.misfit(
+                f"{format_count(total)} shards need {format_count(shards[lacking])} samples of class {lacking}; "
+                f"{dataset.name} has {format_count(sizes[lacking])}",
+                "use fewer clients or fewer classes_per_client",
+            )
+        dealt = rng.permutation(np.repeat(np.arange(dataset.classes), shards))
+        owners = np.full(len(dataset.train_y), UNUSED, dtype=np.int64)
+        for label in present:
+            holders = np.flatnonzero(dealt == label) // per_client
+            rows = rng.permutation(np.flatnonzero(dataset.train_y == label))
+            for holder, shard in zip(holders, np.array_split(rows, len(holders)), strict=True):
+                owners[shard] = holder
+        return Assignment(owners, clients)
+
+
+class MajorityLabelParameters(CountedParameters):
+    """Parameters of the majority-label partition."""
+
+    similarity: float = Field(default=0.05, ge=0, le=1)
+    """Share of the samples that are assigned independently of their label; 0 means one label per client, 1 the same mix
+    for all."""
+
+
+class MajorityLabel(Partitioner):
+    """One majority label per client (Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client
+    Participation, 2022).
+
+    Client i owns label floor(i x classes / N), so each label belongs to a block of adjacent clients. With probability
+    ``similarity``, a sample is assigned to a client drawn uniformly; otherwise to the client with the fewest samples
+    (the first of several) among those that own its label.
+    """
+
+    name = "majority_label"
+    needs_classes = True
+    Params = MajorityLabelParameters
+    params: MajorityLabelParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Assign the samples in order."""
+        clients, samples = self.params.clients, len(dataset.train_y)
+        if clients < dataset.classes:
+            raise self.misfit(
+                f"{format_count(clients)} clients cannot each own one of the {dataset.classes} labels of "
+                f"{dataset.name}",
+                f"use at least {dataset.classes} clients",
+            )
+        anywhere = rng.uniform(size=samples) < self.params.similarity
+        drawn = rng.integers(clients, size=samples)
+        owned = np.arange(clients) * dataset.classes // clients
+        # Entries (size, client); an outdated size is corrected when the entry reaches the top.
+        heaps = [
+            [(0, client) for client in np.flatnonzero(owned == label).tolist()]
+            for label in range(dataset.classes)
+        ]
+        sizes = [0] * clients
+        owners = np.empty(samples, dtype=np.int64)
+        for row, label in enumerate(dataset.train_y.tolist()):
+            if anywhere[row]:
+                client = int(drawn[row])
+            else:
+                heap = heaps[label]
+                while heap[0][0] != sizes[heap[0][1]]:
+                    heapq.heapreplace(heap, (sizes[heap[0][1]], heap[0][1]))
+                client = heap[0][1]
+                heapq.heapreplace(heap, (sizes[client] + 1, client))
+            sizes[client] += 1
+            owners[row] = client
+        return Assignment(owners, clients)
+
+
+# Draws of the classes of all clients, and of sizes and mixes.
+_CLASS_DRAWS, _DUAL_DRAWS = 1000, 100
+# (fewest, most) classes per client by number of clients: FedCompass, appendix D.1, and its authors' code.
+_CLASS_RANGES = {1: (10, 10), 2: (7, 8), 3: (6, 8), 4: (5, 7), 5: (5, 6), 6: (4, 6), 7: (4, 5)}
+
+
+class ClassPartitionParameters(CountedParameters):
+    """Parameters of the class partition."""
+
+    classes_min: int | None = Field(default=None, ge=1)
+    """Minimum classes per client; by default the paper's value for the number of clients (3 above 7 clients)."""
+    classes_max: int | None = Field(default=None, ge=1)
+    """Maximum classes per client; by default the paper's value for the number of clients (5 above 7 clients)."""
+    share_mean: float = Field(default=10.0, gt=0)
+    """Mean of the normal weights by which a class is divided among its holders."""
+    share_std: float = Field(default=3.0, ge=0)
+    """Standard deviation of these weights."""
+
+    @model_validator(mode="after")
+    def _ordered(self) -> ClassPartitionParameters:
+        if (self.classes_min is None) != (self.classes_max is None):
+            raise ValueError("give both classes_min and classes_max, or neither")
+        low, high = self.class_range
+        if low > high:
+            raise ValueError(f"classes_min {low} is above classes_max {high}")
+        return self
+
+    @property
+    def class_range(self) -> tuple[int, int]:
+        """Minimum and maximum number of classes per client."""
+        if self.classes_min is not None and self.classes_max is not None:
+            return self.classes_min, self.classes_max
+        return _CLASS_RANGES.get(self.clients, (3, 5))
+
+
+class ClassPartition(Partitioner):
+    """Class partition (Li et al., FedCompass, ICLR 2024, Algorithm 4).
+
+    Every client draws a number of classes from ``classes_min .. classes_max`` and that many random classes; this is
+    repeated until each class has a holder. A class is divided among its holders by weights ~ |N(share_mean,
+    share_std^2)|, rounded by largest remainders.
+    """
+
+    name = "class_partition"
+    needs_classes = True
+    Params = ClassPartitionParameters
+    params: ClassPartitionParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw the classes, then divide them."""
+        clients = self.params.clients
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        holds = self._holders(dataset, rng)
+        counts = np.zeros((clients, dataset.classes), dtype=np.int64)
+        for label in range(dataset.classes):
+            holders = np.flatnonzero(holds[:, label])
+            if len(holders) > sizes[label]:
+                raise self.misfit(
+                    f"{format_count(len(holders))} clients hold class {label}, which has {format_count(sizes[label])} "
+                    "samples",
+                    "use fewer clients or fewer classes per client",
+                )
+            draws = rng.normal(self.params.share_mean, self.params.share_std, len(holders))
+            counts[holders, label] = apportion(int(sizes[label]), np.abs(draws))
+        return Assignment(deal(counts, dataset.train_y, rng), clients)
+
+    def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
+        """Whether each client has samples of each class, (N, classes) bool."""
+        clients, classes = self.params.clients, dataset.classes
+        low, high = self.params.class_range
+        if high > classes or clients * high < classes:
+            raise self.misfit(
+                f"{format_count(clients)} clients with {low} to {high} classes each do not fit the {classes} classes "
+                f"of {dataset.name}",
+                "set classes_min and classes_max so that every class can have a holder",
+            )
+        for _ in range(_CLASS_DRAWS):
+            holds = np.zeros((clients, classes), dtype=bool)
+            for client, number in enumerate(rng.integers(low, high + 1, clients)):
+                holds[client, rng.permutation(classes)[:number]] = True
+            if holds.any(axis=0).all():
+                return holds
+        raise self.misfit(
+            f"in {_CLASS_DRAWS} draws, some class of {dataset.name} had no holder",
+            "use more clients or more classes per client",
+        )
+
+
+class DirichletParameters(CountedParameters):
+    """Parameters of the Dirichlet partition."""
+
+    alpha: float = Field(gt=0)
+    """Concentration: a small value means few labels per client, a large one the same mix for all clients."""
+    rule: Literal["client", "class", "balanced"] = "client"
+    """Meaning of the draws. client: each client draws a mix of labels, and each class is divided in proportion to the
+    clients' shares of it. class: for each class, the clients' shares are drawn. balanced: each client draws a mix, and
+    all clients hold equally many samples."""
+    min_samples: int = Field(default=1, ge=1)
+    """Clients with fewer samples receive random samples from the clients with the most."""
+
+
+class Dirichlet(Partitioner):
+    """Label skew: the mixes of labels are Dirichlet(alpha) draws.
+
+    Rules: ``client`` as in FedAU and FedSUM (one draw per client, normalized per class); ``class`` after Yurochkin
+    et al. 2019 and NIID-Bench (Li et al. 2022); ``balanced`` after Hsu et al. 2019 (samples are drawn by the client's
+    mix until a class is used up, then by the rest of the mix).
+    """
+
+    name = "dirichlet"
+    needs_classes = True
+    Params = DirichletParameters
+    params: DirichletParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw the mixes and divide each class."""
+        clients = self.params.clients
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        if self.params.rule == "class":
+            shares = self._mixes(dataset.classes, clients, rng).T
+        else:
+            shares = self._mixes(clients, dataset.classes, rng)
+        if self.params.rule == "balanced":
+            counts = _balanced(shares, sizes, rng)
+        else:
+            columns = [apportion(int(size), shares[:, c]) for c, size in enumerate(sizes)]
+            counts = np.stack(columns, axis=1)
+        owners = deal(counts, dataset.train_y, rng)
+        return Assignment(
+            raise_minimum(owners, clients, self.params.min_samples, rng, dataset), clients
+        )
+
+    def _mixes(self, draws: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+        """Positive Dirichlet draws, shape ``(draws, size)``."""
+        mixes = rng.dirichlet(np.full(size, self.params.alpha), size=draws)
+        # A tiny alpha underflows to zeros or NaN, which cannot be used as weights.
+        tiny = np.finfo(np.float64).tiny
+        return np.maximum(np.nan_to_num(mixes, nan=tiny), tiny)
+
+
+def _balanced(
+    mixes: npt.NDArray[np.float64], sizes: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Samples of each class at each client; clients' totals differ by at most one, and no class is exceeded."""
+    clients = len(mixes)
+    total = int(sizes.sum())
+    left = sizes.astype(np.int64).copy()
+    counts = np.zeros(mixes.shape, dtype=np.int64)
+    quotas = np.diff(np.arange(clients + 1) * total // clients)
+    for client in rng.permutation(clients).tolist():
+        missing = int(quotas[client])
+        while missing:
+            preferences = np.where(left > 0, mixes[client], 0.0)
+            drawn = np.minimum(rng.multinomial(missing, preferences / preferences.sum()), left)
+            counts[client] += drawn
+            left -= drawn
+            missing -= int(drawn.sum())
+    return counts
+
+
+class DualDirichletParameters(CountedParameters):
+    """Parameters of the dual Dirichlet partition."""
+
+    alpha1: float | None = Field(default=None, gt=0)
+    """Total concentration of the clients' sizes; by default the number of clients."""
+    alpha2: float = Field(default=0.5, gt=0)
+    """Total concentration of each client's label mix, divided among the classes in proportion to their sizes."""
+    min_samples: int = Field(default=1, ge=1)
+    """The draws are repeated until every client has at least this many samples."""
+
+
+class DualDirichlet(Partitioner):
+    """Dual Dirichlet partition (Li et al., FedCompass, ICLR 2024, Algorithm 5).
+
+    Client weights u ~ Dir(alpha1 / N, ...), label weights V_i ~ Dir(alpha2 x class shares); client i gets
+    |c| u_i V_ic / sum_j u_j V_jc of the |c| samples of class c. All samples are assigned.
+    """
+
+    name = "dual_dirichlet"
+    needs_classes = True
+    Params = DualDirichletParameters
+    params: DualDirichletParameters
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        """Draw until every class has a holder and every client has enough samples."""
+        params, clients = self.params, self.params.clients
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        present = np.flatnonzero(sizes)
+        concentration = (params.alpha1 or float(clients)) / clients
+        for _ in range(_DUAL_DRAWS):
+            size_weights = rng.dirichlet(np.full(clients, concentration))
+            label_weights = rng.dirichlet(
+                params.alpha2 * sizes[present] / sizes.sum(), size=clients
+            )
+            weights = size_weights[:, None] * label_weights
+            # Very small concentrations underflow to zero or NaN.
+            if not (np.isfinite(weights).all() and (weights.sum(axis=0) > 0).all()):
+                continue
+            counts = np.zeros((clients, dataset.classes), dtype=np.int64)
+            for column, label in enumerate(present):
+                counts[:, label] = apportion(int(sizes[label]), weights[:, column])
+            if counts.sum(axis=1).min() >= params.min_samples:
+                return Assignment(deal(counts, dataset.train_y, rng), clients)
+        raise self.misfit(
+            f"{_DUAL_DRAWS} draws gave no partition in which all {format_count(clients)} clients have "
+            f"{format_count(params.min_samples)} samples or more",
+            "use fewer clients, a smaller min_samples, or larger alpha1 and alpha2",
+        )
