@@ -1,5 +1,7 @@
 """Runs whose report page nobody reads: drawing one takes half of a small run."""
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
