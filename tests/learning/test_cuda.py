@@ -1,13 +1,18 @@
 """The same learning on a CUDA device."""
 
+import gc
 import json
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
+from fedsim.errors import UserError
 from fedsim.learning.device import Execution
+from fedsim.learning.kernels import VmapKernel
 from fedsim.learning.learner import Learner
 from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg
@@ -19,7 +24,7 @@ from tests.learning.problems import (
     make_training,
     supervised_task,
 )
-from tests.learning.timelines import assert_same, buffered, execute
+from tests.learning.timelines import assert_same, buffered, execute, rounds
 
 pytestmark = [
     pytest.mark.cuda,
@@ -56,6 +61,25 @@ def test_recorded_steps_have_the_bits_of_unrecorded_ones(
     recorded = execute(task, timeline, training=make_training(device="cuda"), method=method)
     training = make_training(device="cuda", cuda_graphs=False)
     assert_same(recorded, execute(task, timeline, training=training, method=method))
+
+
+def test_a_step_that_looks_at_values_ends_the_recording_or_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("fedsim.learning.kernels.replay._SIGHTINGS", 0)
+    differentiate = VmapKernel.differentiate
+
+    def look_at_values(kernel: VmapKernel, weights: Tensor, *others: Tensor) -> Tensor:
+        assert float(weights[0, 0]) < 1e9
+        return differentiate(kernel, weights, *others)
+
+    monkeypatch.setattr(VmapKernel, "differentiate", look_at_values)
+    task, timeline = supervised_task("conv"), buffered(4)
+    with pytest.raises(UserError, match="cannot be recorded as a CUDA graph"):
+        execute(task, timeline, training=make_training(device="cuda", cuda_graphs=True))
+    # Nothing is left of the attempt, and by default the run goes on after it.
+    expected = execute(task, timeline, training=make_training(device="cuda", cuda_graphs=False))
+    assert_same(execute(task, timeline, training=make_training(device="cuda")), expected)
 
 
 @pytest.mark.parametrize(("precision", "bound"), [("tf32", 1e-2), ("bfloat16", 3e-2)])
@@ -129,6 +153,48 @@ def test_a_wave_waits_for_the_device_once(model: str) -> None:
             torch.cuda.set_sync_debug_mode("default")
     # The first waves record their steps.
     assert [len(each) for each in waits[-2:]] == [1, 1], waits
+
+
+def test_groups_that_do_not_fit_into_memory_are_halved() -> None:
+    task, timeline = supervised_task("conv"), rounds(2, list(range(8)))
+    expected = execute(task, timeline, training=make_training(device="cuda", dtype="float64"))
+    training = make_training(device="cuda", dtype="float64", cuda_graphs=False)
+    learner = make_learner(task, training)
+    kernel = learner.station.kernel
+    assert isinstance(kernel, VmapKernel)
+    differentiate = kernel.differentiate
+
+    def greedy(weights: Tensor, *others: Tensor) -> Tensor:
+        torch.empty(len(weights), 1 << 30, dtype=torch.uint8, device="cuda")
+        return differentiate(weights, *others)
+
+    kernel.differentiate = greedy  # type: ignore[method-assign]
+    gc.collect()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    room = torch.cuda.memory_reserved() + (4 << 30)
+    torch.cuda.set_per_process_memory_fraction(room / total)
+    try:
+        timeline.play(learner).close()
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+    assert learner.describe()["largest_group"].startswith("3 clients")  # type: ignore[union-attr]
+    torch.testing.assert_close(learner.server["model"], expected[0]["model"], atol=1e-9, rtol=1e-9)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_two_workers_of_one_device_give_the_bits_of_one(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedsim.learning.workers.station._CUDA_SHARE_FLOPS", 1)
+    task, timeline = supervised_task(model), buffered(30)
+    training = make_training(device="cuda")
+    execution = Execution.of(training)
+    twice = replace(execution, others=(execution.device,))
+    options: dict[str, Any] = {"training": training, "method": Remembering}
+    assert_same(
+        execute(task, timeline, **options, execution=twice), execute(task, timeline, **options)
+    )
 
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="fewer than two CUDA devices")

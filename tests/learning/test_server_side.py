@@ -2,39 +2,66 @@
 
 from collections.abc import Mapping
 
+import pytest
 import torch
 
 from fedsim.learning.server_side import ServerSide
-from fedsim.methods.base import LocalUpdate, Memory, Method
+from fedsim.methods.base import LocalUpdate, Memory
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 from tests.learning.problems import Remembering, make_station, make_training, quadratic_task
 
 TRAINING = make_training(dtype="float64", threads=1)
 
 
-class Keeping(Remembering):
-    """The memory of a client outlives lost updates."""
+def server_side(**memories: bool) -> ServerSide:
+    """A server of the remembering method on the quadratic task; whether its memory outlives lost updates."""
+    method = Remembering
+    if memories:
 
-    def memories(self) -> Mapping[str, Memory]:
-        memory = Memory(self.context.layout.size, kept_when_lost=True)
-        return super().memories() | {"own": memory}
+        class Keeping(Remembering):
+            def memories(self) -> Mapping[str, Memory]:
+                memory = Memory(self.context.layout.size, kept_when_lost=True)
+                return super().memories() | {"own": memory}
 
-
-def server_side(method: type[Method] = Remembering) -> ServerSide:
+        method = Keeping
     return ServerSide(make_station(quadratic_task(), TRAINING, method))
 
 
-def train_of(dispatch_id: int, client: int, *, used: bool = True) -> Train:
-    return Train(dispatch_id, client, 0, 0, 0, 3, 4, 0.0, used)
+def train_of(dispatch_id: int, client: int, *, version: int = 0, used: bool = True) -> Train:
+    return Train(dispatch_id, client, 0, version, version, 3, 4, 0.0, used)
+
+
+def update_of(server: ServerSide, *values: float) -> LocalUpdate:
+    """Rows filled with one value each: changes, gradients ten times as large, memories a hundred times."""
+    rows = torch.tensor(values, dtype=torch.float64)[:, None].expand(
+        -1, len(server.current["model"])
+    )
+    return LocalUpdate(
+        {"delta": rows.clone(), "gradient": 10 * rows},
+        torch.zeros(len(values), dtype=torch.float64),
+        {"own": 100 * rows},
+    )
 
 
 def receive(server: ServerSide, trains: list[Train], *values: float) -> None:
-    """Updates filled with one value each: changes, gradients ten times as large, memories a hundred times."""
-    for _ in trains:
-        server.versions.hold(0)
-    rows = torch.tensor(values, dtype=torch.float64)[:, None].expand(-1, 2)
-    vectors = {"delta": rows.clone(), "gradient": 10 * rows}
-    server.receive(trains, LocalUpdate(vectors, torch.zeros(2), {"own": 100 * rows}))
+    for train in trains:
+        server.versions.hold(train.version)
+    server.receive(trains, update_of(server, *values))
+
+
+def aggregate_of(version: int, *trains: Train) -> Aggregate:
+    contributions = tuple(Contribution(train.dispatch_id, train.client, 0) for train in trains)
+    return Aggregate(version, 1.0, version - 1, contributions)
+
+
+def test_a_group_has_a_row_for_each_dispatch() -> None:
+    server = server_side()
+    group = server.group([train_of(7, 2), train_of(9, 0)])
+    assert group.columns["clients"].tolist() == [2, 0]
+    assert group.columns["steps"].tolist() == [3, 3]
+    assert group.columns["steps_assigned"].tolist() == [4, 4]
+    assert set(group.down) == {"model", "control"}
+    assert group.learning_rates == (0.1, 0.1)
 
 
 def test_vectors_wait_for_their_aggregation_and_memories_are_kept_at_once() -> None:
@@ -45,8 +72,7 @@ def test_vectors_wait_for_their_aggregation_and_memories_are_kept_at_once() -> N
     assert server.waiting.ids() == [0, 1]
     assert server.store.rows([1, 2])["own"][:, 0].tolist() == [100.0, 300.0]
     assert torch.equal(server.current["model"], start)
-    contributions = (Contribution(0, 1, 0), Contribution(1, 2, 0))
-    server.aggregate(Aggregate(1, 1.0, 0, contributions), trains)
+    server.aggregate(aggregate_of(1, *trains), trains)
     assert server.version == 1
     assert server.waiting.ids() == []
     # The clients have 2 and 5 samples.
@@ -54,8 +80,37 @@ def test_vectors_wait_for_their_aggregation_and_memories_are_kept_at_once() -> N
     assert torch.allclose(server.current["model"], expected, rtol=1e-15)
 
 
-def test_an_unused_update_leaves_only_the_memory_that_outlives_it() -> None:
-    for method, left in ((Remembering, 0.0), (Keeping, 100.0)):
-        server = server_side(method)
-        receive(server, [train_of(0, 1, used=False), train_of(1, 2)], 1.0, 3.0)
-        assert server.store.rows([1, 2])["own"][:, 0].tolist() == [left, 300.0]
+@pytest.mark.parametrize("outlives", [False, True])
+def test_an_unused_update_leaves_only_the_memory_that_outlives_it(outlives: bool) -> None:
+    server = server_side(kept_when_lost=True) if outlives else server_side()
+    receive(server, [train_of(0, 1, used=False), train_of(1, 2)], 1.0, 3.0)
+    expected = [100.0 if outlives else 0.0, 300.0]
+    assert server.store.rows([1, 2])["own"][:, 0].tolist() == expected
+
+
+def test_a_checkpoint_restores_the_state_waiting_vectors_and_sent_versions() -> None:
+    server = server_side()
+    waiting, used = train_of(0, 1), train_of(1, 2)
+    server.versions.hold(0)
+    receive(server, [waiting, used], 1.0, 3.0)
+    server.versions.announce(1)
+    server.aggregate(aggregate_of(1, used), [used])
+    tensors = server.tensors()
+    names = {"server/model", "server/control", "sent/0/model", "sent/0/control"}
+    assert set(tensors) == names | {"waiting/0/delta", "waiting/0/gradient"}
+    resumed = server_side()
+    resumed.restore(1, {name: value.clone() for name, value in tensors.items()})
+    assert resumed.version == 1
+    assert set(resumed.tensors()) == set(tensors)
+    assert all(torch.equal(resumed.tensors()[name], value) for name, value in tensors.items())
+
+
+def test_results_have_the_names_of_the_layout() -> None:
+    server = server_side()
+    assert server.personal_parts(server.current) == {}, "nobody has participated"
+    receive(server, [train_of(0, 2)], 1.0)
+    parts = server.personal_parts(server.current)
+    (name,) = server.named_model(server.current)
+    assert parts["clients"].tolist() == [2]
+    expected = server.current["model"] - 0.1 * 100.0
+    assert torch.equal(parts[name][0].flatten(), expected)
