@@ -74,7 +74,7 @@ CASES: list[tuple[str, Any, str]] = [
     (
         "task.partition",
         {"name": "own.py:Parts", "clients": 2, "value": "outside"},
-        "with clients 0 to 1",
+        "clients 0 to 1",
     ),
     ("task.partition", {"name": "own.py:Parts", "clients": 2, "value": "few"}, r"shape \(5,\)"),
     ("task.dataset", {"name": "own.py:Data", "value": "lists"}, "train_x is .* not a NumPy array"),

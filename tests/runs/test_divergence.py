@@ -27,7 +27,10 @@ def run_of(columns: dict[str, list[float]], *metrics: Any, **info: Any) -> Any:
     return SimpleNamespace(
         metrics=pd.DataFrame({**whens, **columns}),
         info=info,
-        scenario={"evaluation": {"metrics": list(metrics)}},
+        scenario={
+            "evaluation": {"metrics": list(metrics)},
+            "server": {"method": {"name": "fedavg"}},
+        },
         metric_definition=METRICS.__getitem__,
     )
 
