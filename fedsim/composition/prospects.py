@@ -235,15 +235,16 @@ def transfers_s(
     for each direction.
     """
     return [
-        _wires_s(network, clients, direction, size)
+        wires_s(network, clients, direction, size)
         + network.latencies_ns(direction)[clients] / NS_PER_S
         for direction, size in zip(Direction, traffic_bytes, strict=True)
     ]
 
 
-def _wires_s(
+def wires_s(
     network: Network, clients: npt.NDArray[np.int64], direction: Direction, size_bytes: Bytes
 ) -> Floats:
+    """Duration of a transfer in one direction, without the latency, (n,)."""
     if not np.any(size_bytes):
         return np.zeros(len(clients))
     sizes = np.broadcast_to(size_bytes, network.rates_bps(direction).shape)[clients]

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.composition.needs import demands_of
-from fedsim.composition.prospects import transfers_s
+from fedsim.composition.prospects import wires_s
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts, Submodels
@@ -16,9 +16,11 @@ from fedsim.learning.submodels.base import Whole
 from fedsim.methods.base import Method
 from fedsim.methods.optimizer_state import STATE
 from fedsim.methods.submodels import refuse_whole
+from fedsim.network.base import Direction
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.base import ITEM_BYTES, Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_bytes
 
 IntArray = npt.NDArray[np.int64]
@@ -129,12 +131,13 @@ def _by_deadline(world: World, method: Method, parts: Parts) -> IntArray:
         parts.level[:] = level
         population = replace(world, parts=parts).population(method)
         step_s = population.compute.step_s
-        traffic_bytes = [
-            sum(replace(one, elements=parts.sent(level)).size_bytes(item) for one in vectors)
-            for vectors in (method.download(), method.upload())
-        ]
-        down_s, up_s = transfers_s(population.network, np.arange(len(step_s)), traffic_bytes)
-        needed_s = world.work.nominal_steps(step_s) * step_s + down_s + up_s
+        needed_s = world.work.nominal_steps(step_s) * step_s
+        for direction, vectors in zip(Direction, (method.download(), method.upload()), strict=True):
+            size = sum(replace(one, elements=parts.sent(level)).size_bytes(item) for one in vectors)
+            needed_s = needed_s + wires_s(
+                population.network, np.arange(len(step_s)), direction, size
+            )
+            needed_s += population.network.latencies_ns(direction) / NS_PER_S
         in_time.append(needed_s <= limit_s)
     found = np.stack(in_time)
     return np.where(found.any(axis=0), found.argmax(axis=0), len(levels) - 1)

@@ -148,7 +148,7 @@ def make_workers(
     app: fl.ClientApp | AppSource,
     threads: int,
 ) -> Workers:
-    """The workers that a run requests, with so many threads of PyTorch per ClientApp.
+    """The workers that a run requests, with this many threads of PyTorch per ClientApp.
 
     Raises:
         UserError: another process cannot import the app, or there is no cluster.

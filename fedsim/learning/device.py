@@ -59,12 +59,18 @@ class Execution:
                 hint="use 'auto' or 'cpu', or install a build of torch with CUDA",
             )
         on_cuda = cuda and training.device != "cpu"
-        emulated = training.autocast == "bfloat16" and not multiplies_bfloat16()
-        if not on_cuda and (training.autocast == "tf32" or emulated):
+        if training.autocast == "tf32" and not on_cuda:
             raise UserError(
-                f"this CPU has no instructions for {training.autocast} products (for bfloat16, AVX512_BF16 or AMX)",
+                "tf32 is a precision of CUDA devices, and this run uses the CPU",
                 where="training.autocast",
-                hint="leave it at 'none' on this machine; float32 is faster than their emulation",
+                hint="leave it at 'none' on this machine",
+            )
+        if training.autocast == "bfloat16" and not on_cuda and not multiplies_bfloat16():
+            raise UserError(
+                "this CPU has no instructions for bfloat16 products (AVX512_BF16 or AMX), and float32 is faster than "
+                "their emulation",
+                where="training.autocast",
+                hint="leave it at 'none' on this machine",
             )
         if on_cuda:
             # cuBLAS is deterministic only with a workspace of fixed size; the variable is read when CUDA starts.
@@ -72,7 +78,7 @@ class Execution:
         if isinstance(training.workers, RayWorkers):
             require_ray("training.workers")
         devices = _cuda_devices(training) if on_cuda else [torch.device("cpu")]
-        # Of processes, this machine may have several if its workers are distributed.
+        # With distributed workers, this machine may have several processes.
         threads = 1 if isinstance(training.workers, DistributedWorkers) else usable_cores()
         return cls(
             device=devices[0],

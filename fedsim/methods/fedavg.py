@@ -24,7 +24,7 @@ class FedAvgParams(WeightedParams):
     """Parameters of FedAvg."""
 
     server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate; 1 is the paper's rule."""
+    """Server learning rate; 1 is the average of the clients' models."""
     partial: Literal["average", "drop", "zero"] = "average"
     """Treatment of updates from clients that did fewer steps than assigned: averaged like all others, left out of the
     average, or averaged as if the client had not moved."""

@@ -15,7 +15,7 @@ class FedVarpParams(Parameters):
     """Parameters of FedVARP and ACE."""
 
     server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate; 1 is the paper's rule."""
+    """Server learning rate; 1 applies the mean change as it is."""
     remembers: Literal["gradients", "changes"] = "changes"
     """The value remembered of each update: the change of the model, as in the paper, or the change divided by the
     learning rate at the time, so that old and new entries have the same unit while the rate decays. With a constant

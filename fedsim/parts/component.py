@@ -259,10 +259,10 @@ def load_user_component(
         except Exception as error:
             del sys.modules[module_name]
             hint = None
-            if isinstance(error, ImportError):
-                package = f"the package of '{error.name}'" if error.name else "the package"
+            if isinstance(error, ModuleNotFoundError):
                 hint = (
-                    f"install {package}, or move what it needs into {path.name}: a part is one file"
+                    f"install the package of '{error.name}', or move what it needs into {path.name}: a part is one "
+                    "file"
                 )
             elif isinstance(error, SyntaxError):
                 # The file, the line, its text and a caret below the place, as Python shows them.

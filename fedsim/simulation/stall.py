@@ -68,9 +68,13 @@ def stalled(
     if cause is Outcome.DROPPED and has_batteries:
         where = "devices"
         fix += ", or raise energy.battery_j if batteries are too small for a dispatch"
+    outcomes = [
+        f"{format_count(lost[outcome])} {outcome.label}" for outcome in Outcome if lost.get(outcome)
+    ]
+    outcomes += [f"{format_count(waiting)} waiting to be aggregated"] * bool(waiting)
     return UserError(
         f"no update was aggregated in the last {format_count(dispatches)} dispatches "
-        f"({format_count(counts[cause])} are {cause.label}), so the run may never end",
+        f"({', '.join(outcomes) or 'all under way'}), so the run may never end",
         where=where,
         hint=f"{fix}; to allow more dispatches without an update, raise stop.stalled_after",
     )

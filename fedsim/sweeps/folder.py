@@ -133,7 +133,7 @@ def claimed(path: Path, record: str = SWEEP_FILE) -> Iterator[None]:
     # Hidden files are the lock, and temporary files of a killed process.
     if taken and (not path.is_dir() or any(item.name[0] != "." for item in path.iterdir())):
         raise UserError(
-            f"exists and holds something else, no {record}",
+            f"exists and contains other files, but no {record}",
             where=str(path),
             hint="choose another folder with -o (in Python: output)",
         )

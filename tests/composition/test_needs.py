@@ -130,6 +130,10 @@ def timing(**sections: Any) -> dict[str, Any]:
             "a version needs 3 updates, but the run ends after 2 dispatches",
         ),
         (timing(server={"selection": "oort"}), "follows training losses or accuracies"),
+        (
+            timing(server={"schedule": {"min_cohort": 2}, "selection": {"cohort": 1}}),
+            "min_cohort is 2, so none can begin",
+        ),
         (timing(server={"schedule": {"min_cohort": 2, "min_updates": 0}}), "lets a round begin"),
         (timing(devices={"network": "traced"}), "there is no network_series table to read"),
         (timing(devices={"availability": "trace"}), "there is no availability table to read"),

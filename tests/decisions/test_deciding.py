@@ -104,7 +104,7 @@ def test_another_question_is_refused(made: Decision) -> None:
 
 def test_another_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").touch()
-    with pytest.raises(UserError, match=r"exists and holds something else, no decide\.json"):
+    with pytest.raises(UserError, match=r"exists and contains other files, but no decide\.json"):
         decided(tmp_path)
 
 

@@ -47,6 +47,9 @@ def stream():
 def nothing():
     return None
 
+def four():
+    return X[:15], Y[:15], X[15:], Y[15:]
+
 def table():
     import datasets
     columns = {"x": X[:, 0], "label": Y, "group": Y + 5}
@@ -86,7 +89,7 @@ def test_tables(made: Any) -> None:
     assert len(dataset.train_y) == len(dataset.test_y) == 20
 
 
-@pytest.mark.parametrize("function", ["stream", "nothing"])
+@pytest.mark.parametrize("function", ["stream", "nothing", "four"])
 def test_other_returns_are_refused(made: Any, function: str) -> None:
     with pytest.raises(UserError) as refusal:
         made(function)

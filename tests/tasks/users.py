@@ -32,6 +32,18 @@ class Tuple(Wrong):
     def forward(self, x):
         return super().forward(x), x
 
+class Array(Wrong):
+    def forward(self, x):
+        return torch.zeros(len(x), 10).numpy()
+
+class Complex(nn.Module):
+    def __init__(self, classes):
+        super().__init__()
+        self.last = nn.Linear(64, classes, dtype=torch.complex64)
+
+    def forward(self, x):
+        return self.last(x.flatten(1).to(torch.complex64)).abs()
+
 class Broken(nn.Module):
     def __init__(self):
         super().__init__()
@@ -98,6 +110,11 @@ class Lazy(nn.Module):
 
     def forward(self, x):
         return self.last(x.flatten(1))
+
+class LazyBuffer(Small):
+    def __init__(self, classes):
+        super().__init__(classes)
+        self.norm = nn.LazyBatchNorm1d(affine=False)
 
 class OnlyEvaluated(Small):
     def forward(self, x):

@@ -377,21 +377,27 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
     on the clients' own data. Without edge servers, or without that accuracy, theirs are left out."""
     frame, fairness = comparison.summary, comparison.fairness
     spent = [(name, *words) for name, words in SPENT.items() if frame[name].any()]
-    edges = frame[:0] if frame["backhaul_bytes"].isna().all() else frame
+
+    def summary(
+        name: str, table: pd.DataFrame, columns: Columns, ahead_in: str, words: str, **style: Any
+    ) -> Figure:
+        finding = f"{words}: {ahead(table, ahead_in, **style)}."
+        return Figure(name, finding, _table(comparison, table, columns))
+
     yield Figure("durations", most_updates(comparison), _table(comparison, frame, _DURATIONS))
-    rows: tuple[tuple[str, pd.DataFrame, Columns, str, Callable[[float], str], bool, str], ...] = (
-        ("work", frame, (*_WORK, *spent), "lost_steps", format_share, True,
-         "Most local steps in updates that never entered the model"),
-        ("edges", edges, _EDGES, "backhaul_bytes", format_bytes, False, "Least data over the backhaul"),
-        ("participation", frame, _PARTICIPATION, "gini", "{:.2f}".format, False,
-         "Most even participation, as Gini coefficient"),
-        ("fairness", fairness, _FAIRNESS, "worst_tenth", format_share, True,
-         "Best mean accuracy of the worst tenth of the clients"),
-    )  # fmt: skip
-    for name, table, columns, column, written, higher, words in rows:
-        if len(table):
-            finding = f"{words}: {ahead(table, column, written, higher=higher)}."
-            yield Figure(name, finding, _table(comparison, table, columns))
+    work = (*_WORK, *spent)
+    words = "Most local steps in updates that never entered the model"
+    yield summary("work", frame, work, "lost_steps", words, written=format_share)
+    if frame["backhaul_bytes"].notna().any():
+        style = {"written": format_bytes, "higher": False}
+        words = "Least data over the backhaul"
+        yield summary("edges", frame, _EDGES, "backhaul_bytes", words, **style)
+    style = {"written": "{:.2f}".format, "higher": False}
+    words = "Most even participation, as Gini coefficient"
+    yield summary("participation", frame, _PARTICIPATION, "gini", words, **style)
+    if len(fairness):
+        words = "Best mean accuracy of the worst tenth of the clients"
+        yield summary("fairness", fairness, _FAIRNESS, "worst_tenth", words, written=format_share)
 
 
 def lorenz(comparison: ComparisonTables) -> Figure:

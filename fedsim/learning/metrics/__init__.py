@@ -12,7 +12,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
-from fedsim.learning.metrics.base import check_column
+from fedsim.learning.metrics.base import check_declared
 from fedsim.learning.metrics.measures import ClassAccuracy, ClassAccuracyParams
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Evaluation
@@ -59,7 +59,7 @@ def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
     wrong = "class" if kind == "regression" else "quantity"
     listed: set[str] = set()
     for number, metric in enumerate(others):
-        check_column(metric, where := f"evaluation.metrics.{number}")
+        check_declared(metric, where := f"evaluation.metrics.{number}")
         if metric.column in listed:
             raise UserError(
                 f"two metrics have the name '{metric.column}', so one column cannot hold both",

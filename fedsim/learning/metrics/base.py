@@ -8,9 +8,9 @@ from __future__ import annotations
 import functools
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -86,25 +86,42 @@ class Metric(Component, ABC):
         """The metric's value; a pure function of the predictions. May run on several threads at once."""
 
 
-_OF_FUNCTIONS = ("higher_is_better", "unit", "target_kind")
 TABLE_COLUMNS = ("time_s", "version", "round")
 """Columns of the ``metrics`` table that are not metrics."""
 
 
-def check_column(metric: Metric, where: str) -> None:
-    """Refuse a user's metric whose column has a meaning already; ``where`` is its key in the scenario.
+_CHOICES: Mapping[str, tuple[Any, ...]] = {
+    "higher_is_better": (True, False),
+    "unit": tuple(unit for unit in get_args(Kind) if unit not in ("mean", "text")),
+    "target_kind": (None, *get_args(TargetKind)),
+}
+"""Values of the attributes of a metric."""
+
+
+def check_declared(metric: Metric, where: str) -> None:
+    """Check the attributes and the column of a user's metric; ``where`` is its key in the scenario.
 
     Raises:
-        UserError: it is that of a metric of fedsim, or one of every run.
+        UserError: an attribute has a value that it cannot have, a misspelled one would leave the direction as it is,
+            or the column already has a meaning.
     """
-    column = metric.column
-    if not is_bundled(type(metric)) and (column in METRICS or column in TABLE_COLUMNS):
-        raise UserError(
-            f"the metric {type(metric).__name__} ({defined_at(type(metric).compute)}) has the name '{column}', which "
-            "has a meaning already",
-            where=where,
-            hint=f"choose another one, such as my_{column}: rename the function, or set `name` in the class",
-        )
+    cls, column = type(metric), metric.column
+    if is_bundled(cls):
+        return
+    message = hint = ""
+    for name in (*vars(cls), *vars(inspect.unwrap(cls.compute))):
+        if name.endswith("better") and name not in _CHOICES:
+            message, hint = f"has an unknown attribute '{name}'", "use higher_is_better"
+    for name, choices in _CHOICES.items():
+        if (value := getattr(metric, name)) not in choices:
+            message = f"has {name} {value!r}"
+            hint = f"set it to one of: {', '.join(map(repr, choices))}"
+    if column in METRICS or column in TABLE_COLUMNS:
+        message = f"has the name '{column}', which has a meaning already"
+        hint = f"choose another one, such as my_{column}: rename the function, or set `name` in the class"
+    if message:
+        title = f"the metric {cls.__name__} ({defined_at(cls.compute)})"
+        raise UserError(f"{title} {message}", where=where, hint=hint)
 
 
 def declares_direction(metric: Metric) -> bool:
@@ -152,6 +169,6 @@ def of_function(function: Callable[..., float]) -> type[Metric]:
         "name": function.__name__,
         "Params": parameters_of(function, "outputs", "labels"),
         "compute": compute,
-        **{name: getattr(function, name) for name in _OF_FUNCTIONS if hasattr(function, name)},
+        **{name: getattr(function, name) for name in _CHOICES if hasattr(function, name)},
     }
     return type(function.__name__, (Metric,), namespace)

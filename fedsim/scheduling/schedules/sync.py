@@ -87,9 +87,16 @@ class Sync(Schedule):
         cohort = cohort_of(selection.params)
         if cohort is not None and params.min_updates > cohort:
             raise UserError(
-                f"a round of {cohort} clients never yields {params.min_updates} updates",
+                f"a round with a cohort of {cohort} never yields {params.min_updates} updates",
                 where="server.schedule.min_updates",
                 hint=f"set min_updates to at most {cohort}, or raise server.selection.cohort",
+            )
+        selected = None if cohort is None else selection.cohort_size(params.over_selection)
+        if selected is not None and params.min_cohort > selected:
+            raise UserError(
+                f"a round selects {selected}, and min_cohort is {params.min_cohort}, so none can begin",
+                where="server.schedule.min_cohort",
+                hint=f"set min_cohort to at most {selected}, or raise server.selection.cohort",
             )
         if params.min_updates == 0 and params.min_cohort > 1:
             raise UserError(

@@ -38,6 +38,11 @@ class Scripted(Selection):
                     f"round {number} names client {min(outside)}; clients are 0 to {server.clients - 1}",
                     where="server.selection.rounds",
                 )
+            if len(set(clients)) < len(clients):
+                raise UserError(
+                    f"round {number} of the script names a client twice",
+                    where="server.selection.rounds",
+                )
 
     def cohort(self, factor: float = 1.0) -> list[int]:
         """The next round of the script; ``factor`` is ignored."""

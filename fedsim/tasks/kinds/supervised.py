@@ -265,6 +265,12 @@ class SupervisedTask(Task):
         generator = torch.Generator().manual_seed(seed)
         with isolated(seed):
             module = self.model.build(self.dataset)
+            if any(value.is_complex() for value in module.parameters()):
+                raise UserError(
+                    f"parameters of model {self.model.name} have complex values, which cannot be trained",
+                    where="task.model",
+                    hint="keep real and imaginary parts as real parameters",
+                )
             with torch.no_grad():
                 self.model.initialize(module, generator)
         return module

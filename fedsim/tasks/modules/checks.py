@@ -34,7 +34,8 @@ def check_module(
         Names of the saved floating-point buffers that training changes.
     """
     samples = 2
-    if lazy := [name for name, value in module.named_parameters() if is_lazy(value)]:
+    tensors = [*module.named_parameters(), *module.named_buffers()]
+    if lazy := [name for name, value in tensors if is_lazy(value)]:
         raise _refusal(
             f"the shape of {', '.join(lazy)} of model {model.name} is unknown before its first use",
             "use layers with explicit sizes; a constructor gets input_shape and classes if it has such arguments",
@@ -52,8 +53,8 @@ def check_module(
         ) from error
     width = dataset.classes if loss.kind == "cross_entropy" else 1
     accepted = [(samples, width)] if loss.kind == "cross_entropy" else [(samples, 1), (samples,)]
-    shape = tuple(getattr(outputs, "shape", ()))
-    if shape not in accepted or not outputs.is_floating_point():
+    is_tensor = isinstance(outputs, Tensor) and outputs.is_floating_point()
+    if not is_tensor or tuple(outputs.shape) not in accepted:
         raise _refusal(
             f"model {model.name} returns {shown(outputs)} for {samples} samples, expected floating-point logits "
             f"{accepted[0]}",

@@ -60,7 +60,9 @@ class Exporter(Component, ABC):
                 with replacing(file) as temporary:
                     temporary.write_bytes(data)
             except OSError as error:
-                raise UserError(f"cannot be written: {error.strerror}", where=str(file)) from error
+                hint = "name a folder: there is one file per series" if path.is_file() else None
+                message = f"cannot be written: {error.strerror}"
+                raise UserError(message, where=str(file), hint=hint) from error
         return counts
 
 

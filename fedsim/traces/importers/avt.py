@@ -46,6 +46,8 @@ class Avt(Importer):
                     raise source.error(f"repeats the node {name} of {lines[name]}", line=line)
                 lines[name] = source.line(line)
                 times.append(_times(numbers, lines[name]))
+        if not lines:
+            raise sources.error("has no nodes", "an AVT file has one line per node")
         ids = list(lines)
         times_us = np.fromiter(chain.from_iterable(times), np.int64).reshape(-1, 2) * 1_000_000
         lengths = np.fromiter(map(len, times), np.int64) // 2

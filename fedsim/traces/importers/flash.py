@@ -108,11 +108,15 @@ class Flash(Importer):
 
 def _load(sources: Sources) -> Mapping[str, RecordFile]:
     """Files by the field that identifies them."""
-    return sources.by_field(
+    files = sources.by_field(
         {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
         "devices",
         "give FLASH's state_traces, cached_timers or speed_distri file",
     )
+    if {"messages", "ready_time"} <= set(files):
+        message = "raw states and timers give the same availability twice"
+        raise sources.error(message, "give one of the two")
+    return files
 
 
 def _raw_tables(file: RecordFile, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:
@@ -228,6 +232,9 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
     ignored = 0
     for row, record in enumerate(file.records.values()):
         success, ready = record["isSuccess"], record["ready_time"]
+        if not isinstance(success, bool):
+            where = file.where(row)
+            raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
         lists.append(ready if success else [])
         if not success:
             ignored += len(ready)

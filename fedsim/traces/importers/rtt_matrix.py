@@ -99,7 +99,7 @@ def _matrix(source: SourceFile) -> Floats:
         if len(rows[-1]) != len(rows[0]):
             raise UserError(f"has {len(rows[-1])} numbers, not {len(rows[0])}", where=where)
     if len(rows) != len(rows[0]):
-        raise source.error(f"has {len(rows)} lines of {len(rows[0])} numbers, not as many")
+        raise source.error(f"has {len(rows)} lines of {len(rows[0])} numbers; it must be square")
     return np.array(rows)
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from typing import Any, Literal, get_args
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
@@ -465,7 +465,13 @@ class _Clock:
             day = first.astimezone(zone).date()
             epoch = datetime.combine(day, datetime.min.time(), zone)
         else:
-            epoch = datetime.fromisoformat(self.params.epoch)
+            try:
+                epoch = datetime.fromisoformat(self.params.epoch)
+            except ValueError as error:
+                raise UserError(
+                    f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
+                    hint="write -s epoch=2024-05-01T00:00:00+02:00",
+                ) from error
             epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=zone)
         return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
 
@@ -483,9 +489,15 @@ def _zone(name: str | None) -> tzinfo | None:
     """The time zone of this name."""
     if name is None:
         return None
-    if name[:1] in "+-":
-        return datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo
-    return ZoneInfo(name)
+    try:
+        if name[:1] in "+-":
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo
+        return ZoneInfo(name)
+    except (ValueError, ZoneInfoNotFoundError, OSError) as error:
+        raise UserError(
+            f"time_zone is '{name}', which is not a time zone",
+            hint="give UTC, an IANA name such as Europe/Berlin, or an offset such as +02:00",
+        ) from error
 
 
 def _compute(table: _Rows, phase: str) -> Any:

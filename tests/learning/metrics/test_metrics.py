@@ -92,18 +92,39 @@ from fedsim.learning.metrics import Metric
 
 def accuracy(outputs, labels): return 0.25
 def version(outputs, labels): return 0.25
+def units(outputs, labels): return 0.5
+units.unit = "percent"
+def misspelled(outputs, labels): return 0.5
+misspelled.lower_is_better = True
 
-class Loss(Metric):
-    name = "loss"
+class Own(Metric):
     def compute(self, predictions): return 7.0
+class Loss(Own): name = "loss"
+class Direction(Own): higher_is_better = "no"
+class Greater(Own): greater_is_better = False
+class Target(Own): target_kind = "classes"
 """
 
 
-@pytest.mark.parametrize(("name", "line"), [("accuracy", 3), ("version", 4), ("Loss", 8)])
-def test_a_name_with_another_meaning_is_refused(name: str, line: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "line", "hint"),
+    [
+        ("accuracy", 3, "my_accuracy: rename"),
+        ("version", 4, "my_version: rename"),
+        ("Loss", 11, "my_loss: rename"),
+        ("Direction", 11, "set it to one of: True, False"),
+        ("Target", 11, "set it to one of: None, 'class', 'quantity'"),
+        ("units", 5, "set it to one of: 'time', 'count', 'share'"),
+        ("misspelled", 7, "use higher_is_better"),
+        ("Greater", 11, "use higher_is_better"),
+    ],
+)
+def test_what_a_users_metric_declares_is_checked(
+    name: str, line: int, hint: str, tmp_path: Path
+) -> None:
     (tmp_path / "declared.py").write_text(DECLARED)
     metric = load_part("metric", {"name": f"declared.py:{name}"}, tmp_path).create()
-    with pytest.raises(UserError, match=f"my_{name.lower()}: rename") as caught:
+    with pytest.raises(UserError, match=hint) as caught:
         default_metrics("classification", [metric])
     assert f"({tmp_path / 'declared.py'}:{line})" in caught.value.message
 

@@ -351,8 +351,9 @@ def test_an_offline_client_gets_its_work_at_its_check_in() -> None:
 
 
 def test_scripts_that_cannot_be_followed_are_refused() -> None:
-    with pytest.raises(UserError, match="round 1 names client 9"):
-        draws({"name": "scripted", "rounds": [[0, 1], [0, 9]]}, clients=3, rounds=1)
+    for rounds, message in (([[0, 1], [0, 9]], "client 9"), ([[0], [1, 2, 1]], "a client twice")):
+        with pytest.raises(UserError, match=f"round 1 .*names {message}"):
+            draws({"name": "scripted", "rounds": rounds}, clients=3, rounds=1)
 
 
 # -- periodic_groups ---------------------------------------------------------------------------------------------------

@@ -64,7 +64,6 @@ def test_parameters_of_other_types_are_converted_and_named() -> None:
     partition = split(dataset, "iid", clients=2)
     for kind, dtype, doubted in (
         (torch.bfloat16, "float32", True),
-        (torch.complex64, "float32", True),
         (torch.float64, "float64", False),
     ):
         model = Built(lambda kind=kind: Typed(kind), "module")

@@ -16,10 +16,11 @@ from click.testing import CliRunner, Result
 from fedsim.cli import cli
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
+from fedsim.parts.component import load_user_component
 from fedsim.parts.parameters import descriptions
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import registry as exporters
-from fedsim.traces.importers import Sources, import_bundle, recognize
+from fedsim.traces.importers import Importer, Sources, import_bundle, recognize
 from fedsim.traces.importers._assemble import (
     observed_tables,
 )
@@ -66,7 +67,7 @@ def invoke(*arguments: object, code: int = 0) -> Result:
 
 MINE = '''
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers import Importer, Imported, Importer, ImporterParams
 
 class DoorsParams(ImporterParams):
     """Options."""
@@ -122,6 +123,11 @@ def test_an_importer_of_ones_own_is_used_like_any_other(tmp_path: Path, form: st
     assert bundle.manifest.importer == "Doors"
     assert "visits.txt (sha256" in (bundle.manifest.source or "")
     assert "length_s" in invoke("import", reference).stdout
+    # A mistake in it is the user's own, not one of the file.
+    (tmp_path / "mine.py").write_text(MINE.replace("rows = []", "rows = max([])"))
+    importer: Any = load_user_component(f"{tmp_path}/mine.py:Doors", Importer, tmp_path)
+    with pytest.raises(ValueError, match="max"):
+        import_bundle(importer, [tmp_path / "visits.txt"], importer.Params())
 
 
 US = 1_000_000
@@ -189,7 +195,9 @@ REFUSED: list[tuple[Any, ...]] = [
     ("fedscale", '{\n"1": {"active": [1,\n', "JSONDecodeError"),
     ("fedscale", b'{"1": "\xff"}', "is not a text file"),
     ("fedscale", pickle.dumps({1: {"active": [0]}})[:20], "DamagedPickle"),
+    ("avt", "", "has no nodes"),
     ("flash", {"a": timer(1, [])}, "devices row 0: the window"),
+    ("flash", {"a": timer(9, []) | {"isSuccess": "false"}}, "device a: 'isSuccess' is 'false'"),
     ("flash", {"a": timer(9, [[1, "x"]])}, ", device a: an end"),
     (
         "flash",
