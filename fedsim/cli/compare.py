@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import re
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -129,7 +130,7 @@ def command(
     from fedsim.analysis.comparison.figure import FigureStyle
 
     renamed = dict(_renaming(text) for text in labels)
-    with advancing("reading runs", quiet=as_json) as on_progress:
+    with advancing("reading runs", quiet=as_json) as on_progress, _named_as_options():
         figure = FigureStyle(metrics, **style)
         comparison = compare(
             runs,
@@ -144,6 +145,24 @@ def command(
         options.print_json(_document(comparison, page))
     else:
         _print(comparison, page)
+
+
+@contextlib.contextmanager
+def _named_as_options() -> Iterator[None]:
+    """Name the options where a mistake is in an argument of the Python interface."""
+    try:
+        yield
+    except UserError as error:
+        names = {
+            name: parameter.opts[0]
+            for parameter in command.params
+            for name in (parameter.name, parameter.opts[0].removeprefix("--"))
+        }
+        name, _, rest = (error.where or "").partition(" ")
+        if name not in names:
+            raise
+        where = f"{names[name]} {rest}".rstrip()
+        raise UserError(error.message, where=where, hint=error.hint) from error
 
 
 def _renaming(text: str) -> tuple[str, str]:

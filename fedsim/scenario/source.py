@@ -24,8 +24,9 @@ from ruamel.yaml.tokens import (
     FlowSequenceStartToken,
 )
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.parts.component import is_user_reference
+from fedsim.units import without_comma
 
 KeyPath = tuple[str | int, ...]
 """Path of a value: mapping keys and list positions from the top."""
@@ -35,14 +36,14 @@ _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
 _NOT_FINITE = re.compile(r"([-+]?)\.(inf|nan)\Z", re.IGNORECASE)
+_WITHOUT_COLON = re.compile(
+    r"\s*(?P<key>\w[\w.-]*)(?:(?P<colon>:)(?=\S)|\s*=\s*|\s+|$)(?P<value>.*?)(?:\s+#.*|\s*)"
+)
+"""A line with a key and a value, but without the colon and the space between them."""
 _SYNTAX = {
     "'\\t'": (
         "a tab where YAML requires spaces",
         "indent with spaces; most editors can convert tabs to spaces",
-    ),
-    "expected ':'": (
-        "a ':' is missing after a key, here or in the line above",
-        "write a key, a colon, a space and the value",
     ),
     "expected a single document": ("a second document starts here", "remove the line '---'"),
     "another document": ("a second document starts here", "remove the line '---'"),
@@ -108,11 +109,16 @@ def parse_yaml(text: str, label: str) -> Source:
         UserError: it is not YAML, or has several documents, a repeated key or a tag.
     """
     source = Source(label)
+    builder = _Builder(source)
     try:
         node = YAML(typ="safe", pure=True).compose(text)
-        source.data = None if node is None else _built(node, source)
+        source.data = None if node is None else builder.build(node)
     except MarkedYAMLError as error:
-        raise (_unclosed(error, text, label) or _syntax_error(error, label)) from None
+        raise (
+            _unclosed(error, text, label)
+            or _without_colon(error, text, label)
+            or _syntax_error(error, label)
+        ) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(
@@ -126,6 +132,7 @@ def parse_yaml(text: str, label: str) -> Source:
         raise UserError(f"not YAML: {error}", where=label) from None
     except RecursionError:
         raise UserError("lists or mappings are nested too deeply", where=label) from None
+    raise_all(builder.commas)
     return source
 
 
@@ -136,6 +143,8 @@ def read_yaml(path: Path) -> Source:
         UserError: it cannot be read, or is not one YAML document.
     """
     label = str(path)
+    if path.is_char_device():
+        raise UserError("is a device, not a scenario file", where=label)
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
@@ -220,6 +229,30 @@ def _never_closed(mark: Any, text: str, label: str) -> UserError:
     )
 
 
+def _without_colon(error: MarkedYAMLError, text: str, label: str) -> UserError | None:
+    """The error at a key without its colon; None if there is none.
+
+    The parser notices it there or in the next line, because it takes the key for the beginning of a longer one.
+    """
+    if not re.search(
+        "expected ':'|mapping values are not|expected <block end>", str(error.problem)
+    ):
+        return None
+    lines = text.splitlines()[: error.problem_mark.line + 1]
+    written = [number for number, line in enumerate(lines) if not re.match(r"\s*(#|$)", line)]
+    for number in written[-2:][::-1]:
+        if parts := _WITHOUT_COLON.fullmatch(lines[number]):
+            key, colon, value = parts.group("key", "colon", "value")
+            return UserError(
+                "a space is missing after the colon"
+                if colon
+                else f"a ':' is missing after '{key}'",
+                where=f"{label}:{number + 1}:{parts.start('key') + 1}",
+                hint=f"write {key}: {value or '(its keys belong below it)'}",
+            )
+    return None
+
+
 def _syntax_error(error: MarkedYAMLError, label: str) -> UserError:
     problem = str(error.problem or error.context)
     where = _location(label, error.problem_mark or error.context_mark)
@@ -228,47 +261,83 @@ def _syntax_error(error: MarkedYAMLError, label: str) -> UserError:
     return UserError(message, where=where, hint=hint)
 
 
-def _built(node: Node, source: Source, path: KeyPath = ()) -> Any:
-    """The value of a composed node at ``path``, whose locations are added to the source."""
-    location = source.values[path] = _location(source.label, node.start_mark)
-    if isinstance(node, ScalarNode):
-        return _scalar(node, location)
-    if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+class _Builder:
+    """Converts composed nodes to data."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self.commas: list[UserError] = []
+        """One error per number with a decimal comma in a flow mapping, ``{lr: 0,1}``."""
+
+    def build(self, node: Node, path: KeyPath = ()) -> Any:
+        """The value of ``node`` at ``path``."""
+        location = self._location(node)
+        self._source.values[path] = location
+        if isinstance(node, ScalarNode):
+            return self._scalar(node, location)
+        if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
+            raise _tag_error(str(node.tag), location)
+        if isinstance(node, SequenceNode):
+            items = []
+            for index, item in enumerate(node.value):
+                self._source.keys[(*path, index)] = self._location(item)
+                items.append(self.build(item, (*path, index)))
+            return items
+        assert isinstance(node, MappingNode)
+        result: dict[str, Any] = {}
+        previous = None
+        for key_node, value_node in node.value:
+            if previous and (number := _around_comma(previous[1], key_node, value_node)):
+                key = ".".join(map(str, (*path, previous[0].value)))
+                self.commas.append(
+                    UserError(
+                        f"{key}: the number {number} has a comma",
+                        where=self._location(previous[1]),
+                        hint=without_comma(number),
+                    )
+                )
+                continue
+            previous = key_node, value_node
+            key_location = self._location(key_node)
+            if not isinstance(key_node, ScalarNode):
+                raise UserError("a key must be plain text", where=key_location)
+            key = str(key_node.value)
+            if key in result:
+                raise UserError(
+                    f"the key '{key}' appears twice",
+                    where=key_location,
+                    hint=f"first at {self._source.keys[(*path, key)]}",
+                )
+            self._source.keys[(*path, key)] = key_location
+            result[key] = self.build(value_node, (*path, key))
+        return result
+
+    def _location(self, node: Node) -> str:
+        return _location(self._source.label, node.start_mark)
+
+    def _scalar(self, node: ScalarNode, location: str) -> str | int | float | bool | None:
+        text = str(node.value)
+        kind = str(node.tag).removeprefix(_TAG)
+        if kind == "null":
+            return None
+        if kind == "bool" and text.lower() in ("true", "false"):
+            return text.lower() == "true"
+        if kind in ("int", "float"):
+            return _number(text)
+        # Other scalar forms of YAML 1.1 (yes, off, 1:30, dates) stay text, as in YAML 1.2.
+        if kind in ("str", "bool", "timestamp", "merge", "value"):
+            return text
         raise _tag_error(str(node.tag), location)
-    if isinstance(node, SequenceNode):
-        items = []
-        for index, item in enumerate(node.value):
-            source.keys[(*path, index)] = _location(source.label, item.start_mark)
-            items.append(_built(item, source, (*path, index)))
-        return items
-    assert isinstance(node, MappingNode)
-    result: dict[str, Any] = {}
-    for key_node, value_node in node.value:
-        key_location = _location(source.label, key_node.start_mark)
-        if not isinstance(key_node, ScalarNode):
-            raise UserError("a key must be plain text", where=key_location)
-        key = str(key_node.value)
-        if key in result:
-            first = f"first at {source.keys[(*path, key)]}"
-            raise UserError(f"the key '{key}' appears twice", where=key_location, hint=first)
-        source.keys[(*path, key)] = key_location
-        result[key] = _built(value_node, source, (*path, key))
-    return result
 
 
-def _scalar(node: ScalarNode, location: str) -> str | int | float | bool | None:
-    text = str(node.value)
-    kind = str(node.tag).removeprefix(_TAG)
-    if kind == "null":
-        return None
-    if kind == "bool" and text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if kind in ("int", "float"):
-        return _number(text)
-    # Other scalar forms of YAML 1.1 (yes, off, 1:30, dates) stay text, as in YAML 1.2.
-    if kind in ("str", "bool", "timestamp", "merge", "value"):
-        return text
-    raise _tag_error(str(node.tag), location)
+def _around_comma(value: Node, key: Node, nothing: Node) -> str:
+    """The number of which ``value`` and the next ``key``, which has no value, are the parts; empty if it is not one."""
+    parts = (value, key, nothing)
+    if not all(isinstance(part, ScalarNode) and not part.style for part in parts):
+        return ""
+    number = f"{value.value},{key.value}"
+    is_adjacent = key.start_mark.index == value.end_mark.index + 1
+    return number if is_adjacent and not nothing.value and without_comma(number) else ""
 
 
 def _tag_error(tag: str, location: str) -> UserError:

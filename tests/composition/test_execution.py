@@ -218,10 +218,14 @@ def test_a_mini_batch_of_one_sample_is_refused_where_the_model_needs_two(
     if client is None:
         fedsim.run(normed(tmp_path, **training), tmp_path / "run")
         return
-    with pytest.raises(UserError, match=f"client {client} has a mini-batch of one sample"):
+    with pytest.raises(
+        UserError, match=f"client {client} has a mini-batch of one sample"
+    ) as refusal:
         fedsim.run(normed(tmp_path, **training), tmp_path / "run")
     assert not (tmp_path / "run").exists()
-    if training.get("batch_size") != 1:
+    drops = training.get("batch_size") != 1
+    assert str(refusal.value.hint).startswith("set training.last_batch to drop, ") == drops
+    if drops:
         fedsim.run(normed(tmp_path, **training, last_batch="drop"), tmp_path / "dropping")
 
 

@@ -1,6 +1,7 @@
 """YAML is read as YAML 1.2 with the place of every value, and mistakes in it are named."""
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,36 +10,49 @@ from hypothesis import strategies as st
 from fedsim.errors import UserError
 from fedsim.scenario.source import parse_yaml, read_yaml, to_yaml
 
-SCALARS = {
-    "1e-3": 0.001,
-    "1E5": 1e5,
-    ".5": 0.5,
-    "+5": 5,
-    "012": 12,
-    "0o17": 15,
-    "0x1F": 31,
-    "-.inf": -math.inf,
-    "true": True,
-    "FALSE": False,
-    "~": None,
-    "": None,
-    **{text: text for text in ("no", "on", "Yes", "1:30", "2024-01-01", "15min", "<<")},
-    '"12"': "12",
-    "!!str 12": "12",
-}
 
-
-@pytest.mark.parametrize("written", SCALARS)
-def test_scalars_mean_what_they_look_like(written: str) -> None:
+@pytest.mark.parametrize(
+    ("written", "meant"),
+    [
+        ("1e-3", 0.001),
+        ("1E5", 1e5),
+        (".5", 0.5),
+        ("+5", 5),
+        ("012", 12),
+        ("0o17", 15),
+        ("0x1F", 31),
+        ("-.inf", -math.inf),
+        ("no", "no"),
+        ("on", "on"),
+        ("Yes", "Yes"),
+        ("true", True),
+        ("FALSE", False),
+        ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"),
+        ("~", None),
+        ("", None),
+        ('"12"', "12"),
+        ("!!str 12", "12"),
+        ("15min", "15min"),
+        ("<<", "<<"),
+    ],
+)
+def test_scalars_mean_what_they_look_like(written: str, meant: object) -> None:
     value = parse_yaml(f"key: {written}\n", "x.yaml").data["key"]
-    assert value == SCALARS[written]
-    assert type(value) is type(SCALARS[written])
+    assert value == meant
+    assert type(value) is type(meant)
 
 
 def test_keys_are_text_whatever_they_look_like() -> None:
-    expected = {"on": 1, "2": 3, "no": 4, "null": 5}
-    assert parse_yaml("{on: 1, 2: 3, no: 4, null: 5}", "x").data == expected
-    # Also under a directive of YAML 1.1.
+    assert parse_yaml("{on: 1, 2: 3, no: 4, null: 5}", "x").data == {
+        "on": 1,
+        "2": 3,
+        "no": 4,
+        "null": 5,
+    }
+
+
+def test_yaml_1_1_directive_changes_nothing() -> None:
     assert parse_yaml("%YAML 1.1\n---\na: no\nb: 1:30\n", "x").data == {"a": "no", "b": "1:30"}
 
 
@@ -49,8 +63,11 @@ def test_places_are_one_based_line_and_column() -> None:
     assert source.value_place(("b", 0)) == "file.yaml:3:5"
     assert source.key_place(("b", 1, "c")) == "file.yaml:4:5"
     assert source.value_place(("b", 1, "c")) == "file.yaml:4:8"
-    # What is not written is placed at what is around it.
-    assert source.key_place(("b", "missing", "deeper")) == "file.yaml:2:1"
+
+
+def test_what_is_not_written_is_placed_at_what_is_around_it() -> None:
+    source = parse_yaml("a:\n  b: 1\n", "file.yaml")
+    assert source.key_place(("a", "missing", "deeper")) == "file.yaml:1:1"
     assert source.key_place(("missing",)) == "file.yaml"
 
 
@@ -82,7 +99,6 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("a: {x: 1 y: 2}\nb: 3\n", "f:1:11", "expected ',' or '}'"),
         ("a: {}\n  b: 1\nc: 2\n", "f:2:3", "this line does not fit the lines above it"),
         ("a: 1\n b: 2\n", "f:2:3", "a second ':' in what looks like one value"),
-        ("a: 1\nseed 3\n", "f:3:1", "a ':' is missing after a key, here or in the line above"),
         ("? [a, b]\n: 1\n", "f:1:3", "plain text"),
         ("a: 1\nb: \x01\n", "f:2", "'\\x01'"),
         ("[" * 1200, "f", "too deeply"),
@@ -94,6 +110,73 @@ def test_errors_say_where_and_what(text: str, where: str, message: str) -> None:
     assert caught.value.where is not None
     assert caught.value.where.startswith(where)
     assert message in caught.value.message
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "message", "hint"),
+    [
+        # At the beginning of a section, the line and the next one look like one value.
+        ("name base\ntask: {}\n", "f:1:1", "a ':' is missing after 'name'", "write name: base"),
+        (
+            "a:\n  # x\n  method fedavg  # y\n\n  b: 1\n",
+            "f:3:3",
+            "a ':' is missing after 'method'",
+            "write method: fedavg",
+        ),
+        ("a: 1\n- b\nc: 1\n", "f:2:1", "this line does not fit", None),
+        # After a key, it looks like a key.
+        ("a: 1\nseed 3\n", "f:2:1", "a ':' is missing after 'seed'", "write seed: 3"),
+        (
+            "a: 1\nstop {rounds: 3, simulated_time: 1h}\n",
+            "f:2:1",
+            "a ':' is missing after 'stop'",
+            "write stop: {rounds: 3, simulated_time: 1h}",
+        ),
+        ("a: 1\nseed=3\n", "f:2:1", "a ':' is missing after 'seed'", "write seed: 3"),
+        (
+            "a: 1\ntask\n  name: x\n",
+            "f:2:1",
+            "a ':' is missing after 'task'",
+            "write task: (its keys belong below it)",
+        ),
+        (
+            "a:\n  b: {c: 1,\n    d: 2}\n  lr 0.1  # note\ne: 1\n",
+            "f:4:3",
+            "a ':' is missing after 'lr'",
+            "write lr: 0.1",
+        ),
+        (
+            "a: 1\nname:base\nb: 1\n",
+            "f:2:1",
+            "a space is missing after the colon",
+            "write name: base",
+        ),
+        # The value is in the line above.
+        ("a:\n  b: 1\n    c: 2\n", "f:3:6", "a second ':' in what looks like one value", None),
+    ],
+)
+def test_a_missing_colon_is_named_in_its_line(
+    text: str, where: str, message: str, hint: str | None
+) -> None:
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, "f")
+    assert caught.value.where == where
+    assert caught.value.message.startswith(message)
+    assert hint in (None, caught.value.hint)
+
+
+def test_decimal_commas_in_braces_are_named_and_nothing_else_is() -> None:
+    text = "a: {lr: 0,1, mu: -2,25e3, c: '0',1: 2, d: 1, 5: , e: [0,1]}\nb: {every: 1,5h}\n"
+    with pytest.raises(UserError) as caught:
+        parse_yaml(text, "f")
+    assert str(caught.value).splitlines() == [
+        "f:1:9: a.lr: the number 0,1 has a comma",
+        "  decimal numbers are written with a point: 0.1",
+        "f:1:18: a.mu: the number -2,25e3 has a comma",
+        "  decimal numbers are written with a point: -2.25e3",
+        "f:2:12: b.every: the number 1,5h has a comma",
+        "  decimal numbers are written with a point: 1.5h",
+    ]
 
 
 def test_byte_order_mark_is_no_part_of_the_first_key(tmp_path) -> None:
@@ -126,3 +209,8 @@ _plain = st.recursive(
 @given(st.dictionaries(st.sampled_from(["a", "no", "12", "key"]), _plain, min_size=1))
 def test_what_is_written_is_read_back(data: dict[str, object]) -> None:
     assert parse_yaml(to_yaml(data), "f").data == data
+
+
+def test_a_device_is_not_read() -> None:
+    with pytest.raises(UserError, match="is a device"):
+        read_yaml(Path("/dev/zero"))

@@ -387,13 +387,14 @@ class SupervisedTask(Task):
         reason = self.refusal_of_one_sample() if single.any() else None
         if reason is not None:
             client = int(np.argmax(single))
+            dropping = training.model_copy(update={"last_batch": "drop"})
+            drop = "" if self._has_single(dropping).any() else "set training.last_batch to drop, "
             raise UserError(
                 f"client {client} has a mini-batch of one sample ({format_count(self.samples[client])} samples in "
                 f"batches of {format_count(training.batch_size)}), on which model {self.model.name} cannot be trained: "
                 f"{reason}",
                 where="training.batch_size",
-                hint="choose another batch size, set training.last_batch to drop, or use a different normalization, "
-                "such as group norm",
+                hint=f"{drop}choose another batch size, or use a different normalization, such as group norm",
             )
 
     def _has_single(self, training: Training) -> npt.NDArray[np.bool_]:

@@ -10,8 +10,6 @@ import numpy as np
 
 from fedsim.errors import UserError
 from fedsim.traces.tables import NOT_NEGATIVE, Bounds, Floats, Ints
-from fedsim.units import DURATION_UNITS
-from fedsim.vocabulary.formatting import format_names
 
 # The clock covers 2**62 us, which is 146,000 years.
 TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")
@@ -54,8 +52,9 @@ class Number:
         good = self.bounds.contain(numbers)
         for row in np.flatnonzero(~good).tolist():
             if values[row] not in self.missing:
-                shown = "null" if values[row] is None else repr(values[row])
-                raise UserError(f"{self.name} is {shown}", where=where(row), hint=self.rule)
+                raise UserError(
+                    f"{self.name} is {_shown(values[row])}", where=where(row), hint=self.rule
+                )
         return numbers
 
     @property
@@ -84,26 +83,13 @@ class Number:
             return np.nan
 
 
-def time_number(
-    name: str, unit: str, bounds_s: Bounds = TIME_S, missing: tuple[str, ...] = ()
-) -> Number:
-    """A column of times in ``unit``, with bounds in seconds."""
-    unit_s = DURATION_UNITS[unit]
-    bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
-    return Number(name, unit, bounds, missing)
-
-
-def undeclared(columns: Sequence[str], option: str, units: Any, where: str) -> UserError:
-    """The error for columns whose unit is not declared with ``option``; ``units`` are its valid values."""
-    return UserError(
-        f"the unit of {format_names(columns)} is not declared",
-        where=where,
-        hint=f"give it with -s {option}=..., one of {', '.join(get_args(units))}",
-    )
-
-
 def _no_number() -> float:
     raise ValueError
+
+
+def _shown(value: Any) -> str:
+    text = "null" if value is None else repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def microseconds(seconds: Floats) -> Ints:

@@ -115,9 +115,14 @@ def named_sources(
     return list(zip(names, files, strict=True))
 
 
-def hold_unknown(values: Floats) -> tuple[Floats, int]:
-    """``values`` with each NaN replaced by the last known value (or else the first), and the number of NaN."""
+def hold_unknown(values: Floats, nothing_known: UserError) -> tuple[Floats, int]:
+    """``values`` with each NaN replaced by the last known value (or else the first), and the number of NaN.
+
+    ``nothing_known`` is raised if all values are NaN.
+    """
     unknown = int(np.count_nonzero(np.isnan(values)))
+    if unknown == len(values):
+        raise nothing_known
     return np.asarray(pd.Series(values).ffill().bfill(), np.float64), unknown
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import io
 import json
 import re
@@ -14,9 +15,8 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError
-from fedsim.files.checksums import file_sha256
 from fedsim.files.delimited import checked_rows
-from fedsim.files.unpickling import load_plain
+from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.traces.importers._numbers import Number
 from fedsim.traces.tables import Floats
 
@@ -50,24 +50,29 @@ class SourceFile:
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise self.error(f"is not a text file in UTF-8: {error}") from error
+            line = self.data.count(b"\n", 0, error.start) + 1
+            message = f"is not a text file: {error.reason} at byte {error.start}"
+            raise self.error(message, "give a text file in UTF-8", line=line) from error
 
     def _csv(self) -> str:
         import pyarrow as pa
         from pyarrow import csv, feather, parquet
 
         content = pa.BufferReader(self.data)
-        if self.data.startswith(_STREAM):
-            table = pa.ipc.open_stream(content).read_all()
-        else:
-            is_parquet = self.data.startswith(_PARQUET)
-            table = (parquet.read_table if is_parquet else feather.read_table)(content)
-        for index, field in enumerate(table.schema):
-            if pa.types.is_dictionary(field.type):
-                plain = table.column(index).cast(field.type.value_type)
-                table = table.set_column(index, field.name, plain)
-        text = io.BytesIO()
-        csv.write_csv(table, text, csv.WriteOptions(quoting_style="needed"))
+        try:
+            if self.data.startswith(_STREAM):
+                table = pa.ipc.open_stream(content).read_all()
+            else:
+                is_parquet = self.data.startswith(_PARQUET)
+                table = (parquet.read_table if is_parquet else feather.read_table)(content)
+            for index, field in enumerate(table.schema):
+                if pa.types.is_dictionary(field.type):
+                    plain = table.column(index).cast(field.type.value_type)
+                    table = table.set_column(index, field.name, plain)
+            text = io.BytesIO()
+            csv.write_csv(table, text, csv.WriteOptions(quoting_style="needed"))
+        except (pa.ArrowException, OSError) as error:
+            raise self.error(f"cannot be read as a table: {error}", "write it again") from error
         return text.getvalue().decode("utf-8")
 
     def lines(self, skip: str | tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
@@ -112,11 +117,42 @@ class SourceFile:
         names = [name.strip() for name in header]
         return dict(zip(names, columns, strict=True)), [line for line, _ in rows]
 
+    def json(self) -> Any:
+        """The content as JSON."""
+        try:
+            return json.loads(self.text())
+        except json.JSONDecodeError as error:
+            raise UserError(
+                f"is not JSON: {error.msg}",
+                where=f"{self.where}:{error.lineno}:{error.colno}",
+                hint="the file is truncated or of another format",
+            ) from error
+
     def records(self) -> Any:
         """The content of a JSON file or of a pickle of plain data, of which no class or function is ever called."""
         if self.data[:1] != b"\x80" and self.data[:2] not in (b"(d", b"}q", b"(l", b"]q"):
-            return json.loads(self.text())
-        return load_plain(self.data)
+            return self.json()
+        try:
+            return load_plain(self.data)
+        except (RefusedPickle, DamagedPickle) as error:
+            problem = (
+                f"names {error}" if isinstance(error, RefusedPickle) else f"is damaged: {error}"
+            )
+            raise self.error(
+                f"the pickle {problem}; it was not loaded",
+                "copy the file again, or give the JSON form: a pickle of more than plain data can run any program",
+            ) from error
+
+    def objects(self) -> dict[str, Mapping[str, Any]]:
+        """:meth:`records` as an object of objects with text keys."""
+        content = self.records()
+        if not isinstance(content, dict) or not content:
+            kind = "empty" if content == {} else f"a {type(content).__name__}"
+            raise self.error(f"is {kind}, not an object of records by id")
+        for key, record in content.items():
+            if not isinstance(record, dict):
+                raise self.error(f"record {key!r} is a {type(record).__name__}, not an object")
+        return {str(key): record for key, record in content.items()}
 
     def line(self, number: int) -> str:
         """``file:line``, for messages."""
@@ -153,6 +189,10 @@ class RecordFile:
 
     def field(self, name: str) -> list[Any]:
         """A field of every record."""
+        for row, key in enumerate(self.ids):
+            if name not in self.records[key]:
+                hint = f"it has: {', '.join(map(str, self.records[key]))}"
+                raise UserError(f"has no '{name}'", where=self.where(row), hint=hint)
         return [self.records[key][name] for key in self.ids]
 
     def numbers(self, number: Number) -> Floats:
@@ -197,11 +237,12 @@ class Sources:
         """
         files: dict[str, RecordFile] = {}
         for source in self:
-            records = {str(key): record for key, record in source.records().items()}
-            first: Mapping[str, Any] = next(iter(records.values()), {})
+            records = source.objects()
+            first = next(iter(records.values()))
             kind = next((field for field in fields if field in first), None)
             if kind is None:
-                raise source.error(f"has none of {', '.join(fields)} in its first record", hint)
+                known, names = ", ".join(fields), ", ".join(map(str, first))
+                raise source.error(f"has none of {known} in its first record, but: {names}", hint)
             if kind in files:
                 raise source.error(f"is a second {fields[kind]} file", "give only one")
             files[kind] = RecordFile(source, records, what.removesuffix("s"))
@@ -209,32 +250,31 @@ class Sources:
 
     def describe(self) -> str:
         """Names of the files with their SHA-256, for the ``source`` of a manifest."""
-        return ", ".join(
-            f"{path.name} (sha256 {file_sha256(path)})" if path.is_file() else path.name
-            for path in self.paths
-        )
+        parts = []
+        for path in self.paths:
+            digest = ""
+            if path.is_file():
+                with path.open("rb") as file:
+                    digest = f" (sha256 {hashlib.file_digest(file, 'sha256').hexdigest()})"
+            parts.append(path.name + digest)
+        return ", ".join(parts)
 
     def __iter__(self) -> Iterator[SourceFile]:
         """The files."""
         self._left = self.max_unpacked
         empty = True
         for path in self.paths:
-            try:
-                if path.is_dir():
-                    files = self._folder(path)
-                elif path.suffix == ".zip" and path.exists():
-                    files = self._archive(path)
-                else:
-                    files = iter([self._file(path, path.name)])
-                for file in files:
-                    empty = False
-                    yield file
-            # Damaged archives, and those with a password or a rare compression.
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
-                hint = "copy the file again"
-                raise UserError(f"cannot be read: {error}", where=str(path), hint=hint) from error
+            if path.is_dir():
+                files = self._folder(path)
+            elif path.suffix == ".zip" and path.exists():
+                files = self._archive(path)
+            else:
+                files = iter([self._file(path, path.name)])
+            for file in files:
+                empty = False
+                yield file
         if empty:
-            raise self.error("no files to import", "name a file")
+            raise UserError("no files to import", where=self.where or None, hint="name a file")
 
     def _folder(self, path: Path) -> Iterator[SourceFile]:
         for file in sorted(item for item in path.rglob("*") if item.is_file()):
@@ -242,25 +282,41 @@ class Sources:
                 yield self._file(file, file.relative_to(path).as_posix())
 
     def _file(self, path: Path, name: str) -> SourceFile:
-        with path.open("rb") as content:
-            return self._source(name, str(path), content, bounded=not path.is_file())
+        try:
+            with path.open("rb") as content:
+                return self._source(name, str(path), content, bounded=not path.is_file())
+        except OSError as error:
+            raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
     def _archive(self, path: Path) -> Iterator[SourceFile]:
-        with zipfile.ZipFile(path) as archive:
-            for name in sorted(archive.namelist()):
-                if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
-                    continue
-                with archive.open(name) as member:
-                    file = self._source(name, f"{path}!{name}", member, bounded=True)
-                yield file
+        try:
+            with zipfile.ZipFile(path) as archive:
+                for name in sorted(archive.namelist()):
+                    if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
+                        continue
+                    with archive.open(name) as member:
+                        file = self._source(name, f"{path}!{name}", member, bounded=True)
+                    yield file
+        # Damaged archives, and those with a password or a rare compression.
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+            raise UserError(
+                f"is not a complete zip archive: {error}",
+                where=str(path),
+                hint="copy the file again",
+            ) from error
 
     def _source(self, name: str, where: str, content: IO[bytes], *, bounded: bool) -> SourceFile:
         """One file; the content of a ``.gz`` is unpacked, and bounded in any case."""
         if not name.endswith(".gz"):
             data = self._bounded(content, where) if bounded else content.read(self._head)
             return SourceFile(name, where, data)
-        with gzip.GzipFile(fileobj=content) as unpacked:
-            data = self._bounded(unpacked, where)
+        try:
+            with gzip.GzipFile(fileobj=content) as unpacked:
+                data = self._bounded(unpacked, where)
+        except (OSError, EOFError, zlib.error) as error:
+            raise UserError(
+                f"is not a complete gzip file: {error}", where=where, hint="copy the file again"
+            ) from error
         return SourceFile(name.removesuffix(".gz"), where, data)
 
     def _bounded(self, content: IO[bytes] | gzip.GzipFile, where: str) -> bytes:

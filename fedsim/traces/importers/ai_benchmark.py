@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
 from fedsim.traces.importers._assemble import devices_table, per_device, texts
 from fedsim.traces.importers._numbers import Number
@@ -54,7 +55,7 @@ class AiBenchmark(Importer):
         if "raw" in files:
             scores, ram = _raw_scores(*files["raw"], counts)
         else:
-            scores, ram = {str(key): float(score) for key, score in files["score"][1].items()}, {}
+            scores, ram = _plain_scores(*files["score"]), {}
         names = {model: model for model in scores}
         if "codes" in files:
             names = _codes(*files["codes"], scores, counts)
@@ -82,6 +83,10 @@ def _raw_scores(
     source: SourceFile, content: Any, counts: dict[str, int]
 ) -> tuple[dict[str, float], dict[str, float]]:
     table = pd.DataFrame(content).reindex(columns=["Model", "AI_Score", "RAM"])
+    unnamed = ~table["Model"].map(lambda model: isinstance(model, str) and model != "")
+    if unnamed.any():
+        number = int(unnamed.to_numpy().argmax()) + 1
+        raise UserError("has no 'Model'", where=f"{source.where}, record {number}")
     # In "76206 1,6", the text after the first number is a remnant of the web page.
     first = {
         name: table[name].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
@@ -101,6 +106,13 @@ def _raw_scores(
         dict(zip(last.index, each.tolist(), strict=True)) for each in (last["AI_Score"], ram_bytes)
     )
     return scores, ram
+
+
+def _plain_scores(source: SourceFile, content: Mapping[str, Any]) -> dict[str, float]:
+    for model, score in content.items():
+        if not 0 < score < float("inf"):
+            raise UserError(f"the score is {score}", where=f"{source.where}, {model}")
+    return {str(model): float(score) for model, score in content.items()}
 
 
 def _codes(

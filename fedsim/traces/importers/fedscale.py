@@ -63,6 +63,12 @@ class FedScale(Importer):
             ids = [key for key in behavior.records if key in capacity.records]
             counts["behavior_without_capacity"] = len(behavior.records) - len(ids)
             counts["capacity_without_behavior"] = len(capacity.records) - len(ids)
+            if not ids:
+                raise UserError(
+                    "no client is in both files",
+                    where=f"{behavior.source.where} and {capacity.source.where}",
+                    hint="import them separately and pair them with `fedsim traces join`",
+                )
             behavior.ids = capacity.ids = ids
         tables: dict[str, Any] = {}
         if behavior is not None:

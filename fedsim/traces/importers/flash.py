@@ -113,6 +113,8 @@ def _load(sources: Sources) -> Mapping[str, RecordFile]:
         "devices",
         "give FLASH's state_traces, cached_timers or speed_distri file",
     )
+    for kind, file in files.items():
+        file.field(kind)
     if {"messages", "ready_time"} <= set(files):
         message = "raw states and timers give the same availability twice"
         raise sources.error(message, "give one of the two")
@@ -121,6 +123,10 @@ def _load(sources: Sources) -> Mapping[str, RecordFile]:
 
 def _raw_tables(file: RecordFile, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:
     ids, messages = file.ids, file.field("messages")
+    for row, text in enumerate(messages):
+        if not isinstance(text, str):
+            kind = type(text).__name__
+            raise UserError(f"'messages' is a {kind}, not text", where=file.where(row))
     split = pc.split_pattern(pa.array(messages, pa.large_string()), "\n")
     device = np.repeat(np.arange(len(ids), dtype=np.int64), pc.list_value_length(split))
     line = np.arange(len(device)) - np.repeat(
@@ -231,15 +237,27 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
     lists: list[list[Any]] = []
     ignored = 0
     for row, record in enumerate(file.records.values()):
-        success, ready = record["isSuccess"], record["ready_time"]
+        where = file.where(row)
+        success, ready = record.get("isSuccess"), record["ready_time"]
         if not isinstance(success, bool):
-            where = file.where(row)
             raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
+        are_pairs = isinstance(ready, list) and all(
+            isinstance(pair, list) and len(pair) == 2 for pair in ready
+        )
+        if not are_pairs:
+            raise UserError("'ready_time' is not a list of [start, end]", where=where)
         lists.append(ready if success else [])
         if not success:
             ignored += len(ready)
             continue
-        window_s[:, row] = record["trace_start"], record["trace_end"]
+        bounds = record.get("trace_start"), record.get("trace_end")
+        if not all(isinstance(bound, int | float) for bound in bounds) or not bounds[0] < bounds[1]:  # type: ignore[operator]
+            raise UserError(
+                f"is marked as usable but runs from {bounds[0]} to {bounds[1]}",
+                where=where,
+                hint="set 'isSuccess' to false, or give numbers with trace_start < trace_end",
+            )
+        window_s[:, row] = bounds
         valid[row] = True
     lengths = np.fromiter(map(len, lists), np.int64, len(ids))
     device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)

@@ -140,6 +140,8 @@ class _Events:
             for number, source in enumerate(files)
             for line, cells in source.cells("\t", [len(COLUMNS)], layout, skip=("#", "event_id\t"))
         ]
+        if not rows:
+            raise sources.error("has no events")
         return cls(pd.DataFrame(rows, columns=["source", "line", *COLUMNS]), files)
 
 

@@ -68,6 +68,8 @@ class Mahimahi(Importer):
 def _times(source: SourceFile) -> Ints:
     """The timestamps (ms), in the order of the file."""
     words = [(line, word) for line, text in source.lines() for word in text.split()]
+    if not words:
+        raise source.error("is empty")
     times = TIME.read([word for _, word in words], lambda row: source.line(words[row][0]))
     return times.astype(np.int64)
 

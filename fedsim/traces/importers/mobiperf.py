@@ -6,10 +6,11 @@ A record: ``timestamp`` (epoch microseconds), ``device_properties`` (``network_t
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
+from fedsim.errors import UserError
 from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
 from fedsim.traces.importers._assemble import devices_table, per_device
 from fedsim.traces.importers._numbers import Number
@@ -44,10 +45,12 @@ class Mobiperf(Importer):
         ids = []
         counts = {"tests": 0, "without_samples": 0, "all_zero": 0}
         for source in sources:
-            for number, record in enumerate(source.records(), start=1):
+            content = source.json()
+            if not isinstance(content, list):
+                raise source.error(f"is a {type(content).__name__}, not a list of tests")
+            for number, record in enumerate(content, start=1):
                 counts["tests"] += 1
-                where = f"{source.where}, record {number}"
-                samples = RATE.read(record["tcp_speed_results"], lambda _, where=where: where)  # type: ignore[misc]
+                samples = _rates(record, f"{source.where}, record {number}")
                 if not samples.any():
                     counts["all_zero" if len(samples) else "without_samples"] += 1
                     continue
@@ -59,6 +62,8 @@ class Mobiperf(Importer):
                 # "WIFI" and "Wifi" are the same.
                 radios.append(str(network).lower() if network else None)
                 models.append(str(model) if model else None)
+        if not ids:
+            raise sources.error("no test has samples")
         means = np.array([float(each.mean()) for each in rates])
         deviations = np.array([float(each.std()) for each in rates])
         tables = {
@@ -74,3 +79,10 @@ class Mobiperf(Importer):
         }
         caveat = "tests that people chose to run: not a random sample of links or of times"
         return Imported(tables, counts, [caveat])
+
+
+def _rates(record: Any, where: str) -> Floats:
+    if not isinstance(record, dict) or not isinstance(record.get("tcp_speed_results"), list):
+        hint = "it must contain the throughput samples of the test in kbit/s"
+        raise UserError("has no list 'tcp_speed_results'", where=where, hint=hint)
+    return RATE.read(record["tcp_speed_results"], lambda row: where)

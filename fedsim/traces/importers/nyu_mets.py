@@ -38,7 +38,7 @@ class NyuMets(Importer):
         counts = {"seconds": 0, "missing_rates": 0}
         series = []
         for name, source in named_sources(sources, (".csv", ".txt")):
-            held, missing = hold_unknown(_rates(source))
+            held, missing = hold_unknown(_rates(source), source.error("has no rates"))
             counts["seconds"] += len(held)
             counts["missing_rates"] += missing
             edges_us = np.arange(len(held) + 1, dtype=np.int64) * 1_000_000

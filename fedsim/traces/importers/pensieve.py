@@ -53,6 +53,8 @@ class Pensieve(Importer):
                     "times must not decrease; split the file there",
                 )
             keep = length > 0
+            if not keep.any():
+                raise source.error("has no interval between two times")
             counts["first_rates"] += 1
             counts["zero_length"] += int(np.count_nonzero(~keep))
             edges_us = np.append(0, np.cumsum(length[keep]))

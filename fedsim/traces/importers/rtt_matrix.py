@@ -51,6 +51,12 @@ class RttMatrix(Importer):
         files = sorted(sources, key=lambda file: natural_order(file.name))
         slices = [_matrix(file) * _FACTOR[params.unit] for file in files]
         nodes = len(slices[0])
+        for file, matrix in zip(files, slices, strict=True):
+            if len(matrix) != nodes:
+                raise file.error(
+                    f"has {len(matrix)} nodes, but {files[0].where} has {nodes}",
+                    "all slices of a network have the same nodes",
+                )
         stack = np.stack(slices)
         off = ~np.eye(nodes, dtype=bool)
         counts = {
@@ -87,8 +93,8 @@ class RttMatrix(Importer):
 
 
 def _matrix(source: SourceFile) -> Floats:
-    """The numbers of a file, n lines of n."""
     rows: list[Floats] = []
+    hint = "an RTT matrix has n lines of n numbers, for at least two nodes"
     for line, text in source.lines():
         separator = next((mark for mark in ",\t" if mark in text), None)
         fields = [field.strip().lower() for field in text.split(separator)]
@@ -97,9 +103,10 @@ def _matrix(source: SourceFile) -> Floats:
         where = source.line(line)
         rows.append(CELL.read(fields, lambda _, where=where: where))  # type: ignore[misc]
         if len(rows[-1]) != len(rows[0]):
-            raise UserError(f"has {len(rows[-1])} numbers, not {len(rows[0])}", where=where)
-    if len(rows) != len(rows[0]):
-        raise source.error(f"has {len(rows)} lines of {len(rows[0])} numbers; it must be square")
+            message = f"has {len(rows[-1])} numbers, but the first line has {len(rows[0])}"
+            raise UserError(message, where=where, hint=hint)
+    if len(rows) < 2 or len(rows) != len(rows[0]):
+        raise source.error(f"has {len(rows)} lines of {len(rows[0]) if rows else 0} numbers", hint)
     return np.array(rows)
 
 

@@ -13,7 +13,7 @@ import pandas as pd
 import pyarrow as pa
 from pydantic import field_validator
 
-from fedsim.errors import UserError, nearest, raise_all
+from fedsim.errors import UserError, nearest, nearest_or_all, raise_all
 from fedsim.files.delimited import hint_of_header
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
@@ -23,18 +23,11 @@ from fedsim.traces.importers._assemble import (
     devices_table,
     note_outside,
     note_polling,
-    observed_changes,
     observed_tables,
     per_device,
 )
-from fedsim.traces.importers._numbers import (
-    RATE_UNITS,
-    TIME_S,
-    Number,
-    RateUnit,
-    time_number,
-    undeclared,
-)
+from fedsim.traces.importers._changes import observed_changes
+from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bools, Bounds, Floats, id_column
 from fedsim.traces.validation import LAST_S
@@ -205,7 +198,11 @@ class _Rows:
             if name in self and option is not None:
                 columns_by_option.setdefault(option, []).append(name)
         raise_all(
-            undeclared(columns, option, _units(option), self.where)
+            UserError(
+                f"the unit of the column{'s' * (len(columns) > 1)} {format_names(columns)} is not declared",
+                where=self.where,
+                hint=f"give it with -s {option}=..., one of {', '.join(_units(option))}",
+            )
             for option, columns in columns_by_option.items()
             if getattr(self.params, option) is None
         )
@@ -281,12 +278,15 @@ class _Rows:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
         states = [name for name in map(str, self.cells) if name not in (*COLUMNS, "where")]
         initial = self.params.initial
-        if unknown := [name for name in initial if name not in states]:
-            raise UserError(
-                f"initial names the state '{unknown[0]}', which the log does not have",
+        raise_all(
+            UserError(
+                f"initial names the state '{name}', which the log does not have",
                 where=self.where,
-                hint=f"its states: {', '.join(states)}",
+                hint=nearest_or_all(name, states, f"its states: {', '.join(states)}"),
             )
+            for name in initial
+            if name not in states
+        )
         cells = {name: self.cells[name].str.lower() for name in states}
         words = {
             name: tuple(sorted({*column, initial.get(name, "")} - {""}))
@@ -349,9 +349,10 @@ class _Rows:
         return single
 
 
-def _units(option: str) -> Any:
-    """The type of the values of an option that gives a unit."""
-    return get_args(Table.Params.model_fields[option].annotation)[0]
+def _units(option: str) -> tuple[str, ...]:
+    """The valid values of an option that gives a unit."""
+    words, _ = get_args(Table.Params.model_fields[option].annotation)
+    return get_args(words)
 
 
 def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
@@ -478,11 +479,13 @@ class _Clock:
 
 def _times_us(table: _Rows, unit: str, bounds_s: Bounds) -> list[Floats]:
     """The table's times (us) from numbers, NaN if empty. Shape (rows,) each."""
+    unit_s = DURATION_UNITS[unit]
+    bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
     numbers = (
-        time_number(name, unit, bounds_s, ("",)).read(table.cells[name].tolist(), table.location)
+        Number(name, unit, bounds, missing=("",)).read(table.cells[name].tolist(), table.location)
         for name in table.times
     )
-    return [column * (DURATION_UNITS[unit] * 1e6) for column in numbers]
+    return [column * (unit_s * 1e6) for column in numbers]
 
 
 def _zone(name: str | None) -> tzinfo | None:

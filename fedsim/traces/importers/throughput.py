@@ -5,21 +5,15 @@ For formats without an importer of their own, such as the logs of HSDPA commutes
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable
+from typing import Literal, get_args
 
 import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError, raise_all
 from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import (
-    RATE_UNITS,
-    Number,
-    RateUnit,
-    microseconds,
-    time_number,
-    undeclared,
-)
+from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit, microseconds
 from fedsim.traces.importers._series import (
     Series,
     hold_unknown,
@@ -27,8 +21,9 @@ from fedsim.traces.importers._series import (
     named_sources,
     series_tables,
 )
-from fedsim.traces.tables import run_starts
+from fedsim.traces.tables import Bounds, Ints, run_starts
 from fedsim.units import DURATION_UNITS
+from fedsim.vocabulary.formatting import format_names
 
 # Bits of each unit of an amount.
 AMOUNTS = {"bit": 1.0, "B": 8.0, "kB": 8e3, "MB": 8e6}
@@ -98,11 +93,15 @@ def _series(
         )
     if any(isinstance(column, str) for column in chosen.values()):
         rows = rows[1:]
+    if not rows:
+        raise source.error("has no rows")
     cells = [row[columns["time"]].strip('"') for _, row in rows]
     dated = bool(np.isnan(pd.to_numeric(cells[:1], errors="coerce")[0]))
     raise_all(
-        undeclared(
-            [str(chosen[key]) for key in keys if key in columns], option, units, source.where
+        UserError(
+            f"the unit of {format_names([str(chosen[key]) for key in keys if key in columns])} is not declared",
+            where=source.where,
+            hint=f"give it with -s {option}=..., one of {', '.join(get_args(units))}",
         )
         for option, units, keys in (
             ("time_unit", TimeUnit, ("time",)),
@@ -115,13 +114,12 @@ def _series(
         return source.line(rows[row][0])
 
     if dated:
-        # Without an offset, as UTC.
-        moments = pd.to_datetime(pd.Series(cells), format="ISO8601", utc=True)
-        time_us = np.asarray(moments.dt.as_unit("us").astype(np.int64))
+        time_us = _timestamps(cells, where)
     else:
-        unit = str(params.time_unit)
-        times = time_number("the time", unit).read(cells, where)
-        time_us = microseconds(times * DURATION_UNITS[unit])
+        unit_s = DURATION_UNITS[str(params.time_unit)]
+        bounds = Bounds(TIME_S.low / unit_s, TIME_S.high / unit_s, words=TIME_S.words)
+        number = Number("the time", str(params.time_unit), bounds)
+        time_us = microseconds(number.read(cells, where) * unit_s)
     if (np.diff(time_us) < 0).any():
         row = int(np.argmax(np.diff(time_us) < 0)) + 1
         raise UserError(
@@ -130,6 +128,8 @@ def _series(
             hint="times must not decrease; split the file there",
         )
     first_rows = np.flatnonzero(run_starts(time_us))
+    if len(first_rows) < 2:
+        raise source.error("has no interval between two times")
     counts["same_time"] += len(time_us) - len(first_rows)
     edges_us = time_us[first_rows] - time_us[0]
     result = []
@@ -143,7 +143,7 @@ def _series(
             rates = amounts / (np.diff(edges_us) / 1e6)
         else:
             rates = mean_by_time(time_us, values)[1:] * RATE_UNITS[str(params.rate_unit)]
-        held, missing = hold_unknown(rates)
+        held, missing = hold_unknown(rates, source.error(f"has no value of {direction}"))
         counts["missing_rates"] += missing
         result.append(Series(name, direction, edges_us, held, where=source.where))
     return result
@@ -156,3 +156,16 @@ def _position(column: int | str, header: list[str], source: SourceFile) -> int:
     if isinstance(column, int) and 1 <= column <= len(header):
         return column - 1
     raise source.error(f"has no column {column}", f"its columns are {', '.join(header)}")
+
+
+def _timestamps(cells: list[str], where: Callable[[int], str]) -> Ints:
+    """ISO 8601 timestamps in us; without an offset, as UTC."""
+    times = pd.to_datetime(pd.Series(cells), format="ISO8601", utc=True, errors="coerce")
+    bad = np.flatnonzero(times.isna())
+    if len(bad):
+        raise UserError(
+            f"the time is '{cells[bad[0]]}', which is neither a number nor an ISO 8601 timestamp",
+            where=where(bad[0]),
+            hint="write it as in 2024-05-01T08:00:00; if this is a header, give the names of its columns",
+        )
+    return np.asarray(times.dt.as_unit("us").astype(np.int64))

@@ -35,6 +35,7 @@ NUMBERS = [
         ("PINGLOSS", "%"),
     )
 ]
+REQUIRED = ("Timestamp", "NetworkMode", "State", *RATES.values())
 _PLAYERS = ("Amazon_Prime", "Netflix")
 _RADIO: Mapping[str, str] = {
     **dict.fromkeys(("umts", "hspa", "hspa+", "hsdpa", "hsupa"), "3g"),
@@ -92,9 +93,18 @@ class Ucc5g(Importer):
 def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Series]:
     """The two directions of one file."""
     columns, lines = source.table()
+    if lacking := [column for column in REQUIRED if column not in columns]:
+        hint = f"a UCC 5G log has the columns: {', '.join(REQUIRED)}"
+        raise source.error(f"has no column {', '.join(lacking)}", hint, line=1)
+    if not lines:
+        raise source.error("has no rows")
     stamp = pc.strptime(
-        pa.array(columns["Timestamp"], pa.string()), format="%Y.%m.%d_%H.%M.%S", unit="s"
+        pa.array(columns["Timestamp"]), format="%Y.%m.%d_%H.%M.%S", unit="s", error_is_null=True
     ).cast(pa.int64())
+    if stamp.null_count:
+        row = int(np.argmax(stamp.is_null().to_numpy(zero_copy_only=False)))
+        message = f"Timestamp is '{columns['Timestamp'][row]}'"
+        raise source.error(message, "write it as 2020.02.27_18.39.27", line=lines[row])
     numbers = {
         number.name: number.read(columns[number.name], lambda row: source.line(lines[row]))
         for number in NUMBERS
@@ -123,7 +133,8 @@ def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Serie
     for direction, column in RATES.items():
         kbps = numbers[column]
         counts["missing_rates"] += int(np.count_nonzero(np.isnan(kbps)))
+        error = source.error(f"no row gives {column} while data were being downloaded")
         kbps = mean_by_time(time_us, np.where(idle, np.nan, kbps)[order])
-        held, _ = hold_unknown(kbps)
+        held, _ = hold_unknown(kbps, error)
         result.append(Series(name, direction, edges_us, held * 1000.0, **other))
     return result

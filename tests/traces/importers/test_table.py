@@ -36,7 +36,7 @@ def test_intervals_in_the_declared_unit(tmp_path: Path, unit: str, factor: int) 
 def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
     text = "device,start,end,step_time,down,up,rtt\na,1,2,3,4,5,6\n"
     message = refused("table", put(tmp_path / "a.csv", text), compute_unit="s")
-    assert re.findall(r"unit of (.*) is not|-s (\w+)=", message) == [
+    assert re.findall(r"columns? (.*) is not|-s (\w+)=", message) == [
         ("start and end", ""),
         ("", "time_unit"),
         ("down and up", ""),
