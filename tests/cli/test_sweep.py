@@ -8,7 +8,7 @@ from fedsim.sweeps import Sweep
 from tests.sweeps.worlds import SMALL, broken, command, scenario, write
 
 
-def mended(folder: Path) -> None:
+def repaired(folder: Path) -> None:
     """The method of :func:`broken` works, and is imported anew."""
     broken(folder, "return super().aggregate(server, updates)")
     for module in [module for module in sys.modules if module.startswith("fedsim_user_broken")]:
@@ -48,7 +48,7 @@ def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
     assert index.loc[name, "error"].endswith("broken.py:7: ZeroDivisionError: division by zero")
     assert "1 / 0" in (out / "errors" / f"{name}.txt").read_text()
     # Once the reason is gone the run is tried again, and only that.
-    mended(tmp_path)
+    repaired(tmp_path)
     again = json.loads(command("sweep", path, "-j", 1, "-o", out, "--json").stdout)
     assert (again["ran"], again["skipped"], again["failures"]) == (1, 1, {})
 
@@ -83,7 +83,7 @@ def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> 
         f"error: {out}: there is no complete run to compare",
         f"  {out / 'Broken_seed0'} was interrupted; repeat the sweep with its options: {again}",
     ]
-    mended(tmp_path)
+    repaired(tmp_path)
     finished = command(*again.split()[1:], "-j", 1)
     assert finished.exit_code == 0, finished.output
     assert "5 runs done" in finished.stdout

@@ -211,7 +211,7 @@ def test_noise_from_step_to_step_has_its_mean_spread_and_correlation() -> None:
 
 
 def test_jitter_and_stragglers_in_distribution() -> None:
-    """Mean 1 and the coefficient of variation asked for; the share of stragglers and their mean factor."""
+    """Mean 1 and the requested coefficient of variation; the share of stragglers and their mean factor."""
     compute = times("values", context(), step=1, jitter={"cv": 0.2})
     factors = np.array([compute.step_ns(0, k, 0) for k in range(20_000)]) / 1e9
     assert factors.mean() == pytest.approx(1.0, abs=0.005)

@@ -100,7 +100,7 @@ class Halving(RateSchedule):
 
 
 def test_an_optimizer_and_a_rate_schedule_from_files(tmp_path: Path) -> None:
-    """Two clients at 100 descend |x - 100| from 0 by sign: 3 steps a round of 2 x 1, then of 2 x 1/2."""
+    """Two clients at 100 descend |x - 100| from 0 by sign: 3 steps per round of 2 x 1, then of 2 x 1/2."""
     (tmp_path / "my_opt.py").write_text(OPTIMIZER)
     (tmp_path / "my_rate.py").write_text(RATE)
     scenario = tmp_path / "s.yaml"

@@ -152,7 +152,7 @@ def test_with_replacement_a_client_drawn_twice_works_once_and_counts_twice() -> 
 
 
 def test_inclusion_with_replacement_and_without() -> None:
-    """FedLGA's I13: 1 - (1 - 1/50)^10 = 0.18293 against 0.2; a client is drawn 0.2 times a round either way."""
+    """FedLGA's I13: 1 - (1 - 1/50)^10 = 0.18293 against 0.2; a client is drawn 0.2 times per round either way."""
     n, k, rounds = 50, 10, 1500
     book = draws({"name": "uniform_with_replacement", "cohort": k}, clients=n, rounds=rounds)
     included = frequency(book, n, rounds)
