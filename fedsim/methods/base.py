@@ -506,8 +506,8 @@ class Method(Component, ABC):
 
     def initial_state(self, model: Tensor) -> ServerState:
         """Server state at version 0, from the initial model (P,): with :attr:`server_vectors`."""
-        zeros = model.new_zeros(model.shape)
-        return {"model": model, **dict.fromkeys(self.server_vectors, zeros)}
+        zeros = {name: model.new_zeros(model.shape) for name in self.server_vectors}
+        return {"model": model, **zeros}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The local rule; plain local training from the received model unless overridden.
