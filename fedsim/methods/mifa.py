@@ -43,7 +43,9 @@ class LatestUpdates(Method):
         for index in range(len(updates)):
             latest = updates.row("delta", index)[: self.context.layout.trainable]
             if self.params.remembers == "gradients":
-                latest = latest / updates.learning_rates[index]
+                rate = updates.learning_rates[index]
+                # At a rate of 0, the change says nothing about the gradient.
+                latest = latest / rate if rate else updates.memory("latest", index)
             fresh = latest - updates.memory("latest", index)
             updates.remember("latest", index, latest)
             yield fresh

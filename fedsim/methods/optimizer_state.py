@@ -71,15 +71,23 @@ class _Sent(_Continuing):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method, and the new state."""
         update = super().local_update(cohort, trainer)
-        return replace(update, vectors={**update.vectors, STATE: trainer.optimizer_state(cohort)})
+        state = trainer.optimizer_state(cohort)
+        if self._is_silent(int(cohort.versions[0])):
+            return update
+        return replace(update, vectors={**update.vectors, STATE: state})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """That of the method, and the plain mean of the states."""
         mean = server[STATE]
-        if len(updates):
+        if len(updates) and not self._is_silent(updates.version - 1):
             mean = updates.weighted_sum(STATE, averaging_weights(updates, "uniform"))
         method: Any = super()
         return {**method.aggregate(server, updates), STATE: mean}
+
+    def _is_silent(self, version: int) -> bool:
+        """Whether work on this version is that of a prologue whose uploads have no state."""
+        prologue = None if version else self.prologue()
+        return prologue is not None and STATE not in [one.name for one in prologue.upload]
 
 
 def with_optimizer_state(method: type[Method], kind: Literal["kept", "sent"]) -> type[Method]:

@@ -445,7 +445,11 @@ def executions_agree(run: Finished, execution: str, folder: Path) -> Wrong:
         return
     learner, metrics = again(run, execution)
     one, other = left(run.learner), left(learner)
+    # Sums in another order, which compressions that sort, cut or round turn into other numbers.
     sums_differently = execution == "distributed"
+    wire = run.content["server"]["compression"]
+    if sums_differently and {wire[way]["name"] for way in wire} - {"none", "factor"}:
+        return
     for name, value in one.items():
         if sums_differently and name.startswith("memory"):
             continue

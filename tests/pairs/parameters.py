@@ -224,7 +224,7 @@ def parameters() -> dict[str, Values]:
         },
         "rate": {
             "constant": {},
-            "cosine": {"training.lr_schedule": {"name": "cosine", "length": 4}},
+            "cosine": {"training.lr_schedule": {"name": "cosine", "length": 2}},
             "time": {"training.lr_schedule": {"name": "inverse_sqrt", "by": "time"}},
         },
         "disconnect": {

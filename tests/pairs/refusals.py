@@ -83,6 +83,14 @@ class Judge:
             return error
         return None
 
+    def still(self, combination: Combination, message: str) -> bool:
+        """Whether a combination that was refused with this message still is."""
+        known = {value for values in self.table.values() for value in values}
+        if not {value for _, value in combination} <= known:
+            return False
+        error = self.refusal({**self.base, **dict(combination)})
+        return error is not None and message in messages_of(error)
+
     def blamed(self, row: Row) -> dict[Combination, str]:
         """The smallest refused combination of a refused row, and similar ones, with their messages."""
         for pinned in _PINNED:

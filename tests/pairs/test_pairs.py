@@ -18,7 +18,7 @@ from tests.pairs import refusals
 from tests.pairs.arrays import CoveringArray
 from tests.pairs.invariants import INVARIANTS, executions_agree
 from tests.pairs.parameters import SLOW, Row, parameters, scenario, write_files
-from tests.pairs.running import Finished, quick, run
+from tests.pairs.running import Finished, left, quick, run
 
 TABLE = parameters()
 PARTS = 4
@@ -126,6 +126,18 @@ def test_a_refused_row_is_blamed_on_the_smallest_combination(folder: Path) -> No
     assert frozenset({("method", "scaffold"), ("edges", "async")}) in judge.blamed(row)
 
 
+@pytest.mark.parametrize("method", ["mifa", "mtgc", "mtgc/kept", "scaffold_p/one"])
+def test_at_a_rate_of_zero_nothing_is_learned(method: str, folder: Path) -> None:
+    # Methods that divide changes by the rate; it is zero from round 2 on.
+    base = {name: next(iter(values)) for name, values in TABLE.items()}
+    content = scenario({**base, "method": method, "rate": "cosine"}, TABLE, folder)
+    states = []
+    for rounds in (2, 4):
+        content["stop"] = {"rounds": rounds}
+        states.append(left(run(content).learner))
+    assert all(torch.equal(value, states[1][name]) for name, value in states[0].items())
+
+
 # -- the invariants can fail -------------------------------------------------------------------------------------------
 
 
@@ -191,6 +203,5 @@ def test_another_execution_is_compared(execution: str, folder: Path) -> None:
     base = {name: next(iter(values)) for name, values in TABLE.items()}
     finished = run(scenario({**base, "method": "scaffold"}, TABLE, folder))
     assert not list(executions_agree(finished, execution, folder))
-    state = finished.learner._top.current
-    finished.learner._top.current = {**state, "model": torch.nextafter(state["model"], -state["model"]) * 1.01}
+    finished.learner._top.models().current["model"].mul_(1.01)  # type: ignore[union-attr]
     assert list(executions_agree(finished, execution, folder))
