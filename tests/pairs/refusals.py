@@ -92,32 +92,32 @@ class Judge:
         return error is not None and message in messages_of(error)
 
     def blamed(self, row: Row) -> dict[Combination, str]:
-        """The smallest refused combination of a refused row, and similar ones, with their messages."""
+        """A smallest refused combination of a refused row, and similar ones, with their messages."""
+        chosen = dict(row)
         for pinned in _PINNED:
             core = dict(row)
             for name, first in self.base.items():
                 if name not in pinned and self.refusal({**core, name: first}) is not None:
                     core[name] = first
-            # A value is to blame if another one in its place is accepted.
-            blamed = {
-                name: value
-                for name, value in core.items()
-                if (value != self.base[name] or name in _SUSPECTS)
-                and any(self.refusal({**core, name: x}) is None for x in self.table[name])
-            }
-            if blamed.items() <= row.items() and self._always_refused(blamed):
+            some = {name: row[name] for name in core if core[name] != self.base[name] or name in pinned}
+            if self._always_refused(some):
+                chosen = some
                 break
-        else:
-            raise AssertionError(f"no smaller combination is to blame: {row}: {self.refusal(row)}")
-        message = message_of(self.refusal(core))
-        found = [blamed]
-        for name in sorted(set(_SUSPECTS) & set(blamed)):
-            others = [x for x in self.table[name] if x != core[name]]
-            found += [{**blamed, name: x} for x in others if self._says({**core, name: x}, message)]
+        for name in list(chosen):
+            rest = {other: value for other, value in chosen.items() if other != name}
+            if self._always_refused(rest):
+                chosen = rest
+        message = message_of(self.refusal({**self.base, **chosen}))
+        found = [chosen]
+        for name in sorted(set(_SUSPECTS) & set(chosen)):
+            for value in self.table[name]:
+                similar = {**chosen, name: value}
+                if self._says({**self.base, **similar}, message) and self._always_refused(similar):
+                    found.append(similar)
         return {frozenset(one.items()): message for one in found}
 
     def _always_refused(self, blamed: Row) -> bool:
-        """Whether these values are refused with each value of the suspects, too."""
+        """Whether these values are refused whatever the value of one of the suspects."""
         rows = ({**self.base, name: x} for name in _SUSPECTS for x in self.table[name])
         return bool(blamed) and all(self.refusal({**row, **blamed}) is not None for row in rows)
 
