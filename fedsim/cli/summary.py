@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import click
@@ -12,6 +11,7 @@ from rich.table import Table
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.analysis.steady import throughput
+from fedsim.files.documents import json_text
 from fedsim.parts.catalog import CATALOG
 from fedsim.runs.run import Run
 from fedsim.scheduling.continuous import Continuous
@@ -29,7 +29,7 @@ _OCCASIONAL = {
 def print_summary(run: Run, *, as_json: bool = False) -> None:
     """Print a run's main figures and where its report is; for scripts, its path and its ``run.json``."""
     if as_json:
-        click.echo(json.dumps({"path": str(run.path), **run.info}))
+        click.echo(json_text({"path": str(run.path), **run.info}))
         return
     dispatches, metrics = run.entry("dispatches"), run.entry("metrics")
     title = f"{run.name}, seed {run.entry('seed')}"
