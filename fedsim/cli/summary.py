@@ -13,6 +13,7 @@ from fedsim.analysis.statistics import participation_counts
 from fedsim.analysis.steady import throughput
 from fedsim.files.documents import json_text
 from fedsim.parts.catalog import CATALOG
+from fedsim.runs.divergence import recorded_metrics
 from fedsim.runs.run import Run
 from fedsim.scheduling.continuous import Continuous
 from fedsim.vocabulary.formatting import format_count, format_duration, format_mean
@@ -31,7 +32,7 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     if as_json:
         click.echo(json_text({"path": str(run.path), **run.info}))
         return
-    dispatches, metrics = run.entry("dispatches"), run.entry("metrics")
+    dispatches, metrics = run.entry("dispatches"), recorded_metrics(run) or {}
     title = f"{run.name}, seed {run.entry('seed')}"
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(style="bold")

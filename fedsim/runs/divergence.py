@@ -27,17 +27,17 @@ def last_metrics(run: Run) -> dict[str, float]:
     # The table also has NaN for metrics that an evaluation of a Flower app did not measure; a finished run has its own
     # record.
     last = {} if run.info.get("app") or not len(values) else dict(values.iloc[-1])
-    return measured | (_recorded(run) or last)
+    return measured | (recorded_metrics(run) or last)
 
 
 def lost_metrics(run: Run) -> list[str]:
     """The metrics whose last value is not finite."""
-    recorded = _recorded(run)
+    recorded = recorded_metrics(run)
     values = last_metrics(run) if recorded is None else recorded
     return [name for name, value in values.items() if not math.isfinite(value)]
 
 
-def _recorded(run: Run) -> dict[str, float] | None:
+def recorded_metrics(run: Run) -> dict[str, float] | None:
     """The last values in ``run.json``, whose null is a value that was not finite."""
     recorded = run.info.get("metrics")
     return recorded and {

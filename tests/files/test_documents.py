@@ -8,7 +8,11 @@ from fedsim.files.documents import json_text
 
 
 def test_what_is_not_finite_is_null_at_any_depth() -> None:
-    data = {"a": math.nan, "b": [1.5, -math.inf, (math.inf, {"c": math.nan})], "d": [True, "NaN", 7]}
+    data = {
+        "a": math.nan,
+        "b": [1.5, -math.inf, (math.inf, {"c": math.nan})],
+        "d": [True, "NaN", 7],
+    }
     expected = {"a": None, "b": [1.5, None, [None, {"c": None}]], "d": [True, "NaN", 7]}
     assert json.loads(json_text(data)) == expected
 
