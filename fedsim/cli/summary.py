@@ -67,9 +67,9 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     for label, key in _OCCASIONAL.items():
         if count := run.info.get(key):
             table.add_row(label, format_count(count))
-    for name, value in metrics.items():
-        metric = run.metric_definition(name)
-        table.add_row(metric.label, metric.format(value))
+    for key, last in metrics.items():
+        metric = run.metric_definition(key)
+        table.add_row(metric.label, metric.format(last))
     for name, target in run.scenario["stop"].get("target", {}).items():
         reached_s = run.time_to(name, target)
         text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"
