@@ -189,7 +189,6 @@ def _unmet(
     errors = unmet_requirements(
         method,
         scenario.server.of_devices,
-        task.clients,
         learns=learns,
         client_accuracies=client_accuracies,
     )

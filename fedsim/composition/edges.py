@@ -97,7 +97,7 @@ def unmet(
             where="server.submodels",
             hint="leave out submodels, or edges",
         )
-    for error in unmet_requirements(cloud, server, len(cloud.context.samples)):
+    for error in unmet_requirements(cloud, server):
         # What a method needs of local steps concerns the clients.
         if error.where != "training.optimizer":
             yield error

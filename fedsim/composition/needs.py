@@ -18,7 +18,7 @@ from fedsim.parts.component import Component
 from fedsim.parts.functions import called
 from fedsim.scenario.model import Server
 from fedsim.scenario.parts import Part
-from fedsim.scheduling.base import Demands, Schedule, cohort_of
+from fedsim.scheduling.base import Demands, Schedule
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
@@ -27,7 +27,6 @@ from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 def unmet_requirements(
     method: Method,
     server: Server,
-    clients: int,
     *,
     learns: bool = True,
     client_accuracies: bool = True,
@@ -37,7 +36,6 @@ def unmet_requirements(
     Args:
         method: the method.
         server: the scenario's section.
-        clients: number of clients.
         learns: whether the run trains, instead of simulating time alone.
         client_accuracies: whether accuracies on clients' own test samples can be measured.
     """
@@ -45,7 +43,7 @@ def unmet_requirements(
     schedule, selection = server.schedule.type, server.selection.type
     timing, choosing = called(schedule), called(selection)
     plain_momentum = isinstance(optimizer, Sgd) and not optimizer.params.momentum
-    cohort, reason = cohort_of(server.selection.params), method.only_synchronous
+    reason = method.only_synchronous
     needs = (
         (
             bool(reason) and not schedule.synchronous,
@@ -86,12 +84,6 @@ def unmet_requirements(
             "use sgd, with or without momentum",
         ),
         (
-            schedule.needs_all_clients and cohort is not None and cohort < clients,
-            f"under the {timing} schedule all clients participate all the time",
-            "server.selection",
-            "leave out the cohort",
-        ),
-        (
             schedule.needs_choice and not selection.chooses,
             f"the {choosing} selection fixes the clients of each round, and so does the {timing} schedule",
             "server.selection",
@@ -128,7 +120,7 @@ _DECLARED = {
     "needs_plain_sgd": "sgd without momentum and weight_decay",
     "needs_no_momentum": "sgd without momentum",
     "needs_sgd": "sgd",
-    "needs_all_clients": "all clients in every round (no cohort)",
+    "needs_all_clients": "all clients all the time (no selection)",
     "needs_choice": "a selection that chooses among the available clients",
     "needs_training": "a run that trains",
     "needs_client_tests": "clients' own test samples (task.partition.test)",
