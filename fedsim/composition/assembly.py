@@ -191,6 +191,7 @@ def _unmet(
         scenario.server.of_devices,
         learns=learns,
         client_accuracies=client_accuracies,
+        pauses=scenario.devices.availability.params.on_disconnect == "pause",
     )
     if scenario.server.edges is None:
         return errors

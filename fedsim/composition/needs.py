@@ -14,6 +14,7 @@ from typing import Any
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
+from fedsim.methods.optimizer_state import STATE
 from fedsim.parts.component import Component
 from fedsim.parts.functions import called
 from fedsim.scenario.model import Server
@@ -30,6 +31,7 @@ def unmet_requirements(
     *,
     learns: bool = True,
     client_accuracies: bool = True,
+    pauses: bool = False,
 ) -> list[UserError]:
     """The declared needs of method, schedule and selection that the scenario does not meet.
 
@@ -38,6 +40,7 @@ def unmet_requirements(
         server: the scenario's section.
         learns: whether the run trains, instead of simulating time alone.
         client_accuracies: whether accuracies on clients' own test samples can be measured.
+        pauses: whether clients that go offline in the middle of their work pause.
     """
     title, optimizer = method.title or method.name, method.context.optimizer
     schedule, selection = server.schedule.type, server.selection.type
@@ -82,6 +85,18 @@ def unmet_requirements(
             f"{title} does not work with {optimizer.name}: {method.needs_sgd}",
             "training.optimizer",
             "use sgd, with or without momentum",
+        ),
+        (
+            method.steps_ahead() > 0 and any(vector.name == STATE for vector in method.download()),
+            f"{title} does local steps before the server's model and optimizer state have arrived",
+            "training.optimizer_state",
+            "use kept or reset, or no steps ahead of the download",
+        ),
+        (
+            method.steps_ahead() > 0 and pauses,
+            f"clients of {title} do local steps during transfers, so that work and pauses cannot be told apart",
+            "devices.availability.on_disconnect",
+            "use drop, finish or send_partial, or no steps ahead of the download",
         ),
         (
             schedule.needs_choice and not selection.chooses,
