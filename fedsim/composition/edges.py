@@ -302,7 +302,8 @@ def edge_population(
         ),
         power=Power(watts, np.zeros(count, dtype=np.uint8)),
         batteries=None,
-        eligible=np.ones(count, dtype=np.bool_),
+        short_of_memory=np.zeros(count, dtype=np.bool_),
+        excluded=np.zeros(count, dtype=np.bool_),
     )
 
 

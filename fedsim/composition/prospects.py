@@ -52,7 +52,7 @@ class Prospects:
     # -- which clients can participate --------------------------------------------------------------------------------
 
     @cached_property
-    def _excluded(self) -> list[tuple[npt.NDArray[np.bool_], str, str]]:
+    def _idle(self) -> list[tuple[npt.NDArray[np.bool_], str, str]]:
         """Clients that cannot be given work, (N,) each: which, why, and how to let them participate."""
         replayed, until_s = (
             self.scenario.devices.availability.params,
@@ -61,7 +61,8 @@ class Prospects:
         clients = np.arange(self.population.clients)
         first_ns = self.population.availability.next_online_many(clients, np.zeros_like(clients))
         end_ns = NEVER - 1 if until_s is None else to_ns(until_s)
-        eligible, never = self.population.eligible, first_ns >= NEVER
+        kept_out, short = self.population.excluded, self.population.short_of_memory
+        barred, never = kept_out | short, first_ns >= NEVER
         rule, change, why = None, "on_end", "are never online"
         if isinstance(replayed, TraceAvailabilityParams):
             rule = replayed.require
@@ -69,19 +70,23 @@ class Prospects:
                 change += f" or an earlier start (now {format_duration(replayed.start)})"
         if rule:
             change, why = f"{change} or require", f"never meet the rule '{rule}'"
+        edges = self.scenario.server.edges
+        if edges is not None and edges.availability.name != "always":
+            change, why = f"{change}, or server.edges.availability", f"{why} while an edge server is"
         return [
+            (kept_out, "are excluded", "leave some of them out of devices.exclude"),
             (
-                ~eligible,
+                short,
                 "have less memory than training needs",
                 "raise devices.memory, or ram_bytes in the trace's compute table, or choose a smaller model",
             ),
             (
-                eligible & never,
+                ~barred & never,
                 why,
                 f"change devices.availability: {change}, or take another trace",
             ),
             (
-                eligible & ~never & (first_ns > end_ns),
+                ~barred & ~never & (first_ns > end_ns),
                 "come online only after stop.simulated_time",
                 "let the run last longer (stop.simulated_time)",
             ),
@@ -90,8 +95,8 @@ class Prospects:
     @cached_property
     def usable(self) -> npt.NDArray[np.bool_]:
         """Clients that can be given work, (N,)."""
-        excluded: npt.NDArray[np.bool_] = np.any([one[0] for one in self._excluded], axis=0)
-        return ~excluded
+        idle: npt.NDArray[np.bool_] = np.any([one[0] for one in self._idle], axis=0)
+        return ~idle
 
     @cached_property
     def count(self) -> int:
@@ -115,13 +120,13 @@ class Prospects:
     @property
     def exclusions(self) -> str:
         """Number of clients that cannot be given work, for each reason."""
-        counts = [(int(np.count_nonzero(clients)), why) for clients, why, _ in self._excluded]
+        counts = [(int(np.count_nonzero(clients)), why) for clients, why, _ in self._idle]
         return ", ".join(f"{format_count(count)} {why}" for count, why in counts if count)
 
     @property
     def inclusion(self) -> str:
-        """How to let the excluded clients participate."""
-        return "; ".join(fix for clients, _, fix in self._excluded if clients.any())
+        """How to let the other clients participate."""
+        return "; ".join(fix for clients, _, fix in self._idle if clients.any())
 
     # -- which clients can finish in time -----------------------------------------------------------------------------
 

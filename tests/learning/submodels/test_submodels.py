@@ -552,12 +552,13 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
     content["devices"]["memory"] = memory
     assembly = assembled(content, tmp_path)
     assert assembly.world.parts is not None
-    assert assembly.population.eligible.all()
+    assert not assembly.population.short_of_memory.any()
     fits = [needed(rate) <= memory for rate in RATES]
     assert assembly.world.parts.level.tolist() == np.argmax(fits, axis=0).tolist()
     assert sorted(set(assembly.world.parts.level.tolist())) == [0, 1]
     del content["server"]["submodels"]
-    assert assembled(content, tmp_path).population.eligible.tolist() == fits[0].tolist()
+    short = assembled(content, tmp_path).population.short_of_memory
+    assert (~short).tolist() == fits[0].tolist()
 
 
 @pytest.mark.parametrize(
