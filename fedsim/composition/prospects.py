@@ -19,6 +19,7 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Demands, cohort_of
 from fedsim.simulation.facts import Work
+from fedsim.simulation.stall import beyond_clock
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
 
@@ -72,7 +73,10 @@ class Prospects:
             change, why = f"{change} or require", f"never meet the rule '{rule}'"
         edges = self.scenario.server.edges
         if edges is not None and edges.availability.name != "always":
-            change, why = f"{change}, or server.edges.availability", f"{why} while an edge server is"
+            change, why = (
+                f"{change}, or server.edges.availability",
+                f"{why} while an edge server is",
+            )
         return [
             (kept_out, "are excluded", "leave some of them out of devices.exclude"),
             (
@@ -310,6 +314,12 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where="server.schedule.min_cohort",
             hint=f"set at most {prospects.count}",
         )
+    fastest = int(np.argmin(prospects.needed_s))
+    if NEVER / NS_PER_S <= prospects.needed_s[fastest] < math.inf and prospects.is_certain:
+        client = f"client {np.flatnonzero(prospects.usable)[fastest]}"
+        down_s, up_s = (float(phase_s[fastest]) for phase_s in prospects.transfers_s)
+        yield beyond_clock(client, down_s, float(prospects.compute_s[fastest]), up_s)
+        return
     if prospects.late.all() and prospects.is_certain:
         needed_s = prospects.needed_s
         yield UserError(

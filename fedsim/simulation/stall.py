@@ -1,4 +1,4 @@
-"""The guard against a run that never ends because the server never uses an update or time does not pass."""
+"""The guards against a run that never ends: its server uses no update, time does not pass, or the clock ends first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from fedsim.errors import UserError
 from fedsim.scenario.model import Failures
-from fedsim.vocabulary.formatting import format_count
+from fedsim.units import CLOCK_YEARS, LONGEST_S, NS_PER_S
+from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.outcomes import Outcome
 
 LEAST_STALLED_AFTER = 100_000
@@ -40,6 +41,48 @@ def standstill(work: str, now_ns: int) -> UserError:
         "would never end",
         where="devices",
         hint="give devices.compute a step time, devices.network a latency or rates, or the schedule a pause",
+    )
+
+
+def beyond_clock(
+    client: str,
+    download_s: float,
+    compute_s: float,
+    upload_s: float,
+    now_ns: int = 0,
+    section: str = "devices",
+) -> UserError:
+    """The error of a dispatch that ends after the clock does, from the nominal durations of its phases.
+
+    ``client`` names its client, and ``section`` is the one of the scenario about it.
+    """
+    phases = {"download": download_s, "local steps": compute_s, "upload": upload_s}
+    longest = max(phases, key=phases.__getitem__)
+    if phases[longest] < LONGEST_S:
+        return clock_ends(f"a dispatch to {client}", now_ns)
+    where, fix = (
+        ("compute", "give a shorter step time, or less work")
+        if longest == "local steps"
+        else (
+            "network",
+            "a rate without a unit is in bits per second; write, for example, 5Mbps",
+        )
+    )
+    return UserError(
+        f"the {longest} of {client} would take {format_duration(phases[longest])}, but the clock ends after "
+        f"{CLOCK_YEARS} years",
+        where=f"{section}.{where}",
+        hint=fix,
+    )
+
+
+def clock_ends(awaited: str, now_ns: int) -> UserError:
+    """The error of a run that reaches the end of the clock."""
+    return UserError(
+        f"after {format_duration(now_ns / NS_PER_S)}, {awaited} would last beyond the end of the clock, which counts "
+        f"{CLOCK_YEARS} years",
+        where="stop",
+        hint="end the run earlier: fewer rounds, or stop.simulated_time",
     )
 
 

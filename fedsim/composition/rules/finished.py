@@ -121,6 +121,8 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
                 "the ClientApp took no step of a PyTorch optimizer; give seconds per example with "
                 "-s devices.compute.unit=example, or declare devices.compute.work"
             )
+    elif finished.ran_out and not arrived:
+        fix = "no event was left: check the rates of the links, and when the devices are online"
     elif not arrived:
         fix = "let the run last longer (stop); if work was lost, the report shows why"
     elif arrived == (outcomes == "late").sum():
