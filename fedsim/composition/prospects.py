@@ -137,7 +137,12 @@ class Prospects:
     @property
     def limit_key(self) -> str:
         """The parameter that limits the time of a dispatch."""
-        return _key(self.scenario.server.schedule.type.patience)
+        return self.schedule_key(self.scenario.server.schedule.type.patience)
+
+    def schedule_key(self, parameter: str) -> str:
+        """The key of a parameter of the schedule; that of the schedule if it names none."""
+        key = f"{self.scenario.server.section_of_devices}.schedule"
+        return f"{key}.{parameter}" if parameter else key
 
     @property
     def _sends_partial_work(self) -> bool:
@@ -282,14 +287,14 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
     if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
         yield UserError(
             f"a cohort of {format_count(cohort)} cannot be drawn from {format_counted(clients, 'client')}",
-            where="server.selection.cohort",
+            where=f"{server.section_of_devices}.selection.cohort",
             hint=f"set at most {clients}, or leave it out to select all clients that are available",
         )
     if demands.concurrency is not None and demands.concurrency > clients:
         yield UserError(
             f"{format_count(demands.concurrency)} clients cannot be busy at once: there are only "
             f"{format_count(clients)}",
-            where="server.schedule.concurrency",
+            where=prospects.schedule_key("concurrency"),
             hint=f"set at most {clients}, or leave it out to keep all clients busy",
         )
     for limit in ("arrivals", "dispatches"):
@@ -298,7 +303,7 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             yield UserError(
                 f"a version needs {format_count(demands.updates)} updates, but the run ends after "
                 f"{format_count(allowed)} {limit}",
-                where=_key(server.schedule.type.updates_needed),
+                where=prospects.schedule_key(server.schedule.type.updates_needed),
                 hint=f"raise stop.{limit} to at least {demands.updates}, or require fewer updates",
             )
     if not prospects.usable.any():
@@ -311,7 +316,7 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
     if demands.cohort is not None and demands.cohort > prospects.count and demands.updates:
         yield UserError(
             f"a round needs {format_counted(demands.cohort, 'client')}, but {prospects.available}",
-            where="server.schedule.min_cohort",
+            where=prospects.schedule_key("min_cohort"),
             hint=f"set at most {prospects.count}",
         )
     fastest = int(np.argmin(prospects.needed_s))
@@ -327,11 +332,6 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where=prospects.limit_key,
             hint=prospects.more_time(needed_s.min(), needed_s.max()),
         )
-
-
-def _key(parameter: str) -> str:
-    """The key of a parameter of the schedule; that of the schedule if it names none."""
-    return f"server.schedule.{parameter}" if parameter else "server.schedule"
 
 
 def shown_duration(seconds: float) -> str:

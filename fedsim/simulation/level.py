@@ -126,6 +126,8 @@ class Level:
                 self.updates.lost,
                 len(self.updates.held),
                 self._workloads.usual[0].failures,
+                self.servers[-1].schedule.params,
+                "server" if self.servers[-1].edge < 0 else "server.edges",
                 has_batteries=self.batteries is not None,
             )
         due = self.dispatched_at_aggregation + self._stalled_after

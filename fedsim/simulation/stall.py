@@ -15,18 +15,25 @@ DISPATCHES_PER_CLIENT = 100
 ROUNDS_AT_ONCE = 1_000_000
 """Rounds without a dispatch that may take no time."""
 
-_FIXES = {
-    Outcome.DROPPED: (
-        "devices.availability",
-        "the clients go offline or decline before they finish: give them less work or more time",
-    ),
-    Outcome.CUT: ("server.schedule", "give the schedule a longer timeout or deadline"),
-    Outcome.LATE: ("server.schedule", "give the schedule a longer deadline"),
-    Outcome.DISCARDED: ("server.schedule", "lower min_updates, or raise max_staleness"),
-    Outcome.UNFINISHED: ("server.schedule", "require fewer updates per version (buffer_size)"),
+_LONGER = dict.fromkeys(
+    ("deadline", "timeout", "limit", "limit_factor", "latest_factor", "share"), "raise"
+)
+_FIXES: dict[Outcome, dict[str, str]] = {
+    Outcome.CUT: _LONGER,
+    Outcome.LATE: _LONGER,
+    Outcome.DISCARDED: {"min_updates": "lower", "max_staleness": "raise", "threshold": "raise"},
+    Outcome.UNFINISHED: {"buffer_size": "lower", "batch": "lower", "min_updates": "lower"},
 }
-"""Location of the cause and the remedy, by the most frequent outcome; unfinished stands for an update that still
+"""Parameters of schedules that cause an outcome, and how to change them; unfinished stands for an update that still
 waits."""
+
+
+def fixes(cause: Outcome, params: object) -> str:
+    """How to change the parameters of a schedule that are given and cause an outcome."""
+    given = [
+        f"{verb} {name}" for name, verb in _FIXES[cause].items() if getattr(params, name, None)
+    ]
+    return " or ".join(given) or "choose another schedule"
 
 
 def stalled_after(setting: int | None, clients: int) -> int:
@@ -91,6 +98,8 @@ def stalled(
     lost: Mapping[Outcome, int],
     waiting: int,
     failures: Failures,
+    schedule: object,
+    section: str,
     *,
     has_batteries: bool,
 ) -> UserError:
@@ -101,11 +110,19 @@ def stalled(
         lost: number of dispatches that have ended since then, by outcome.
         waiting: updates that have arrived and wait to be aggregated.
         failures: the scenario's failures.
+        schedule: the parameters of the schedule.
+        section: the section of the scenario that names it.
         has_batteries: whether devices have batteries, which may be empty.
     """
     counts = {**lost, Outcome.UNFINISHED: waiting}
     cause = max(counts, key=counts.__getitem__)
-    where, fix = _FIXES[cause]
+    if cause is Outcome.DROPPED:
+        where = "devices.availability"
+        fix = (
+            "the clients go offline or decline before they finish: give them less work or more time"
+        )
+    else:
+        where, fix = f"{section}.schedule", fixes(cause, schedule)
     if cause is Outcome.DROPPED and (failures.crash_rate or failures.upload_loss):
         where, fix = "devices.failures", "lower crash_rate or upload_loss"
     if cause is Outcome.DROPPED and has_batteries:
