@@ -136,14 +136,15 @@ def tiles(run: Run) -> list[Tile]:
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
     shown.append(Tile("Dispatches", format_count(len(table)), note))
     given = statistics.participation_counts(table, population(run))
-    ineligible = int(run.info.get("ineligible_clients") or 0)
-    # Clients that lack the memory count as offline.
+    # Clients that are kept out or lack the memory count as offline.
+    barred = {
+        "excluded": int(run.info.get("excluded_clients") or 0),
+        "without the memory to train": int(run.info.get("ineligible_clients") or 0),
+    }
     away = int((run.clients["online_fraction"] == 0).sum()) if run.has_clients else 0
-    notes = [f"of {format_count(len(given))}"]
-    if ineligible:
-        notes.append(f"{format_count(ineligible)} without the memory to train")
-    if away > ineligible:
-        notes.append(f"{format_count(away - ineligible)} never online")
+    why = {**barred, "never online": max(away - sum(barred.values()), 0)}
+    others = [f"{format_count(count)} {words}" for words, count in why.items() if count]
+    notes = [f"of {format_count(len(given))}", *others]
     contributed = format_count(int((given > 0).sum()))
     shown.append(Tile("Clients that contributed", contributed, "; ".join(notes)))
     down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())

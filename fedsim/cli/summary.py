@@ -20,6 +20,7 @@ from fedsim.vocabulary.formatting import format_count, format_duration, format_m
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 
 _OCCASIONAL = {
+    "clients excluded": "excluded_clients",
     "clients short of memory": "ineligible_clients",
     "messages to offline nodes": "offline_messages",
     "ClientApp errors": "client_errors",

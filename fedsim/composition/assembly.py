@@ -189,9 +189,9 @@ def _unmet(
     errors = unmet_requirements(
         method,
         scenario.server.of_devices,
-        task.clients,
         learns=learns,
         client_accuracies=client_accuracies,
+        pauses=scenario.devices.availability.params.on_disconnect == "pause",
     )
     if scenario.server.edges is None:
         return errors

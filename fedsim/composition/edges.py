@@ -21,6 +21,7 @@ from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.optimizer_state import STATE
 from fedsim.network.base import NetworkContext
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
@@ -97,7 +98,7 @@ def unmet(
             where="server.submodels",
             hint="leave out submodels, or edges",
         )
-    for error in unmet_requirements(cloud, server, len(cloud.context.samples)):
+    for error in unmet_requirements(cloud, server):
         # What a method needs of local steps concerns the clients.
         if error.where != "training.optimizer":
             yield error
@@ -128,7 +129,13 @@ def unmet(
         (cloud, server.method, "server.method"),
     ):
         title = method.title or method.name
-        if reason := _beyond_one_model(method, part.type):
+        if any(vector.name == STATE for vector in method.upload()):
+            yield UserError(
+                "edge servers do not send the state of the clients' optimizers to the cloud",
+                where="training.optimizer_state",
+                hint="use kept or reset",
+            )
+        elif reason := _beyond_one_model(method, part.type):
             yield UserError(
                 f"{title} does not work with edge servers: {reason}",
                 where=where,
@@ -184,7 +191,8 @@ def _beyond_one_model(method: Method, kind: type[Component]) -> str:
     if method.spans_edges:
         return ""
     if down != ["model"] or len(up) != 1 or up[0] not in ("model", "delta"):
-        return "it exchanges control variates or other vectors besides the model"
+        others = dict.fromkeys(name for name in (*down, *up) if name not in ("model", "delta"))
+        return f"it exchanges more than the model: {', '.join(others) or 'several vectors'}"
     own: Any = kind(method.params, method.context)  # type: ignore[call-arg]
     if any(memory.keeper != "server" for memory in own.memories().values()):
         return "its clients keep vectors between their dispatches"
@@ -302,7 +310,8 @@ def edge_population(
         ),
         power=Power(watts, np.zeros(count, dtype=np.uint8)),
         batteries=None,
-        eligible=np.ones(count, dtype=np.bool_),
+        short_of_memory=np.zeros(count, dtype=np.bool_),
+        excluded=np.zeros(count, dtype=np.bool_),
     )
 
 

@@ -122,7 +122,8 @@ def _by_deadline(world: World, method: Method, parts: Parts) -> IntArray:
         raise UserError(
             "parts are chosen by the deadline, but the schedule has none",
             where=f"{_WHERE}.by",
-            hint="give server.schedule a deadline, or choose by: memory or speed",
+            hint=f"give server.schedule a {schedule.type.patience or 'deadline, such as that of sync'}, or choose by: "
+            "memory or speed",
         )
     item = ITEM_BYTES[world.scenario.training.dtype]
     levels = range(len(parts.rates))

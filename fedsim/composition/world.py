@@ -168,19 +168,16 @@ class World:
             UserError: the scenario's devices or traces do not match the clients.
         """
         devices, clients = self.scenario.devices, self.task.clients
-        everybody = np.ones(clients, dtype=np.bool_)
-        memory = self.memory_bytes()
-        eligible = everybody if memory is None else memory >= self.memory_needed(method)
-        if devices.exclude:
-            wrong = [client for client in devices.exclude if not 0 <= client < clients]
-            if wrong:
-                raise UserError(
-                    f"there is no client {wrong[0]}",
-                    where="devices.exclude",
-                    hint=f"clients are 0 to {clients - 1}",
-                )
-            eligible = eligible.copy()
-            eligible[list(devices.exclude)] = False
+        if wrong := [client for client in devices.exclude if not 0 <= client < clients]:
+            raise UserError(
+                f"there is no client {wrong[0]}",
+                where="devices.exclude",
+                hint=f"clients are 0 to {clients - 1}",
+            )
+        excluded = np.isin(np.arange(clients), devices.exclude)
+        memory, short = self.memory_bytes(), np.zeros(clients, dtype=np.bool_)
+        if memory is not None:
+            short = ~excluded & (memory < self.memory_needed(method))
         raise_all(
             problem
             for part in get_args(PartName)
@@ -189,11 +186,11 @@ class World:
             )
         )
         availability = devices.availability.create(
-            self._device_context("availability", eligible, method)
+            self._device_context("availability", ~excluded & ~short, method)
         )
         offset_ns = availability.offset_ns()
         compute = devices.compute.create(
-            self._device_context("compute", everybody, method, offset_ns)
+            self._device_context("compute", np.ones_like(short), method, offset_ns)
         )
         network = devices.network.create().build(self.network_context(offset_ns))
         power = _power(devices.energy, *self._main(), clients)
@@ -207,7 +204,8 @@ class World:
             batteries=Batteries(devices.energy, power.of_client)
             if devices.energy.has_batteries
             else None,
-            eligible=eligible,
+            short_of_memory=short,
+            excluded=excluded,
             grid=None
             if devices.carbon is None
             else Grid.read(devices.carbon, self.regions, clients),

@@ -42,7 +42,8 @@ class Population:
         network: links.
         power: watts while working.
         batteries: charge of the devices; None if batteries are not modeled.
-        eligible: clients whose memory holds the model and its batch, (N,) bool.
+        short_of_memory: clients whose memory does not hold the model and its batch, (N,) bool.
+        excluded: clients that the scenario keeps out, whatever their memory, (N,) bool.
         grid: carbon intensity at the clients' places; None if it is not given.
     """
 
@@ -53,7 +54,8 @@ class Population:
     network: Network
     power: Power
     batteries: Batteries | None
-    eligible: npt.NDArray[np.bool_]
+    short_of_memory: npt.NDArray[np.bool_]
+    excluded: npt.NDArray[np.bool_]
     grid: Grid | None = None
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:

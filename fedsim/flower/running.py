@@ -288,6 +288,7 @@ def execute(
             versions_made=exchange.version,
             dispatches=exchange.dispatched,
             ineligible_clients=0,
+            excluded_clients=int(np.count_nonzero(population.excluded)),
             metrics=recording.last,
             wall_s=time.perf_counter() - began,
             client_errors=recording.errors,

@@ -142,7 +142,7 @@ class StreamingDiLoCo(DiLoCo):
         change[part] = sent[: len(change[part])]
         state, layout = self.step(server, change), self.context.layout
         state = {**state, "model": with_moved_buffers(state["model"], server, change, layout)}
-        result = {name: tensor.clone() for name, tensor in server.items()}
+        result = {name: server[name].clone() for name in state}
         for name, tensor in result.items():
             tensor[part] = state[name][part]
         return result

@@ -23,7 +23,6 @@ from fedsim.methods.base import (
     with_mixin,
 )
 from fedsim.tasks.layout import Layout
-from fedsim.vocabulary.formatting import format_names
 
 
 class _InParts(Method):
@@ -123,13 +122,14 @@ def refuse_whole(method: Method) -> None:
     """
     if method.combines_parts:
         return
-    sent = [vector.name for vector in (*method.download(), *method.upload())]
+    down, up = ([vector.name for vector in way] for way in (method.download(), method.upload()))
+    others = dict.fromkeys(name for name in (*down, *up) if name not in ("model", "delta"))
     memories = list(method.memories())
     reasons = {
         f"its clients keep vectors of the whole model ({', '.join(memories)})": memories,
-        f"it sends {format_names(sent)}, not only the model and its change": sent
-        != ["model", "delta"]
-        or method.first_download(),
+        f"it also sends {', '.join(others)}": others,
+        "its clients send models, not changes of the model": "model" in up,
+        "it sends the model in parts": method.first_download() or len(down) + len(up) != 2,
         "it begins with a round of all clients": method.prologue(),
         "its clients continue their own models": method.steps_ahead(),
         method.needs_whole_model: method.needs_whole_model,

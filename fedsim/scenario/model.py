@@ -358,6 +358,11 @@ class Server(Parameters):
         names = ("method", "selection", "schedule", "aggregation_time")
         return self.model_copy(update={name: getattr(edges, name) for name in names})
 
+    @property
+    def section_of_devices(self) -> str:
+        """Where a scenario gives the method, selection and schedule of :attr:`of_devices`."""
+        return "server" if self.edges is None else "server.edges"
+
 
 class Stop(Parameters):
     """When the run ends: at the first of these limits that is met."""

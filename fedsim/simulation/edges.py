@@ -146,18 +146,18 @@ class EdgeServer(Server):
         self._epoch = 0
         self._is_fresh = True
         super().__init__(*args, **options)
-        self._running = self._schedule
+        self._running = self.schedule
         self.pause()
 
     def pause(self) -> None:
         """Hand out no more work."""
         self._handouts.busy_until_ns = NEVER
-        self._schedule = cast(Schedule, _Paused(self._running, self._postponed))
+        self.schedule = cast(Schedule, _Paused(self._running, self._postponed))
 
     def resume(self) -> None:
         """Begin to work from a model that has come from the cloud."""
         self.adopted += 1
-        self._schedule = self._running
+        self.schedule = self._running
         self._handouts.resume()
         postponed, self._postponed = self._postponed, []
         if self._is_fresh:

@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.population import Population
+from fedsim.errors import UserError
+from fedsim.parts.functions import called
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Schedule, Selection, ServerPort
+from fedsim.scheduling.selections.uniform import Uniform
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NS_PER_S
 
@@ -127,7 +130,17 @@ def check_rules(clients: Clients, rules: Rules, seed: int) -> None:
     """Check that schedule and selection accept their parameters and the facts of the run.
 
     Raises:
-        UserError: one of them does not accept them.
+        UserError: one of them does not accept them, or the schedule would not use the selection.
     """
     facts = cast(ServerPort, Facts(clients, rules, seed))
-    rules.schedule(facts, rules.selection(facts))
+    selection = rules.selection(facts)
+    schedule = rules.schedule(facts, selection)
+    takes_all = type(selection) is Uniform and selection.cohort_size() >= facts.clients
+    if not (schedule.draws() or takes_all):
+        instead = f", or set server.schedule.{schedule.draws_if}" if schedule.draws_if else ""
+        raise UserError(
+            f"under the {called(type(schedule))} schedule all clients participate all the time, so it takes no "
+            "selection",
+            where="server.selection",
+            hint=f"leave it out{instead}",
+        )

@@ -494,6 +494,19 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(
         ({"edges": {"count": 2, "network": "static"}}, "server.edges.trace"),
         ({"edges": {"members": {"name": "nearest", "nodes": ["a"]}}}, "server.edges.members.nodes"),
         ({"edges": {"count": 2, "schedule": {"min_updates": 0}}}, "server.edges.schedule"),
+        # A place and a fix are those of the edge servers.
+        (
+            {"edges": {"count": 2, "schedule": {"deadline": "1ns"}}},
+            "raise server.edges.schedule.deadline to",
+        ),
+        (
+            {"edges": {"count": 2, "selection": {"cohort": 9}}},
+            "server.edges.selection.cohort: a cohort of 9",
+        ),
+        (
+            {"edges": {"count": 2, "schedule": "compass", "selection": "round_robin"}},
+            "server.edges.selection: under the compass schedule",
+        ),
         ({"selection": "tifl_adaptive", "edges": {"count": 2}}, "server.selection"),
         (
             {
@@ -517,3 +530,12 @@ def test_what_edge_servers_cannot_do_is_refused(
         fedsim.run({**quadratic([[0]]), "server": server}, tmp_path / "run")
     assert where in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_optimizer_states_are_not_sent_through_edge_servers() -> None:
+    content = quadratic([[0]])
+    content["server"] = {"edges": {"count": 2, "network": FREE}}
+    content["training"] |= {"optimizer": {"name": "sgd", "lr": 1, "momentum": 0.5}}
+    content["training"]["optimizer_state"] = "sent"
+    with pytest.raises(UserError, match="edge servers do not send the state of the"):
+        prepare(fedsim.read_scenario(content))

@@ -50,6 +50,8 @@ def check_module(
     try:
         with torch.no_grad():
             outputs = copy.deepcopy(module).eval()(probe(samples)[0])
+    except UserError:
+        raise
     # A user's module may raise any exception; all are reported as the user's errors.
     except Exception as error:
         values = "int64 codes" if dataset.tokens else "float32 tensors"
