@@ -46,7 +46,7 @@ class MethodContext:
     Attributes:
         layout: names, shapes and offsets of the flat parameter vector.
         clients: number of clients N.
-        samples: training samples of each client, (N,) int64.
+        samples: training samples of each client, (N,) int64; of edge servers float64, in the mean over the run.
         learning_rate: local learning rate at (round, simulated seconds).
         local_steps: local steps of a full dispatch of each client, (N,) int64.
         tensors: returns the :attr:`dtype` and :attr:`device` of all vectors.
@@ -57,7 +57,7 @@ class MethodContext:
 
     layout: Layout
     clients: int
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     learning_rate: Callable[[int, float], float]
     local_steps: npt.NDArray[np.int64]
     tensors: Callable[[], tuple[torch.dtype, torch.device]]
@@ -361,7 +361,7 @@ class Updates(Protocol):
     round: int
     attributes: Mapping[str, float]
     clients: npt.NDArray[np.int64]
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     steps: npt.NDArray[np.int64]
     steps_assigned: npt.NDArray[np.int64]
     staleness: npt.NDArray[np.int64]

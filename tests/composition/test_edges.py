@@ -437,8 +437,8 @@ def test_a_client_that_moves(
     assert run.clients["edge"].tolist() == [0, 0, 1]
     assert run.edges is not None
     assert run.edges["members"].tolist() == [2, 2]
-    # One sample each; client 1 is a third of the time at edge server 0. Weights are whole.
-    assert run.edges["samples"].tolist() == [1, 2]
+    # One sample each; client 1 is a third of the time at edge server 0.
+    assert run.edges["samples"].tolist() == pytest.approx([4 / 3, 5 / 3], rel=1e-15)
     dropped = run.dispatches[run.dispatches["outcome"] == "dropped"]
     assert dropped["ended_s"].tolist() == ([10] if on_move == "drop" else [])
 
