@@ -41,9 +41,7 @@ Int64Array = npt.NDArray[np.int64]
 _WHERE = "server.edges"
 
 
-def cloud_method(
-    world: World, context: MethodContext, samples: npt.NDArray[np.float64]
-) -> Method:
+def cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.float64]) -> Method:
     """The method of the cloud, whose clients are the edge servers.
 
     It computes in double precision, so that the change of an edge server's model leads back to that model.

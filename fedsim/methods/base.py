@@ -376,8 +376,17 @@ class Updates(Protocol):
     def row(self, name: str, index: int) -> Tensor:
         """Vector ``name`` of contribution ``index``, (elements,); read-only."""
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        """Sum over contributions of ``weights`` (C,) times vector ``name``, (elements,), in order of arrival."""
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
+        """Sum over contributions of ``weights`` x ``factors`` times vector ``name``, (elements,), in order of arrival.
+
+        Args:
+            name: the vector.
+            weights: how much each client counts in the mean, (C,). With submodels, an entry's sum is multiplied by the
+                sum of all weights over that of the clients that trained the entry.
+            factors: multiples of the vectors themselves, (C,), such as discounts for staleness; not in that ratio.
+        """
 
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name`` (of keeper server or shared), (elements,)."""
