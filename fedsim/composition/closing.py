@@ -102,7 +102,7 @@ def write_population(
 def write_edges(
     run: Run,
     edges: Population,
-    samples: npt.NDArray[np.float64],
+    samples: npt.NDArray[np.int64 | np.float64],
     members: Integers,
     names: Sequence[str],
 ) -> None:

@@ -77,7 +77,7 @@ class Stays:
         if end_ns is not None:
             stays_ns = np.minimum(self.until_ns, end_ns) - np.minimum(self.since_ns, end_ns)
             weights = weights * (stays_ns / end_ns)
-        return np.bincount(self.edge, weights)
+        return np.bincount(self.edge, weights).astype(np.float64, copy=False)
 
     def availability(self, population: Population, end_ns: int) -> list[AvailabilityIndex]:
         """When the members of each edge server are online and there, until the end of the run."""

@@ -144,7 +144,7 @@ class Contributions:
         self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
     ) -> Tensor:
         """Sum over contributions of ``weights`` x ``factors`` times vector ``name``, (elements,)."""
-        products = np.asarray(weights, dtype=np.float64) * factors
+        products = np.multiply(weights, factors, dtype=np.float64)
         if products.shape != (len(self),):
             raise ValueError(f"{len(self)} contributions but weights of shape {products.shape}")
         for index in np.flatnonzero(~np.isfinite(products)).tolist():
