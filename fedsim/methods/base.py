@@ -374,7 +374,7 @@ class Updates(Protocol):
     def __len__(self) -> int: ...
 
     def row(self, name: str, index: int) -> Tensor:
-        """Vector ``name`` of contribution ``index``, (elements,); read-only."""
+        """Vector ``name`` of contribution ``index``, (elements,), zero where the client trained nothing; read-only."""
 
     def weighted_sum(
         self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
