@@ -100,7 +100,11 @@ def write_population(
 
 
 def write_edges(
-    run: Run, edges: Population, samples: Integers, members: Integers, names: Sequence[str]
+    run: Run,
+    edges: Population,
+    samples: npt.NDArray[np.int64 | np.float64],
+    members: Integers,
+    names: Sequence[str],
 ) -> None:
     """Write the table of edge servers; ``edges`` are these as the cloud sees them.
 
@@ -121,10 +125,10 @@ def write_edges(
         down_bps=edges.network.rates_bps(Direction.DOWN),
         up_bps=edges.network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
-        names={"name": pa.array(names, pa.string())} if names else None,
+        names={"members": members, **({"name": names} if names else {})},
+        table=EDGES,
     )
-    table = table.append_column("members", pa.array(members))
-    write_parquet(run.folder.parquet(EDGES.name), EDGES, table.cast(EDGES.schema))
+    write_parquet(run.folder.parquet(EDGES.name), EDGES, table)
 
 
 class _Absences:

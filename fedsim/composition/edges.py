@@ -42,14 +42,14 @@ Int64Array = npt.NDArray[np.int64]
 _WHERE = "server.edges"
 
 
-def cloud_method(world: World, context: MethodContext, samples: Int64Array) -> Method:
+def cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.float64]) -> Method:
     """The method of the cloud, whose clients are the edge servers.
 
     It computes in double precision, so that the change of an edge server's model leads back to that model.
 
     Args:
         world, context: the clients, and the context of their method.
-        samples: training samples at each edge server, (E,).
+        samples: training samples at each edge server, in the mean over the run, (E,).
 
     Raises:
         UserError: the method does not work with edge servers.

@@ -46,7 +46,7 @@ class MethodContext:
     Attributes:
         layout: names, shapes and offsets of the flat parameter vector.
         clients: number of clients N.
-        samples: training samples of each client, (N,) int64.
+        samples: training samples of each client, (N,) int64; of edge servers float64, in the mean over the run.
         learning_rate: local learning rate at (round, simulated seconds).
         local_steps: local steps of a full dispatch of each client, (N,) int64.
         tensors: returns the :attr:`dtype` and :attr:`device` of all vectors.
@@ -57,7 +57,7 @@ class MethodContext:
 
     layout: Layout
     clients: int
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     learning_rate: Callable[[int, float], float]
     local_steps: npt.NDArray[np.int64]
     tensors: Callable[[], tuple[torch.dtype, torch.device]]
@@ -361,7 +361,7 @@ class Updates(Protocol):
     round: int
     attributes: Mapping[str, float]
     clients: npt.NDArray[np.int64]
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     steps: npt.NDArray[np.int64]
     steps_assigned: npt.NDArray[np.int64]
     staleness: npt.NDArray[np.int64]
@@ -374,10 +374,19 @@ class Updates(Protocol):
     def __len__(self) -> int: ...
 
     def row(self, name: str, index: int) -> Tensor:
-        """Vector ``name`` of contribution ``index``, (elements,); read-only."""
+        """Vector ``name`` of contribution ``index``, (elements,), zero where the client trained nothing; read-only."""
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        """Sum over contributions of ``weights`` (C,) times vector ``name``, (elements,), in order of arrival."""
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
+        """Sum over contributions of ``weights`` x ``factors`` times vector ``name``, (elements,), in order of arrival.
+
+        Args:
+            name: the vector.
+            weights: how much each client counts in the mean, (C,). With submodels, an entry's sum is multiplied by the
+                sum of all weights over that of the clients that trained the entry.
+            factors: multiples of the vectors themselves, (C,), such as discounts for staleness; not in that ratio.
+        """
 
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name`` (of keeper server or shared), (elements,)."""

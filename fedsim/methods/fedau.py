@@ -47,7 +47,7 @@ class FedAu(FedAvg):
 
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
         """omega_i / N, (C,); notes that the contributing clients participate."""
         import torch
 

@@ -59,13 +59,13 @@ class FedCompass(Method):
         if not len(updates):
             return server
         shares = population_weights(self.context, updates, self.params.weights)
-        weights = self.params.weights_by_age(updates) * shares
+        discounts = self.params.weights_by_age(updates)
         first_update = updates.attributes.get("group") == 0
-        change = plain = updates.weighted_sum("delta", weights)
+        change = plain = updates.weighted_sum("delta", shares, discounts)
         state = dict(server)
         if self.params.normalized and not first_update:
             mean_steps = np.dot(shares, updates.steps) / shares.sum()
-            change = updates.weighted_sum("delta", mean_steps * weights / updates.steps)
+            change = updates.weighted_sum("delta", shares, mean_steps * discounts / updates.steps)
         if self.params.momentum and not first_update:
             change = state["momentum"] = self.params.momentum * server["momentum"] + change
         model = server["model"] + change

@@ -42,9 +42,12 @@ class LatestUpdates(Method):
         """The difference of each update from its client's remembered one, which it replaces; (trainable,) each."""
         for index in range(len(updates)):
             latest = updates.row("delta", index)[: self.context.layout.trainable]
+            before = updates.memory("latest", index)
             if self.params.remembers == "gradients":
-                latest = latest / updates.learning_rates[index]
-            fresh = latest - updates.memory("latest", index)
+                # At rate 0, where a decay may end, a client does not move and shows no gradient.
+                rate = updates.learning_rates[index]
+                latest = latest / rate if rate else before
+            fresh = latest - before
             updates.remember("latest", index, latest)
             yield fresh
 

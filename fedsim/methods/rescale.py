@@ -23,6 +23,6 @@ class Rescale(FedAvg):
     )
     plain_buffers = True
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """The weights of the average times S_full / S, (C,)."""
-        return super().coefficients(updates) * (updates.steps_assigned / updates.steps)
+    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """S_full / S, (C,)."""
+        return super().factors(updates) * (updates.steps_assigned / updates.steps)

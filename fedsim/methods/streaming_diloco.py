@@ -138,7 +138,7 @@ class StreamingDiLoCo(DiLoCo):
         begin = (updates.version - 1) % self.params.fragments * self._length
         part = slice(begin, begin + self._length)
         change = server["model"].new_zeros(server["model"].shape)
-        sent = updates.weighted_sum("delta", self.coefficients(updates))
+        sent = self.change(updates)
         change[part] = sent[: len(change[part])]
         state, layout = self.step(server, change), self.context.layout
         state = {**state, "model": with_moved_buffers(state["model"], server, change, layout)}

@@ -91,11 +91,13 @@ class _Overlapping:
     def __len__(self) -> int:
         return len(self._updates)
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
         """The sum times the sum of all weights over that of the clients that trained an entry; zero if none did."""
         import torch
 
-        total, updates = self._updates.weighted_sum(name, weights), self._updates
+        total, updates = self._updates.weighted_sum(name, weights, factors), self._updates
         held, of_all = self._parts.held(
             updates.clients, updates.rounds, np.asarray(weights, np.float64), total.device
         )

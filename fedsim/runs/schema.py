@@ -201,12 +201,9 @@ EDGES = _table(
     "edges",
     "One row per edge server; sums over its dispatches by the cloud, whose steps are rounds.",
     ("client_id",),
-    *(
-        field.with_metadata({"unit": "", "description": "edge server"})
-        if field.name == "client_id"
-        else field
-        for field in CLIENTS.schema
-    ),
+    _field("client_id", pa.int64(), "", "edge server"),
+    _field("samples", pa.float64(), "samples", "training samples there, in the mean over the run"),
+    *(field for field in CLIENTS.schema if field.name not in ("client_id", "samples")),
     _field("members", pa.int64(), "", "clients that are ever there"),
 )
 

@@ -95,7 +95,7 @@ class ServerPort(Protocol):
     """
 
     clients: int
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     default_steps: npt.NDArray[np.int64]
     has_prologue: bool
     prologue_updates: int | None

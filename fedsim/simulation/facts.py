@@ -56,7 +56,7 @@ class Clients:
     """
 
     population: Population
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     work: Work
     expected_duration_s: Callable[[int], float]
     members: npt.NDArray[np.int64] | None = None

@@ -56,9 +56,11 @@ class Written:
     def row(self, name: str, index: int) -> Tensor:
         return self._rows[name][index]
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        factors = torch.as_tensor(np.asarray(weights, dtype=np.float64))
-        return (factors.unsqueeze(1) * self._rows[name]).sum(0)
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
+        products = torch.as_tensor(np.asarray(weights, dtype=np.float64) * factors)
+        return (products.unsqueeze(1) * self._rows[name]).sum(0)
 
 
 def make(

@@ -346,12 +346,12 @@ class Three:
     clients = np.arange(3)
     rounds = np.zeros(3, dtype=np.int64)
 
-    def weighted_sum(self, name: str, weights: Any) -> Tensor:
+    def weighted_sum(self, name: str, weights: Any, factors: Any) -> Tensor:
         units_of = torch.tensor([3, 2, 1])
         rows = torch.zeros(3, 9)
         for client, value in enumerate((1.0, 2.0, 4.0)):
             rows[client].view(3, 3)[: units_of[client]] = value
-        return torch.as_tensor(weights, dtype=torch.float32) @ rows
+        return torch.as_tensor(np.multiply(weights, factors), dtype=torch.float32) @ rows
 
 
 def test_overlap_averages_of_a_3_x_3_layer() -> None:
@@ -612,6 +612,7 @@ def test_deferral_threads_and_interruptions_leave_the_bits(
             "fedasync does not work with submodels: its clients send models,",
         ),
         ({"server.method": "aced"}, "server.submodels", "latest updates"),
+        ({"server.method": "fedlga"}, "server.submodels", "completes"),
         ({"server.method": "ditto"}, "server.submodels", "personal"),
         ({"server.compression": {"up": "powersgd"}}, "server.compression.up", "qsgd"),
         (
