@@ -205,8 +205,10 @@ class World:
             return None
         groups = [] if bundle is None else bundle.texts("devices", "group")[rows].tolist()
         carbon, prices = (
-            given and Grid.read(given, self.task.clients, self.scenario.seed, groups)
-            for given in (devices.carbon, devices.cost and devices.cost.energy)
+            None
+            if given is None
+            else Grid.read(given, self.task.clients, self.scenario.seed, groups)
+            for given in (devices.carbon, None if devices.cost is None else devices.cost.energy)
         )
         return Footprint(power, carbon, devices.cost, prices)
 
