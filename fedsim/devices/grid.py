@@ -166,10 +166,8 @@ class Footprint:
     @property
     def regions(self) -> Any:
         """The name of each client's region, (N,); None if there is one."""
-        for grid in (self.carbon, self.prices):
-            if grid is not None and grid.names:
-                return np.array(grid.names)[grid.of_client]
-        return None
+        grid = self.carbon or self.prices
+        return np.array(grid.names)[grid.of_client] if grid and grid.names else None
 
     @property
     def names(self) -> list[str]:

@@ -167,9 +167,10 @@ class GridSeries(Parameters):
     quantity: ClassVar[Literal["carbon intensity", "prices"]]
 
     file: Path
-    """CSV file with a row per interval, or the folder of a trace bundle with a table ``grid`` (``fedsim describe grid``
-    says which); ``{region}`` in its name stands for the region. The first interval begins at simulated time 0; after
-    its end, the series is repeated."""
+    """CSV file with a row per interval (``fedsim describe grid`` says which), or the folder of a trace bundle with a table
+    ``grid``; ``{region}`` in its name stands for the region, and ``builtin:carbon_week.csv`` is a synthetic week of the
+    carbon intensity of ``GB``, ``DE`` and ``FR``. The first interval begins at simulated time 0; after its end, the
+    series is repeated."""
     region: str | dict[str, Annotated[float, Field(gt=0)]] | None = None
     """Region of all devices, if the file has several; or the share of the devices in each, such as
     ``{FR: 0.6, DE: 0.4}``; or ``by_group``, the region that the column ``group`` of the trace's devices names."""
@@ -194,10 +195,7 @@ class GridSeries(Parameters):
 
 
 class Carbon(GridSeries):
-    """Carbon intensity of the grid, from which the emissions of the devices' energy are computed.
-
-    ``builtin:carbon_week.csv`` is a synthetic week of ``GB``, ``DE`` and ``FR``.
-    """
+    """Carbon intensity of the grid, from which the emissions of the devices' energy are computed."""
 
     key, quantity = "devices.carbon", "carbon intensity"
 
@@ -216,7 +214,7 @@ class Cost(Parameters):
     per_device_hour: float = Field(default=0.0, ge=0)
     """Price of an hour in which a device downloads, computes or uploads."""
     energy: Prices | None = None
-    """Price of the energy, per kWh or MWh."""
+    """Price of the energy over time, in the currency of the other prices."""
 
 
 class Devices(Parameters):
@@ -244,7 +242,7 @@ class Devices(Parameters):
     carbon: Carbon | None = None
     """Carbon intensity of the grid, for emissions in g CO2e."""
     cost: Cost | None = None
-    """Prices per byte and per hour of work."""
+    """Prices per byte, per hour of work and of energy."""
     exclude: tuple[int, ...] = ()
     """Numbers of clients that never participate; their data stay where they are."""
     memory: Size | list[Size] | None = None

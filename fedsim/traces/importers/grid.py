@@ -38,11 +38,8 @@ _DATE = r"^\d{4}-\d"
 _OFFSET = r":\d\d.*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|[Zz]$"
 
 
-class _Unit(NamedTuple):
-    """A unit in the bundle, ``g/kWh`` or a currency per kWh, and the factor that converts to it."""
-
-    name: str
-    factor: float
+_Unit = tuple[str, float]
+"""A unit in the bundle, ``g/kWh`` or a currency per kWh, and the factor that converts to it."""
 
 
 class _Piece(NamedTuple):
@@ -145,21 +142,19 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[_Piece]:
                 "regions need a column 'Zone id'",
                 line=lines[row],
             )
-        for column, unit in value_columns.items():
-            bounds = NOT_NEGATIVE if unit.name == CARBON_UNIT else FINITE
+        places = [source.line(lines[row]) for row in rows]
+        for column, (unit, factor) in value_columns.items():
+            bounds = NOT_NEGATIVE if unit == CARBON_UNIT else FINITE
             cells = [columns[column][row] for row in rows]
-            known = Number(column, params.unit or "", bounds, _MISSING).read(
-                cells,
-                lambda cell, rows=rows: source.line(lines[rows[cell]]),  # type: ignore[misc]
-            )
+            known = Number(column, "", bounds, _MISSING).read(cells, places.__getitem__)
             if 2 * (count := int(np.count_nonzero(~np.isnan(known)))) < len(rows):
                 raise source.error(
                     f"has a value of '{column}' in {count} of {len(rows)} rows of the region '{region}'",
                     "half of the values must be known",
                 )
             values = np.full(len(begins_us), np.nan)
-            values[interval[rows]] = known * unit.factor
-            yield _Piece(source, region, unit.name, begin, edges_us, values)
+            values[interval[rows]] = known * factor
+            yield _Piece(source, region, unit, begin, edges_us, values)
 
 
 def _value_columns(
@@ -172,20 +167,19 @@ def _value_columns(
     units = {name: _unit(name) for name in names}
     chosen = [name for name in units if name == params.column]
     for what, words in (("carbon intensity", _CARBON), ("prices", _PRICES)):
-        fits = [name for name, unit in units.items() if unit is None or measured(unit.name) == what]
+        fits = [name for name, unit in units.items() if unit is None or measured(unit[0]) == what]
         in_unit = [name for name in fits if units[name] is not None]
         # Prices without a unit are not meant if there is carbon intensity.
         levels = [*(_matching(word, in_unit if chosen else fits) for word in words), in_unit]
-        if params.column is None and (stated is None or measured(stated.name) == what):
+        if params.column is None and (stated is None or measured(stated[0]) == what):
             chosen += filter(None, [_only(source, what, levels)])
     if not chosen:
         what = f"'{params.column}'" if params.column else "of carbon intensity or prices"
         raise source.error(f"has no column {what}", f"its columns are {format_names([*units])}")
-    result = {name: stated or units[name] for name in chosen}
-    for name, unit in result.items():
-        if unit is None:
-            raise source.error(f"does not give the unit of '{name}'", _UNITS)
-    return result  # type: ignore[return-value]
+    result = {name: unit for name in chosen if (unit := stated or units[name])}
+    if len(result) < len(chosen):
+        raise source.error(f"does not give the unit of '{chosen[0]}'", _UNITS)
+    return result
 
 
 def measured(unit: str) -> str:
@@ -196,14 +190,14 @@ def measured(unit: str) -> str:
 def _unit(text: str) -> _Unit | None:
     """The unit in a text, such as ``gCO2eq/kWh``, ``lbs_per_MWh`` or ``Price (EUR/MWh)``; None without one."""
     if text in _BRITISH:
-        return _Unit(CARBON_UNIT, 1.0)
+        return CARBON_UNIT, 1.0
     for amount, energy in _UNIT.findall(text):
         factor = _PER_KWH[energy.lower()]
         if (grams := _GRAMS.get(amount.lower().removesuffix("s"))) is not None:
-            return _Unit(CARBON_UNIT, grams * factor)
+            return CARBON_UNIT, grams * factor
         currency = _CURRENCIES.get(amount, amount.upper())
         if len(currency) == 3:
-            return _Unit(f"{currency}/kWh", factor)
+            return f"{currency}/kWh", factor
     return None
 
 
