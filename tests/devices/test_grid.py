@@ -200,6 +200,7 @@ def test_each_region_has_its_intensity(tmp_path: Path) -> None:
     carbon = {"file": str(tmp_path / "{region}.csv"), "region": {"A": 1, "B": 2}}
     run = fedsim.run(timed(devices={"carbon": carbon}, stop={"rounds": 2}), tmp_path / "run")
     clients = run.clients
+    assert {Path(path).name for path in run.info["data_files"]} == {"A.csv", "B.csv"}
     assert sorted(clients["region"]) == ["A", "B", "B"]
     factor = clients["region"].map({"A": 100, "B": 200})
     assert clients["gco2e"].tolist() == pytest.approx(clients["energy_j"] * factor / 3.6e6)
