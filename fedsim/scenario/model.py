@@ -167,10 +167,10 @@ class GridSeries(Parameters):
     quantity: ClassVar[Literal["carbon intensity", "prices"]]
 
     file: Path
-    """CSV file with a row per interval (``fedsim describe grid`` says which), or the folder of a trace bundle with a table
-    ``grid``; ``{region}`` in its name stands for the region, and ``builtin:carbon_week.csv`` is a synthetic week of the
-    carbon intensity of ``GB``, ``DE`` and ``FR``. The first interval begins at simulated time 0; after its end, the
-    series is repeated."""
+    """CSV file with a row per interval (``fedsim describe grid`` says which), or the folder of a trace bundle with a
+    table ``grid``; ``{region}`` in its name stands for the region, and ``builtin:carbon_week.csv`` is a synthetic week
+    of the carbon intensity of ``GB``, ``DE`` and ``FR``. The first interval begins at simulated time 0; after its end,
+    the series is repeated."""
     region: str | dict[str, Annotated[float, Field(gt=0)]] | None = None
     """Region of all devices, if the file has several; or the share of the devices in each, such as
     ``{FR: 0.6, DE: 0.4}``; or ``by_group``, the region that the column ``group`` of the trace's devices names."""

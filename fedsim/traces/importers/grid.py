@@ -36,8 +36,6 @@ _REGIONS = ("zone id", "region", "zone", "zone name", "country")
 _MISSING = ("", "-", "nan", "NaN", "NA", "N/A", "null")
 _DATE = r"^\d{4}-\d"
 _OFFSET = r":\d\d.*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|[Zz]$"
-
-
 _Unit = tuple[str, float]
 """A unit in the bundle, ``g/kWh`` or a currency per kWh, and the factor that converts to it."""
 
