@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from fedsim.devices.availability.base import OnDisconnect
 from fedsim.devices.battery import Batteries
-from fedsim.devices.carbon import Grid
 from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.grid import Footprint
 from fedsim.network.base import Direction, Network
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
@@ -44,7 +44,7 @@ class Population:
         batteries: charge of the devices; None if batteries are not modeled.
         short_of_memory: clients whose memory does not hold the model and its batch, (N,) bool.
         excluded: clients that the scenario keeps out, whatever their memory, (N,) bool.
-        grid: carbon intensity at the clients' places; None if it is not given.
+        footprint: emissions and cost of their work; None if neither is given.
     """
 
     clients: int
@@ -56,7 +56,7 @@ class Population:
     batteries: Batteries | None
     short_of_memory: npt.NDArray[np.bool_]
     excluded: npt.NDArray[np.bool_]
-    grid: Grid | None = None
+    footprint: Footprint | None = None
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:
         """Duration of the client's upload, estimated from its link's nominal rate."""
