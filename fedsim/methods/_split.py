@@ -159,7 +159,7 @@ class SplitMethod(Method):
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""
         size = self.split.personal_size
-        return {"personal": Memory(size, self.split.personal)} if size else {}
+        return {"personal": Memory(size, self.split.personal, follows={})} if size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The whole model (P,) and its shared part."""

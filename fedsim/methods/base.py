@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 Tensor: TypeAlias = "torch.Tensor"
 """For type annotations; importing it from here does not import torch."""
+
+Factor: TypeAlias = "float | Callable[[Cohort], Tensor]"
+"""A number, or a function that returns one per client, (B, 1)."""
 
 ServerState: TypeAlias = "Mapping[str, Tensor]"
 """Named tensors of the server, always including ``"model"`` (P,). Never changed in place: an aggregation returns new
@@ -149,6 +153,10 @@ class Memory:
             update; only for memories of clients in methods that are :attr:`Method.only_synchronous`.
         restarts: whether it ends when the client's edge server receives a model of the cloud.
         in_place: whether the rows may be in :attr:`Cohort.in_place` instead of :attr:`Cohort.memory`.
+        follows: uploaded vectors with which a row of a client moves, because the server adds up the same moves, and the
+            factor of each: the row grows by the factor times the vector. If an upload is lossy, the row then grows by
+            what the server decodes. Empty if nothing at the server depends on the row; None, which excludes lossy
+            uploads, if neither is declared.
     """
 
     elements: int
@@ -158,6 +166,7 @@ class Memory:
     kept_when_lost: bool = False
     restarts: bool = False
     in_place: bool = False
+    follows: Mapping[str, Factor] | None = None
 
     def initial_row(self, model: Tensor) -> Tensor | None:
         """The row of a client that has not participated yet, given the initial model (P,); None for zeros."""
@@ -404,6 +413,7 @@ class Method(Component, ABC):
         personal: whether each client has a personal part of the model.
         spans_edges: whether it works through both levels of a run with edge servers. What the cloud remembers of an
             edge server then goes down with its model, as the vector of that name in the edge server's state.
+        needs_exact: why a compression must not change some vectors on the way down, as clauses by vector.
         needs_adapters: whether the model must have low-rank adapters.
         merges: whether the method merges adapters into the frozen matrices that they change, which are then part of the
             layout.
@@ -425,6 +435,7 @@ class Method(Component, ABC):
     continues_models: ClassVar[bool] = False
     personal: ClassVar[bool] = False
     spans_edges: ClassVar[bool] = False
+    needs_exact: Mapping[str, str] = MappingProxyType({})
     needs_adapters: ClassVar[bool] = False
     merges: ClassVar[bool] = False
     weight_of_absent: str = ""
@@ -509,6 +520,11 @@ class Method(Component, ABC):
         zeros = {name: model.new_zeros(model.shape) for name in self.server_vectors}
         return {"model": model, **zeros}
 
+    def start(self, cohort: Cohort) -> Tensor:
+        """The models from which the clients start, as the server knows, (B, P): those received unless overridden. A
+        compressed upload named ``model`` is the difference from them."""
+        return cohort.down["model"]
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The local rule; plain local training from the received model unless overridden.
 
@@ -516,7 +532,7 @@ class Method(Component, ABC):
         (built from the class, its parameters and a context, followed by :meth:`initial_state`), so it must not change
         the object, nor read anything that :meth:`aggregate` stored in it.
         """
-        start = cohort.down["model"]
+        start = self.start(cohort)
         trained = trainer.run(cohort, start)
         return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
 

@@ -47,7 +47,7 @@ class FedDyn(Method):
 
     def memories(self) -> Mapping[str, Memory]:
         """g_i, the gradient of the client's objective at its last model."""
-        return {"gradient": Memory(self.context.layout.size)}
+        return {"gradient": Memory(self.context.layout.size, follows={"delta": -self.params.alpha})}
 
     def vector_operations(self) -> float:
         """The pull (a difference, a product, a sum) and g_i."""

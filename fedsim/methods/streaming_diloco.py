@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from pydantic import Field
@@ -86,8 +87,9 @@ class StreamingDiLoCo(DiLoCo):
 
     def memories(self) -> Mapping[str, Memory]:
         """A client's model, the fragments as they were last synchronized, and the version that continues them."""
-        memory = Memory(self.context.layout.size, initial=lambda model: model, kept_when_lost=True)
-        version = Memory(1, initial=lambda model: model.new_full((1,), -1), kept_when_lost=True)
+        kept = partial(Memory, kept_when_lost=True, follows={})
+        memory = kept(self.context.layout.size, initial=lambda model: model)
+        version = kept(1, initial=lambda model: model.new_full((1,), -1))
         return {"local": memory, "synchronized": memory, "next_version": version}
 
     def steps_ahead(self) -> int:

@@ -72,7 +72,7 @@ class UplinkMerge(Method):
 
     def memories(self) -> Mapping[str, Memory]:
         """h_i."""
-        return {"gradient": Memory(self.context.layout.size)}
+        return {"gradient": Memory(self.context.layout.size, follows={"delta": 1.0})}
 
     @abstractmethod
     def correction(self, cohort: Cohort) -> Tensor | None:
