@@ -108,6 +108,7 @@ class Vector:
         varies: whether dispatches send different parts of what it stands for, so that the errors and references of
             earlier ones are of no use.
         compression: how it is compressed on the way, as the scenario says; a method leaves it out.
+        exact: number of entries at its end that are buffers, which are never compressed; a method leaves it out.
         share: share of the entries that is sent, for bytes and time only.
     """
 
@@ -117,6 +118,7 @@ class Vector:
     share: float = 1.0
     varies: bool = field(default=False, repr=False)
     compression: Compression | None = field(default=None, repr=False)
+    exact: int = field(default=0, repr=False)
 
     def raw_bytes(self, item_bytes: int) -> float:
         """Bytes of the vector without compression; ``item_bytes`` is the size of an entry of the training dtype."""
@@ -128,7 +130,9 @@ class Vector:
         if self.compression is None:
             return self.raw_bytes(item_bytes)
         entry_bits = 8 * item_bytes if self.bits is None else self.bits
-        return self.compression.bits(math.ceil(self.elements * self.share), entry_bits) / 8
+        compressed = math.ceil((self.elements - self.exact) * self.share)
+        exact_bits = self.exact * self.share * entry_bits
+        return (self.compression.bits(compressed, entry_bits) + exact_bits) / 8
 
     @property
     def in_full(self) -> Vector:
@@ -414,6 +418,8 @@ class Method(Component, ABC):
         spans_edges: whether it works through both levels of a run with edge servers. What the cloud remembers of an
             edge server then goes down with its model, as the vector of that name in the edge server's state.
         needs_exact: why a compression must not change some vectors on the way down, as clauses by vector.
+        buffers_with: the uploaded vector that ends with the changes of the model's buffers (running statistics of batch
+            normalization), if there is one. The server then takes the mean of their values, whatever the method does.
         needs_adapters: whether the model must have low-rank adapters.
         merges: whether the method merges adapters into the frozen matrices that they change, which are then part of the
             layout.
@@ -436,6 +442,7 @@ class Method(Component, ABC):
     personal: ClassVar[bool] = False
     spans_edges: ClassVar[bool] = False
     needs_exact: Mapping[str, str] = MappingProxyType({})
+    buffers_with: str = "delta"
     needs_adapters: ClassVar[bool] = False
     merges: ClassVar[bool] = False
     weight_of_absent: str = ""
@@ -473,11 +480,20 @@ class Method(Component, ABC):
 
     def of_part(self, vector: Vector, layout: Layout, elements: int) -> Vector:
         """The vector as sent by and to a client that trains a part of the model with this layout."""
-        return replace(vector, elements=elements)
+        exact = min(vector.exact, self.buffers_in(elements, layout))
+        return replace(vector, elements=elements, exact=exact)
 
     def layout_of(self, client: int) -> Layout:
         """The layout of the models that a client trains."""
         return self.context.layout
+
+    def sends_buffers(self) -> bool:
+        """Whether uploads end with the values of buffers; a method leaves it out."""
+        return False
+
+    def buffers_in(self, elements: int, layout: Layout) -> int:
+        """Entries at the end of a vector of this length, of a model with this layout, that are its buffers."""
+        return layout.size - layout.trainable if elements == layout.size else 0
 
     def memories(self) -> Mapping[str, Memory]:
         """Vectors kept for each client between its dispatches; read after :meth:`initial_state`."""
@@ -540,6 +556,14 @@ class Method(Component, ABC):
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The server state after this aggregation, with the names of :meth:`initial_state`; ``server`` and its tensors
         stay as they are."""
+
+    def buffer_weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """Weights of the clients' buffers in their mean, (C,), with sum 1, or 0 if none counts."""
+        return averaging_weights(updates, getattr(self.params, "weights", "uniform"))
+
+    def whole_model(self, state: ServerState) -> Tensor:
+        """The model (P,) of a state, from the first vector that is sent down."""
+        return state["model"]
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

@@ -79,7 +79,7 @@ class _Compressed(Method):
     def _changing(self, vector: Vector) -> str | None:
         if not vector.varies:
             return None
-        return "it is another one in every dispatch, so nothing of earlier dispatches can be used"
+        return "it changes with every dispatch, so nothing of earlier dispatches can be used"
 
     @property
     def _undeclared(self) -> str | None:
@@ -110,9 +110,9 @@ class _Compressed(Method):
         """Those of the method, the errors of uploads, what compressions keep, and the references of downloads."""
         up = self.ways["up"]
         kept = {
-            _kept(vector): Memory(up.kept(vector.elements))
+            _kept(vector): Memory(up.kept(vector.elements - vector.exact))
             for vector in self.upload()
-            if _is_lossy(vector) and up.kept(vector.elements)
+            if _is_lossy(vector) and up.kept(vector.elements - vector.exact)
         }
         # Rows that are compressed one by one.
         errors = {
@@ -198,8 +198,9 @@ class _Compressed(Method):
     def _on_the_way(self, way: Way, vectors: Sequence[Vector]) -> list[Vector]:
         compression = self.ways[way]
         names = compression.params.vectors
+        layout = self.context.layout
         return [
-            replace(vector, compression=compression)
+            replace(vector, compression=compression, exact=self.buffers_in(vector.elements, layout))
             if (vector.name != STATE if names is None else vector.name in names)
             else vector
             for vector in vectors
@@ -221,7 +222,7 @@ class _Compressed(Method):
         error: Tensor | list[Tensor] | None = None,
         kept: Tensor | None = None,
     ) -> Tensor:
-        """What the receiver decodes, (B, elements).
+        """What the receiver decodes, (B, elements); buffers at the end are sent as they are.
 
         Args:
             way, number: which vector it is.
@@ -236,9 +237,12 @@ class _Compressed(Method):
         compression = self.ways[way]
         stream = Stream(self.context.seed, Purpose.COMPRESSION, way == "down", number)
         keys = stream.keys(cohort.clients, cohort.sequences).view(np.int64)
-        draws = Draws(torch.from_numpy(keys).to(rows.device), rows.shape[1], kept)
+        layout = self.layout_of(int(cohort.clients[0]))
+        length = rows.shape[1] - self.buffers_in(rows.shape[1], layout)
+        draws = Draws(torch.from_numpy(keys).to(rows.device), length, kept)
         received = torch.empty_like(rows)
-        for piece, columns in _pieces(rows, compression.block):
+        received[:, length:] = rows[:, length:]
+        for piece, columns in _pieces(rows[:, :length], compression.block):
             at = piece, columns
             value = rows[at]
             if error is not None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
     Corrected,
@@ -74,5 +73,4 @@ class FedDyn(Method):
         h = server["h"] - alpha * updates.weighted_sum("delta", shares)
         h[layout.trainable :] = 0
         mean = updates.weighted_sum("delta", averaging_weights(updates, "uniform"))
-        model = server["model"] + mean - h / alpha
-        return {"model": with_mean_buffers(model, server, updates, layout), "h": h}
+        return {"model": server["model"] + mean - h / alpha, "h": h}

@@ -74,7 +74,7 @@ class Flora(Method):
             return vector
         # Only uploads have new adapters in every dispatch.
         share = (self._up if vector.varies else self._down)(layout).share
-        return replace(vector, elements=elements, share=share)
+        return replace(super().of_part(vector, layout, elements), share=share)
 
     def _down(self, layout: Layout) -> Vector:
         sizes = layout.sizes

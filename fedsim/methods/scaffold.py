@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
     Corrected,
@@ -63,6 +62,7 @@ class Scaffold(Method):
                 "with uplink: 1 the server needs the control variate that the client received"
             )
             self.only_synchronous, self.needs_exact = received, {"control": received}
+            self.buffers_with = "control"
 
     def download(self) -> Sequence[Vector]:
         """x and c."""
@@ -117,6 +117,6 @@ class Scaffold(Method):
         change = updates.weighted_sum("control", [1 / self.context.clients] * len(updates))
         change[layout.trainable :] = 0
         return {
-            "model": with_mean_buffers(model, server, updates, layout, vector="control"),
+            "model": model,
             "control": server["control"] + change,
         }

@@ -9,7 +9,6 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.methods.aggregation import with_moved_buffers
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -142,8 +141,9 @@ class StreamingDiLoCo(DiLoCo):
         change = server["model"].new_zeros(server["model"].shape)
         sent = updates.weighted_sum("delta", self.coefficients(updates))
         change[part] = sent[: len(change[part])]
-        state, layout = self.step(server, change), self.context.layout
-        state = {**state, "model": with_moved_buffers(state["model"], server, change, layout)}
+        state, trainable = self.step(server, change), self.context.layout.trainable
+        # Buffers move by the mean alone.
+        state["model"][trainable:] = (server["model"] + change)[trainable:]
         result = {name: tensor.clone() for name, tensor in server.items()}
         for name, tensor in result.items():
             tensor[part] = state[name][part]

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from fedsim.methods.aggregation import local_rate, with_mean_buffers
+from fedsim.methods.aggregation import local_rate
 from fedsim.methods.base import (
     Cohort,
     Corrected,
@@ -139,9 +139,8 @@ class UplinkMerge(Method):
         merged = server["merged"] + received
         rate = local_rate(self.context, updates)
         scale = self.params.server_lr * rate * self.steps / self.context.clients
-        model = server["model"] - scale * merged
         return {
-            "model": with_mean_buffers(model, server, updates, layout),
+            "model": server["model"] - scale * merged,
             "merged": merged,
             **self.advance(server, rate),
         }
