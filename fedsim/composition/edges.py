@@ -21,6 +21,7 @@ from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.optimizer_state import STATE
 from fedsim.network.base import NetworkContext
 from fedsim.parts.component import Component
@@ -63,7 +64,8 @@ def cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.f
 
     edges = section.edges
     assert edges is not None
-    method: Method = section.method.create(
+    part, layout = section.method, context.layout
+    method: Method = replace(part, component=with_averaged_buffers(part.type, layout)).create(
         replace(
             context,
             clients=len(samples),

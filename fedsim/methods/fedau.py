@@ -38,7 +38,6 @@ class FedAu(FedAvg):
         "Wang and Ji, A Lightweight Method for Tackling Unknown Participation Statistics in Federated Averaging, "
         "ICLR 2024, Algorithms 1 and 2"
     )
-    plain_buffers = True
     Params = FedAuParams
 
     def memories(self) -> Mapping[str, Memory]:

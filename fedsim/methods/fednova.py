@@ -25,7 +25,6 @@ class FedNova(FedAvg):
         "NeurIPS 2020, equations 4 and 6 and section 4"
     )
     needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
-    plain_buffers = True
 
     def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
         """(sum p_j a_j) / a_i, (C,)."""

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import local_rate, with_mean_buffers
+from fedsim.methods.aggregation import local_rate
 from fedsim.methods.base import Memory, Method, Prologue, ServerState, Tensor, Updates
 from fedsim.parts.component import Parameters
 
@@ -65,9 +65,7 @@ class LatestUpdates(Method):
         step = self.params.server_lr
         if self.params.remembers == "gradients":
             step *= local_rate(self.context, updates)
-        model = server["model"] + step * change
-        layout = self.context.layout
-        return {"model": with_mean_buffers(model, server, updates, layout), "mean": mean}
+        return {"model": server["model"] + step * change, "mean": mean}
 
 
 class Mifa(LatestUpdates):

@@ -21,7 +21,6 @@ class Rescale(FedAvg):
         "Baseline for Li et al., FedLGA: Toward System-Heterogeneity of Federated Learning via Local Gradient "
         "Approximation, IEEE Transactions on Cybernetics 54(1), 2024"
     )
-    plain_buffers = True
 
     def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
         """S_full / S, (C,)."""

@@ -36,11 +36,16 @@ class _InParts(Method):
 
     def download(self) -> Sequence[Vector]:
         """Those of the method."""
-        return [replace(one, varies=self.parts.submodels.moves) for one in super().download()]
+        return self._moving(super().download())
 
     def upload(self) -> Sequence[Vector]:
         """Those of the method."""
-        return [replace(one, varies=self.parts.submodels.moves) for one in super().upload()]
+        return self._moving(super().upload())
+
+    def _moving(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
+        if not self.parts.submodels.moves:
+            return vectors
+        return [replace(one, varies=True) for one in vectors]
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method on the entries of the part; the others do not change."""

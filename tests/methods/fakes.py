@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.layout import Layout
 
@@ -69,10 +70,11 @@ def make(
     """A method as a scenario names it, for clients with these samples; the model has ``buffers`` at its end."""
     options = dict(given)
     method_class = CATALOG.parts("method")[options.pop("name")]
-    return method_class(
+    layout = Layout.of([("x", (elements,))], [("mean", (buffers,))] if buffers else [])
+    return with_averaged_buffers(method_class, layout)(
         method_class.Params(**options),
         MethodContext(
-            layout=Layout.of([("x", (elements,))], [("mean", (buffers,))] if buffers else []),
+            layout=layout,
             clients=len(samples),
             samples=np.array(samples, dtype=np.int64),
             learning_rate=lambda round_, time: 0.1,
