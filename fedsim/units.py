@@ -19,10 +19,12 @@ US_PER_S = 1_000_000
 DAY_S = 86_400
 DAY_US = DAY_S * US_PER_S
 NEVER = 2**62
-"""The time (ns) of an event that never happens: 146 years, later than any simulated time."""
+"""The end of the clock, and the time (ns) of an event that never happens: every instant of a run is earlier."""
+CLOCK_YEARS = int(NEVER / NS_PER_S / (365.25 * DAY_S))
+"""Whole years that the clock counts."""
 
 LONGEST_S = 3.2e9
-"""The longest duration that may be given, about a hundred years: the clock counts 292 years of nanoseconds."""
+"""The longest duration that may be given, about a hundred years, which the clock counts (:data:`NEVER`)."""
 
 DURATION_UNITS = {
     "ns": 1e-9,

@@ -2,12 +2,17 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.units import (
+    CLOCK_YEARS,
+    LONGEST_S,
+    NEVER,
+    NS_PER_S,
     duration_at_least,
     parse_duration_s,
     parse_rate_bps,
@@ -94,3 +99,12 @@ def test_the_clock_counts_whole_nanoseconds() -> None:
     assert to_s(to_ns(1.25)) == 1.25
     with pytest.raises(ValueError, match="not a finite time"):
         to_ns(float("inf"))
+
+
+def test_the_end_of_the_clock_is_stated_once() -> None:
+    years = NEVER / NS_PER_S / (365.25 * 86_400)
+    assert CLOCK_YEARS <= years < CLOCK_YEARS + 1
+    assert LONGEST_S * NS_PER_S < NEVER
+    page = (Path(__file__).parents[1] / "docs" / "time.md").read_text(encoding="utf-8")
+    assert f"2^62 nanoseconds, which is {CLOCK_YEARS} years" in page
+    assert NEVER == 2**62

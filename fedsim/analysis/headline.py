@@ -12,7 +12,6 @@ import numpy as np
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population, section, sentence
 from fedsim.analysis.figures.learning import metric_names, not_finite, targets
-from fedsim.analysis.footprint import footprint
 from fedsim.parts.component import is_user_reference
 from fedsim.runs import Run, Status
 from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
@@ -136,14 +135,15 @@ def tiles(run: Run) -> list[Tile]:
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
     shown.append(Tile("Dispatches", format_count(len(table)), note))
     given = statistics.participation_counts(table, population(run))
-    ineligible = int(run.info.get("ineligible_clients") or 0)
-    # Clients that lack the memory count as offline.
+    # Clients that are kept out or lack the memory count as offline.
+    barred = {
+        "excluded": int(run.info.get("excluded_clients") or 0),
+        "without the memory to train": int(run.info.get("ineligible_clients") or 0),
+    }
     away = int((run.clients["online_fraction"] == 0).sum()) if run.has_clients else 0
-    notes = [f"of {format_count(len(given))}"]
-    if ineligible:
-        notes.append(f"{format_count(ineligible)} without the memory to train")
-    if away > ineligible:
-        notes.append(f"{format_count(away - ineligible)} never online")
+    why = {**barred, "never online": max(away - sum(barred.values()), 0)}
+    others = [f"{format_count(count)} {words}" for words, count in why.items() if count]
+    notes = [f"of {format_count(len(given))}", *others]
     contributed = format_count(int((given > 0).sum()))
     shown.append(Tile("Clients that contributed", contributed, "; ".join(notes)))
     down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())
@@ -158,10 +158,9 @@ def tiles(run: Run) -> list[Tile]:
         by_default = watts == {**watts, **default} and not watts.get("classes")
         note = format_watt_hours(energy) + ("; default watts" if by_default else "")
         shown.append(Tile("Energy of the devices", format_energy(energy), note))
-    spent = footprint(run)
     for name, label in (("gco2e", "Emissions, g CO2e"), ("cost", "Cost")):
-        if spent is not None and name in spent:
-            total, used = spent[name].sum(), spent[name][spent["outcome"] == "aggregated"].sum()
+        if name in table:
+            total, used = table[name].sum(), table[name][table["outcome"] == "aggregated"].sum()
             note = f"{format_share(used / total)} for aggregated updates" if total else ""
             shown.append(Tile(label, format_number(total), note))
     return shown

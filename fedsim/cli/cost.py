@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from fedsim.errors import UserError
 from fedsim.scenario.comparing import text
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration, format_share
 
@@ -30,24 +30,41 @@ def variants_of(planned: Sequence[PlannedRun]) -> list[LoadedScenario]:
     return list(firsts.values())[:_VARIANTS]
 
 
-def known_cost(variants: Sequence[LoadedScenario], runs: int, **settings: Any) -> Cost | None:
+def known_cost(
+    variants: Sequence[LoadedScenario], runs: int, *, raises: bool = False, **settings: Any
+) -> Cost | None:
     """The cost of ``runs`` runs of these variants.
 
     Args:
         variants: their scenarios.
         runs: the number of runs.
+        raises: whether an error that the run is certain to end with is raised.
         settings: those of :func:`fedsim.composition.cost.estimate`.
 
     Returns:
         The cost; None if a part fails or its data is not on the disk, as the run will report.
+
+    Raises:
+        UserError: a run would end with it, whatever it learns.
     """
     from fedsim.composition.cost import estimate, of_runs
     from fedsim.composition.shared import Shared
+    from fedsim.tasks.reading.files import NotOnDisk
 
-    shared = Shared()
-    with contextlib.suppress(Exception):
-        return of_runs([estimate(one, shared, runs=runs, **settings) for one in variants], runs)
-    return None
+    shared, costs = Shared(), []
+    for one in variants:
+        server, target = one.scenario.server.of_devices, one.scenario.stop.target
+        # A target may end the run before the error, and losses may change what is drawn.
+        is_certain = not (target or server.selection.type.needs_training)
+        try:
+            with one.locating_errors():
+                costs.append(estimate(one, shared, runs=runs, **settings))
+        except Exception as error:
+            is_of_run = isinstance(error, UserError) and not isinstance(error, NotOnDisk)
+            if raises and is_certain and is_of_run:
+                raise
+            return None
+    return of_runs(costs, runs)
 
 
 def announce(

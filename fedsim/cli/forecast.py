@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,13 +64,9 @@ def command(
         click.echo(result.sentence)
         click.echo(f"page: {folder / PAGE}")
         return
-
-    def finite(value: float) -> float | None:
-        return value if math.isfinite(value) else None
-
-    median_s, low_s, high_s = map(finite, result.interval)
+    median_s, low_s, high_s = result.interval
     content: dict[str, Any] = {"forecast": result.sentence, "page": str(folder / PAGE)}
     content |= {"median_s": median_s, "low_s": low_s, "high_s": high_s}
-    times = list(map(finite, result.times_s.tolist()))
+    times = result.times_s.tolist()
     content |= {"probability": result.probability, "times_s": times}
     options.print_json({**content, "never": int(result.flat.sum())})

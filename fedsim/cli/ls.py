@@ -95,8 +95,5 @@ def _reached(times: Iterable[float]) -> list[float]:
 
 
 def _document(row: Listed) -> dict[str, Any]:
-    times = {
-        f"{metric}={value:g}": [None if math.isnan(seconds) else seconds for seconds in times]
-        for (metric, value), times in row.times_s.items()
-    }
+    times = {f"{metric}={value:g}": times for (metric, value), times in row.times_s.items()}
     return {**vars(row), "path": str(row.path), "statuses": dict(row.statuses), "times_s": times}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 import logging
 import os
 import shutil
@@ -17,6 +16,7 @@ from click.shell_completion import CompletionItem
 
 from fedsim import bundled
 from fedsim.errors import UserError
+from fedsim.files.documents import json_text
 from fedsim.parts.component import NO_USER_CODE
 
 _WIDEST = 10_000
@@ -238,8 +238,8 @@ def engine_settings(
 
 
 def print_json(data: Any) -> None:
-    """Print data for scripts."""
-    click.echo(json.dumps(data, indent=2))
+    """Print data for scripts, as JSON."""
+    click.echo(json_text(data, indent=2))
 
 
 def print_table(

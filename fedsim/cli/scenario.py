@@ -100,7 +100,7 @@ def check(
                 key = without_numbers(note)
                 texts.setdefault(key, note)
                 runs_with.setdefault(key, []).append(name)
-        cost = known_cost(variants, len(runs), measures=measure)
+        cost = known_cost(variants, len(runs), raises=True, measures=measure)
     replayed = {}
     if replay:
         from fedsim.composition.replay import replay as replay_beginning

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 
 import click
@@ -12,13 +11,16 @@ from rich.table import Table
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.analysis.steady import throughput
+from fedsim.files.documents import json_text
 from fedsim.parts.catalog import CATALOG
+from fedsim.runs.divergence import recorded_metrics
 from fedsim.runs.run import Run
 from fedsim.scheduling.continuous import Continuous
 from fedsim.vocabulary.formatting import format_count, format_duration, format_mean
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 
 _OCCASIONAL = {
+    "clients excluded": "excluded_clients",
     "clients short of memory": "ineligible_clients",
     "messages to offline nodes": "offline_messages",
     "ClientApp errors": "client_errors",
@@ -29,9 +31,9 @@ _OCCASIONAL = {
 def print_summary(run: Run, *, as_json: bool = False) -> None:
     """Print a run's main figures and where its report is; for scripts, its path and its ``run.json``."""
     if as_json:
-        click.echo(json.dumps({"path": str(run.path), **run.info}))
+        click.echo(json_text({"path": str(run.path), **run.info}))
         return
-    dispatches, metrics = run.entry("dispatches"), run.entry("metrics")
+    dispatches, metrics = run.entry("dispatches"), recorded_metrics(run) or {}
     title = f"{run.name}, seed {run.entry('seed')}"
     table = Table(title=title, title_justify="left", show_header=False)
     table.add_column(style="bold")
@@ -66,9 +68,9 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     for label, key in _OCCASIONAL.items():
         if count := run.info.get(key):
             table.add_row(label, format_count(count))
-    for name, value in metrics.items():
-        metric = run.metric_definition(name)
-        table.add_row(metric.label, metric.format(value))
+    for key, last in metrics.items():
+        metric = run.metric_definition(key)
+        table.add_row(metric.label, metric.format(last))
     for name, target in run.scenario["stop"].get("target", {}).items():
         reached_s = run.time_to(name, target)
         text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"

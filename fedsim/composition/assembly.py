@@ -26,6 +26,7 @@ from fedsim.learning.metrics import chosen_metrics, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Parts
 from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.compression import with_compression
 from fedsim.methods.optimizer_state import with_optimizer_state
 from fedsim.methods.submodels import with_submodels
@@ -189,9 +190,9 @@ def _unmet(
     errors = unmet_requirements(
         method,
         scenario.server.of_devices,
-        task.clients,
         learns=learns,
         client_accuracies=client_accuracies,
+        pauses=scenario.devices.availability.params.on_disconnect == "pause",
     )
     if scenario.server.edges is None:
         return errors
@@ -258,6 +259,7 @@ def build_method(
     part, state = scenario.server.method, training.optimizer_state
     if state != "reset" and training.optimizer.create().buffers:
         part = replace(part, component=with_optimizer_state(part.type, state))
+    part = replace(part, component=with_averaged_buffers(part.type, task.layout))
     wire = scenario.server.compression
     up, down = wire.up.create(task.layout), wire.down.create(task.layout)
     if not (up.changes_nothing and down.changes_nothing):

@@ -107,7 +107,8 @@ def estimate(
     assembly = assemble(loaded, shared, timing_only=timing_only)
     raise_all(impossible(assembly.prospects))  # Otherwise the pass might never end.
     scenario, counting = assembly.scenario, _Counting(assembly)
-    watch = _Watch(lambda: _share(server, scenario))
+    # A clock that stands still for long is an error of the run.
+    watch = _Watch(lambda: _share(server, scenario) * bool(server.now_ns))
     server = build_server(assembly, counting if assembly.learns else None, watch)
     began = watch.began = time.perf_counter()
     try:

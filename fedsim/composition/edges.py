@@ -21,6 +21,8 @@ from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.buffers import with_averaged_buffers
+from fedsim.methods.optimizer_state import STATE
 from fedsim.network.base import NetworkContext
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
@@ -41,14 +43,14 @@ Int64Array = npt.NDArray[np.int64]
 _WHERE = "server.edges"
 
 
-def cloud_method(world: World, context: MethodContext, samples: Int64Array) -> Method:
+def cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.float64]) -> Method:
     """The method of the cloud, whose clients are the edge servers.
 
     It computes in double precision, so that the change of an edge server's model leads back to that model.
 
     Args:
         world, context: the clients, and the context of their method.
-        samples: training samples at each edge server, (E,).
+        samples: training samples at each edge server, in the mean over the run, (E,).
 
     Raises:
         UserError: the method does not work with edge servers.
@@ -62,7 +64,8 @@ def cloud_method(world: World, context: MethodContext, samples: Int64Array) -> M
 
     edges = section.edges
     assert edges is not None
-    method: Method = section.method.create(
+    part, layout = section.method, context.layout
+    method: Method = replace(part, component=with_averaged_buffers(part.type, layout)).create(
         replace(
             context,
             clients=len(samples),
@@ -97,7 +100,7 @@ def unmet(
             where="server.submodels",
             hint="leave out submodels, or edges",
         )
-    for error in unmet_requirements(cloud, server, len(cloud.context.samples)):
+    for error in unmet_requirements(cloud, server):
         # What a method needs of local steps concerns the clients.
         if error.where != "training.optimizer":
             yield error
@@ -128,7 +131,13 @@ def unmet(
         (cloud, server.method, "server.method"),
     ):
         title = method.title or method.name
-        if reason := _beyond_one_model(method, part.type, is_cloud=method is cloud):
+        if any(vector.name == STATE for vector in method.upload()):
+            yield UserError(
+                "edge servers do not send the state of the clients' optimizers to the cloud",
+                where="training.optimizer_state",
+                hint="use kept or reset",
+            )
+        elif reason := _beyond_one_model(method, part.type, is_cloud=method is cloud):
             yield UserError(
                 f"{title} does not work with edge servers: {reason}",
                 where=where,
@@ -184,7 +193,8 @@ def _beyond_one_model(method: Method, kind: type[Component], *, is_cloud: bool) 
     if method.spans_edges:
         return ""
     if down != ["model"] or len(up) != 1 or up[0] not in ("model", "delta"):
-        return "it exchanges control variates or other vectors besides the model"
+        others = dict.fromkeys(name for name in (*down, *up) if name not in ("model", "delta"))
+        return f"it exchanges more than the model: {', '.join(others) or 'several vectors'}"
     own: Any = kind(method.params, method.context)  # type: ignore[call-arg]
     memories = own.memories().values()
     if any(memory.keeper != "server" for memory in memories):
@@ -305,7 +315,8 @@ def edge_population(
         ),
         power=Power(watts, np.zeros(count, dtype=np.uint8)),
         batteries=None,
-        eligible=np.ones(count, dtype=np.bool_),
+        short_of_memory=np.zeros(count, dtype=np.bool_),
+        excluded=np.zeros(count, dtype=np.bool_),
     )
 
 

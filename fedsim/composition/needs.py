@@ -14,11 +14,12 @@ from typing import Any
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
+from fedsim.methods.optimizer_state import STATE
 from fedsim.parts.component import Component
 from fedsim.parts.functions import called
 from fedsim.scenario.model import Server
 from fedsim.scenario.parts import Part
-from fedsim.scheduling.base import Demands, Schedule, cohort_of
+from fedsim.scheduling.base import Demands, Schedule
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
@@ -27,25 +28,25 @@ from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 def unmet_requirements(
     method: Method,
     server: Server,
-    clients: int,
     *,
     learns: bool = True,
     client_accuracies: bool = True,
+    pauses: bool = False,
 ) -> list[UserError]:
     """The declared needs of method, schedule and selection that the scenario does not meet.
 
     Args:
         method: the method.
         server: the scenario's section.
-        clients: number of clients.
         learns: whether the run trains, instead of simulating time alone.
         client_accuracies: whether accuracies on clients' own test samples can be measured.
+        pauses: whether clients that go offline in the middle of their work pause.
     """
     title, optimizer = method.title or method.name, method.context.optimizer
     schedule, selection = server.schedule.type, server.selection.type
     timing, choosing = called(schedule), called(selection)
     plain_momentum = isinstance(optimizer, Sgd) and not optimizer.params.momentum
-    cohort, reason = cohort_of(server.selection.params), method.only_synchronous
+    reason = method.only_synchronous
     needs = (
         (
             bool(reason) and not schedule.synchronous,
@@ -86,10 +87,16 @@ def unmet_requirements(
             "use sgd, with or without momentum",
         ),
         (
-            schedule.needs_all_clients and cohort is not None and cohort < clients,
-            f"under the {timing} schedule all clients participate all the time",
-            "server.selection",
-            "leave out the cohort",
+            method.steps_ahead() > 0 and any(vector.name == STATE for vector in method.download()),
+            f"{title} does local steps before the server's model and optimizer state have arrived",
+            "training.optimizer_state",
+            "use kept or reset, or no steps ahead of the download",
+        ),
+        (
+            method.steps_ahead() > 0 and pauses,
+            f"clients of {title} do local steps during transfers, so that work and pauses cannot be told apart",
+            "devices.availability.on_disconnect",
+            "use drop, finish or send_partial, or no steps ahead of the download",
         ),
         (
             schedule.needs_choice and not selection.chooses,
@@ -128,7 +135,7 @@ _DECLARED = {
     "needs_plain_sgd": "sgd without momentum and weight_decay",
     "needs_no_momentum": "sgd without momentum",
     "needs_sgd": "sgd",
-    "needs_all_clients": "all clients in every round (no cohort)",
+    "needs_all_clients": "all clients all the time (no selection)",
     "needs_choice": "a selection that chooses among the available clients",
     "needs_training": "a run that trains",
     "needs_client_tests": "clients' own test samples (task.partition.test)",

@@ -19,6 +19,7 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Demands, cohort_of
 from fedsim.simulation.facts import Work
+from fedsim.simulation.stall import beyond_clock
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
 
@@ -52,7 +53,7 @@ class Prospects:
     # -- which clients can participate --------------------------------------------------------------------------------
 
     @cached_property
-    def _excluded(self) -> list[tuple[npt.NDArray[np.bool_], str, str]]:
+    def _idle(self) -> list[tuple[npt.NDArray[np.bool_], str, str]]:
         """Clients that cannot be given work, (N,) each: which, why, and how to let them participate."""
         replayed, until_s = (
             self.scenario.devices.availability.params,
@@ -61,7 +62,8 @@ class Prospects:
         clients = np.arange(self.population.clients)
         first_ns = self.population.availability.next_online_many(clients, np.zeros_like(clients))
         end_ns = NEVER - 1 if until_s is None else to_ns(until_s)
-        eligible, never = self.population.eligible, first_ns >= NEVER
+        kept_out, short = self.population.excluded, self.population.short_of_memory
+        barred, never = kept_out | short, first_ns >= NEVER
         rule, change, why = None, "on_end", "are never online"
         if isinstance(replayed, TraceAvailabilityParams):
             rule = replayed.require
@@ -69,19 +71,26 @@ class Prospects:
                 change += f" or an earlier start (now {format_duration(replayed.start)})"
         if rule:
             change, why = f"{change} or require", f"never meet the rule '{rule}'"
+        edges = self.scenario.server.edges
+        if edges is not None and edges.availability.name != "always":
+            change, why = (
+                f"{change}, or server.edges.availability",
+                f"{why} while an edge server is",
+            )
         return [
+            (kept_out, "are excluded", "leave some of them out of devices.exclude"),
             (
-                ~eligible,
+                short,
                 "have less memory than training needs",
                 "raise devices.memory, or ram_bytes in the trace's compute table, or choose a smaller model",
             ),
             (
-                eligible & never,
+                ~barred & never,
                 why,
                 f"change devices.availability: {change}, or take another trace",
             ),
             (
-                eligible & ~never & (first_ns > end_ns),
+                ~barred & ~never & (first_ns > end_ns),
                 "come online only after stop.simulated_time",
                 "let the run last longer (stop.simulated_time)",
             ),
@@ -90,8 +99,8 @@ class Prospects:
     @cached_property
     def usable(self) -> npt.NDArray[np.bool_]:
         """Clients that can be given work, (N,)."""
-        excluded: npt.NDArray[np.bool_] = np.any([one[0] for one in self._excluded], axis=0)
-        return ~excluded
+        idle: npt.NDArray[np.bool_] = np.any([one[0] for one in self._idle], axis=0)
+        return ~idle
 
     @cached_property
     def count(self) -> int:
@@ -115,20 +124,25 @@ class Prospects:
     @property
     def exclusions(self) -> str:
         """Number of clients that cannot be given work, for each reason."""
-        counts = [(int(np.count_nonzero(clients)), why) for clients, why, _ in self._excluded]
+        counts = [(int(np.count_nonzero(clients)), why) for clients, why, _ in self._idle]
         return ", ".join(f"{format_count(count)} {why}" for count, why in counts if count)
 
     @property
     def inclusion(self) -> str:
-        """How to let the excluded clients participate."""
-        return "; ".join(fix for clients, _, fix in self._excluded if clients.any())
+        """How to let the other clients participate."""
+        return "; ".join(fix for clients, _, fix in self._idle if clients.any())
 
     # -- which clients can finish in time -----------------------------------------------------------------------------
 
     @property
     def limit_key(self) -> str:
         """The parameter that limits the time of a dispatch."""
-        return _key(self.scenario.server.schedule.type.patience)
+        return self.schedule_key(self.scenario.server.schedule.type.patience)
+
+    def schedule_key(self, parameter: str) -> str:
+        """The key of a parameter of the schedule; that of the schedule if it names none."""
+        key = f"{self.scenario.server.section_of_devices}.schedule"
+        return f"{key}.{parameter}" if parameter else key
 
     @property
     def _sends_partial_work(self) -> bool:
@@ -273,14 +287,14 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
     if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
         yield UserError(
             f"a cohort of {format_count(cohort)} cannot be drawn from {format_counted(clients, 'client')}",
-            where="server.selection.cohort",
+            where=f"{server.section_of_devices}.selection.cohort",
             hint=f"set at most {clients}, or leave it out to select all clients that are available",
         )
     if demands.concurrency is not None and demands.concurrency > clients:
         yield UserError(
             f"{format_count(demands.concurrency)} clients cannot be busy at once: there are only "
             f"{format_count(clients)}",
-            where="server.schedule.concurrency",
+            where=prospects.schedule_key("concurrency"),
             hint=f"set at most {clients}, or leave it out to keep all clients busy",
         )
     for limit in ("arrivals", "dispatches"):
@@ -289,7 +303,7 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             yield UserError(
                 f"a version needs {format_count(demands.updates)} updates, but the run ends after "
                 f"{format_count(allowed)} {limit}",
-                where=_key(server.schedule.type.updates_needed),
+                where=prospects.schedule_key(server.schedule.type.updates_needed),
                 hint=f"raise stop.{limit} to at least {demands.updates}, or require fewer updates",
             )
     if not prospects.usable.any():
@@ -302,9 +316,15 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
     if demands.cohort is not None and demands.cohort > prospects.count and demands.updates:
         yield UserError(
             f"a round needs {format_counted(demands.cohort, 'client')}, but {prospects.available}",
-            where="server.schedule.min_cohort",
+            where=prospects.schedule_key("min_cohort"),
             hint=f"set at most {prospects.count}",
         )
+    fastest = int(np.argmin(prospects.needed_s))
+    if NEVER / NS_PER_S <= prospects.needed_s[fastest] < math.inf and prospects.is_certain:
+        client = f"client {np.flatnonzero(prospects.usable)[fastest]}"
+        down_s, up_s = (float(phase_s[fastest]) for phase_s in prospects.transfers_s)
+        yield beyond_clock(client, down_s, float(prospects.compute_s[fastest]), up_s)
+        return
     if prospects.late.all() and prospects.is_certain:
         needed_s = prospects.needed_s
         yield UserError(
@@ -312,11 +332,6 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where=prospects.limit_key,
             hint=prospects.more_time(needed_s.min(), needed_s.max()),
         )
-
-
-def _key(parameter: str) -> str:
-    """The key of a parameter of the schedule; that of the schedule if it names none."""
-    return f"server.schedule.{parameter}" if parameter else "server.schedule"
 
 
 def shown_duration(seconds: float) -> str:

@@ -109,7 +109,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     reading = Reading(user_code="describe")
     training = Training.model_validate(run.scenario["training"], context=reading)
     before = full_work(task, training)
-    ineligible = int(np.count_nonzero(~assembly.population.eligible))
+    ineligible = int(np.count_nonzero(assembly.population.short_of_memory))
     (here_down, here_up), (down, up) = (
         assembly.traffic_bytes,
         (float(run.info[f"bytes_{way}_per_dispatch"]) for way in ("down", "up")),

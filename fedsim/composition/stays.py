@@ -71,13 +71,13 @@ class Stays:
         cuts = np.searchsorted(self.edge[order], np.arange(1, self.edge.max() + 1))
         return [np.unique(part) for part in np.split(self.client[order], cuts)]
 
-    def samples(self, of_client: Int64Array, end_ns: int | None) -> Int64Array:
+    def samples(self, of_client: Int64Array, end_ns: int | None) -> npt.NDArray[np.float64]:
         """Training samples at each edge server, in the mean over the run, (E,)."""
         weights = of_client[self.client].astype(np.float64)
         if end_ns is not None:
             stays_ns = np.minimum(self.until_ns, end_ns) - np.minimum(self.since_ns, end_ns)
             weights = weights * (stays_ns / end_ns)
-        return np.rint(np.bincount(self.edge, weights)).astype(np.int64)
+        return np.bincount(self.edge, weights).astype(np.float64, copy=False)
 
     def availability(self, population: Population, end_ns: int) -> list[AvailabilityIndex]:
         """When the members of each edge server are online and there, until the end of the run."""

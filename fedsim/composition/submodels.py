@@ -122,7 +122,8 @@ def _by_deadline(world: World, method: Method, parts: Parts) -> IntArray:
         raise UserError(
             "parts are chosen by the deadline, but the schedule has none",
             where=f"{_WHERE}.by",
-            hint="give server.schedule a deadline, or choose by: memory or speed",
+            hint=f"give server.schedule a {schedule.type.patience or 'deadline, such as that of sync'}, or choose by: "
+            "memory or speed",
         )
     item = ITEM_BYTES[world.scenario.training.dtype]
     levels = range(len(parts.rates))
@@ -132,8 +133,10 @@ def _by_deadline(world: World, method: Method, parts: Parts) -> IntArray:
         population = replace(world, parts=parts).population(method)
         step_s = population.compute.step_s
         needed_s = world.work.nominal_steps(step_s) * step_s
-        for direction, vectors in zip(Direction, (method.download(), method.upload()), strict=True):
-            size = sum(replace(one, elements=parts.sent(level)).size_bytes(item) for one in vectors)
+        layout, elements = parts.tasks[level].layout, parts.sent(level)
+        for direction, way in zip(Direction, (method.download(), method.upload()), strict=True):
+            vectors = [method.of_part(one, layout, elements) for one in way]
+            size = sum(one.size_bytes(item) for one in vectors)
             needed_s = needed_s + wires_s(
                 population.network, np.arange(len(step_s)), direction, size
             )

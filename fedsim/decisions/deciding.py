@@ -38,6 +38,7 @@ from fedsim.decisions.runs import Progress, Runs
 from fedsim.decisions.search import BATCH, Question, Search, Tried
 from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
+from fedsim.files.documents import json_text
 from fedsim.files.durable import write_text
 from fedsim.processes.cluster import usable_cores
 from fedsim.runs.listing import DECISION
@@ -179,7 +180,7 @@ class _State:
     def write(self) -> None:
         """Replace the file."""
         content = {name: value for name, value in vars(self).items() if name != "folder"}
-        write_text(self.folder / DECISION, json.dumps(content, indent=1) + "\n")
+        write_text(self.folder / DECISION, json_text(content, indent=1) + "\n")
 
 
 @dataclass

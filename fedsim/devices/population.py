@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from fedsim.devices.availability.base import OnDisconnect
 from fedsim.devices.battery import Batteries
-from fedsim.devices.carbon import Grid
 from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.grid import Footprint
 from fedsim.network.base import Direction, Network
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
@@ -42,8 +42,9 @@ class Population:
         network: links.
         power: watts while working.
         batteries: charge of the devices; None if batteries are not modeled.
-        eligible: clients whose memory holds the model and its batch, (N,) bool.
-        grid: carbon intensity at the clients' places; None if it is not given.
+        short_of_memory: clients whose memory does not hold the model and its batch, (N,) bool.
+        excluded: clients that the scenario keeps out, whatever their memory, (N,) bool.
+        footprint: emissions and cost of their work; None if neither is given.
     """
 
     clients: int
@@ -53,8 +54,9 @@ class Population:
     network: Network
     power: Power
     batteries: Batteries | None
-    eligible: npt.NDArray[np.bool_]
-    grid: Grid | None = None
+    short_of_memory: npt.NDArray[np.bool_]
+    excluded: npt.NDArray[np.bool_]
+    footprint: Footprint | None = None
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:
         """Duration of the client's upload, estimated from its link's nominal rate."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.errors import UserError
+from fedsim.files.documents import json_text
 
 _KEY = "sha256"
 
@@ -110,4 +111,4 @@ def later_format(written: int, path: Path) -> UserError:
 def _content_sha256(document: Mapping[str, Any], key: str) -> str:
     content = {name: value for name, value in document.items() if name != key}
     # Through JSON and back, so that a document has the same checksum before it is written and after it is read.
-    return text_sha256(json.dumps(json.loads(json.dumps(content)), sort_keys=True))
+    return text_sha256(json_text(json.loads(json_text(content)), sort_keys=True))

@@ -214,6 +214,9 @@ class ServerSide:
         versions = edges.models(train.client).versions
         model = versions.sent(instruction.model)["model"].to(self.waiting.dtype)
         change = model - self.versions.sent(train.version)["model"]
+        if self._method.sends_buffers():
+            trainable = self._task.layout.trainable
+            change[trainable:] = model[trainable:]
         vectors = {"model": model, "delta": change}
         names = [vector.name for vector in self._method.upload()]
         self.waiting.put([train.dispatch_id], {name: vectors[name][None] for name in names})

@@ -140,12 +140,21 @@ class Contributions:
         """Vector ``name`` of contribution ``index``, (elements,)."""
         return self._waiting.row(self._ids[index], name)
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        """Sum over contributions of ``weights`` (C,) times vector ``name``, (elements,)."""
-        factors = np.asarray(weights, dtype=np.float64)
-        if factors.shape != (len(self),):
-            raise ValueError(f"{len(self)} contributions but weights of shape {factors.shape}")
-        return self._waiting.weighted_sum(self._ids, name, factors.tolist())
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
+        """Sum over contributions of ``weights`` x ``factors`` times vector ``name``, (elements,)."""
+        products = np.multiply(weights, factors, dtype=np.float64)
+        if products.shape != (len(self),):
+            raise ValueError(f"{len(self)} contributions but weights of shape {products.shape}")
+        for index in np.flatnonzero(~np.isfinite(products)).tolist():
+            raise UserError(
+                f"dispatch {self._ids[index]} of client {self.clients[index]} has weight {products[index]} in version "
+                f"{self.version}",
+                where="server.method",
+                hint="choose parameters, or a learning rate above 0, with which its weight is finite",
+            )
+        return self._waiting.weighted_sum(self._ids, name, products.tolist())
 
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name``, (elements,)."""

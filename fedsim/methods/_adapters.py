@@ -52,21 +52,21 @@ class AdapterMethod(Method):
 
     def upload(self) -> Sequence[Vector]:
         """The trained model."""
-        return (Vector("trained", self.context.layout.size),)
+        return (Vector("model", self.context.layout.size),)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """Plain local training."""
-        trained = trainer.run(cohort, cohort.down["model"])
-        return LocalUpdate({"trained": trained.model}, trained.loss)
+        trained = trainer.run(cohort, self.start(cohort))
+        return LocalUpdate({"model": trained.model}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The mean of the models, with the adapters of :meth:`combine`; unchanged without contributions."""
         if not len(updates):
             return server
         weights = averaging_weights(updates, self.params.weights)
-        model = updates.weighted_sum("trained", weights)
+        model = updates.weighted_sum("model", weights)
         layout = self.context.layout
-        received = [pairs(layout, updates.row("trained", k)) for k in range(len(updates))]
+        received = [pairs(layout, updates.row("model", k)) for k in range(len(updates))]
         for index, merged in enumerate(pairs(layout, model)):
             self.combine(merged, [of_client[index] for of_client in received], weights, updates)
         return {"model": model}

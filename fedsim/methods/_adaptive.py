@@ -31,7 +31,6 @@ class AdaptiveServer(FedAvg):
     """
 
     paper = ADAPTIVE_PAPER
-    plain_buffers = True
     params: AdaptiveParams
 
     @abstractmethod

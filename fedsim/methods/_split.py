@@ -159,7 +159,7 @@ class SplitMethod(Method):
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""
         size = self.split.personal_size
-        return {"personal": Memory(size, self.split.personal)} if size else {}
+        return {"personal": Memory(size, self.split.personal, follows={})} if size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The whole model (P,) and its shared part."""
@@ -198,9 +198,17 @@ class SplitMethod(Method):
 
     def moved(self, server: ServerState, change: Tensor) -> ServerState:
         """The state with the shared part moved by ``change``."""
-        shared = server["shared"] + change
-        personal = self.split.personal(server["model"])
-        return {**server, "model": self.split.join(shared, personal), "shared": shared}
+        state = {**server, "shared": server["shared"] + change}
+        return {**state, "model": self.whole_model(state)}
+
+    def whole_model(self, state: ServerState) -> Tensor:
+        """The shared part with the initial personal part."""
+        return self.split.join(state["shared"], self.split.personal(state["model"]))
+
+    def buffers_in(self, elements: int, layout: Layout) -> int:
+        """Those of the shared part."""
+        of_shared = elements == self.split.shared_size
+        return self.split.shared_size - self.split.shared_trainable if of_shared else 0
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

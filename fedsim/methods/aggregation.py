@@ -2,62 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
-
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.methods.base import MethodContext, ServerState, Tensor, Updates, averaging_weights
-
-if TYPE_CHECKING:
-    from fedsim.tasks.layout import Layout
-
-
-def with_mean_buffers(
-    model: Tensor,
-    server: ServerState,
-    updates: Updates,
-    layout: Layout,
-    *,
-    vector: str = "delta",
-    weights: Literal["samples", "uniform"] = "uniform",
-) -> Tensor:
-    """``model`` (P,) with plainly averaged buffers, for rules that apply to trainable parameters only.
-
-    Buffers (running statistics of normalization layers) have no gradient: scaled, amplified or corrected changes would
-    make them meaningless. Changes ``model`` in place.
-
-    Args:
-        model: the new model.
-        server: the state before.
-        updates: the contributions; entries of ``vector`` beyond the trainable ones are changes of the buffers.
-        layout: of the model.
-        vector: the vector sent up that holds those changes.
-        weights: of the average.
-    """
-    if layout.trainable == layout.size:
-        return model
-    buffers = server["model"][layout.trainable :].clone()
-    for index, weight in enumerate(averaging_weights(updates, weights).tolist()):
-        buffers.add_(updates.row(vector, index)[layout.trainable :], alpha=weight)
-    model[layout.trainable :] = buffers
-    return model
-
-
-def with_moved_buffers(
-    model: Tensor, server: ServerState, change: Tensor, layout: Layout
-) -> Tensor:
-    """``model`` (P,) with buffers that moved by ``change`` (P,), for servers that scale or accumulate changes.
-
-    With a momentum, or a server learning rate above 1, a running variance would move beyond the clients' values, even
-    below zero, and the model would have no finite outputs.
-    """
-    if layout.trainable == layout.size:
-        return model
-    import torch
-
-    buffers = server["model"][layout.trainable :] + change[layout.trainable :]
-    return torch.cat([model[: layout.trainable], buffers])
+from fedsim.methods.base import MethodContext, Updates
 
 
 def local_rate(context: MethodContext, updates: Updates) -> float:

@@ -37,11 +37,17 @@ class AsyncSgd(FedAvg):
         "Delays, NeurIPS 2022, Algorithm 2"
     )
     paper_schedules = ("async",)
+    # Changes are added, not averaged, wherever their clients trained.
+    combines_parts = True
     Params: ClassVar[type[Parameters]] = AsyncSgdParams
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """The whole change of every update, (C,)."""
+        return updates.multiplicity.astype(np.float64)
+
+    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
         """The factors of the delays, (C,)."""
-        weights: npt.NDArray[np.float64] = self.params.staleness.factor(
+        factors: npt.NDArray[np.float64] = self.params.staleness.factor(
             updates.staleness.astype(np.float64), updates.version
         )
-        return updates.multiplicity * weights
+        return factors

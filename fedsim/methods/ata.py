@@ -36,7 +36,7 @@ class Ata(Rennala):
             trained.loss,
         )
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
         """Each client's share of the gradients, (C,)."""
         gradients = updates.multiplicity * updates.steps
         shares: npt.NDArray[np.float64] = gradients / gradients.sum()

@@ -14,6 +14,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol, TypeAlias
 
 import numpy as np
@@ -34,6 +35,9 @@ if TYPE_CHECKING:
 Tensor: TypeAlias = "torch.Tensor"
 """For type annotations; importing it from here does not import torch."""
 
+Factor: TypeAlias = "float | Callable[[Cohort], Tensor]"
+"""A number, or a function that returns one per client, (B, 1)."""
+
 ServerState: TypeAlias = "Mapping[str, Tensor]"
 """Named tensors of the server, always including ``"model"`` (P,). Never changed in place: an aggregation returns new
 ones."""
@@ -46,7 +50,7 @@ class MethodContext:
     Attributes:
         layout: names, shapes and offsets of the flat parameter vector.
         clients: number of clients N.
-        samples: training samples of each client, (N,) int64.
+        samples: training samples of each client, (N,) int64; of edge servers float64, in the mean over the run.
         learning_rate: local learning rate at (round, simulated seconds).
         local_steps: local steps of a full dispatch of each client, (N,) int64.
         tensors: returns the :attr:`dtype` and :attr:`device` of all vectors.
@@ -57,7 +61,7 @@ class MethodContext:
 
     layout: Layout
     clients: int
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     learning_rate: Callable[[int, float], float]
     local_steps: npt.NDArray[np.int64]
     tensors: Callable[[], tuple[torch.dtype, torch.device]]
@@ -104,6 +108,7 @@ class Vector:
         varies: whether dispatches send different parts of what it stands for, so that the errors and references of
             earlier ones are of no use.
         compression: how it is compressed on the way, as the scenario says; a method leaves it out.
+        exact: number of entries at its end that are buffers, which are never compressed; a method leaves it out.
         share: share of the entries that is sent, for bytes and time only.
     """
 
@@ -113,6 +118,7 @@ class Vector:
     share: float = 1.0
     varies: bool = field(default=False, repr=False)
     compression: Compression | None = field(default=None, repr=False)
+    exact: int = field(default=0, repr=False)
 
     def raw_bytes(self, item_bytes: int) -> float:
         """Bytes of the vector without compression; ``item_bytes`` is the size of an entry of the training dtype."""
@@ -124,7 +130,9 @@ class Vector:
         if self.compression is None:
             return self.raw_bytes(item_bytes)
         entry_bits = 8 * item_bytes if self.bits is None else self.bits
-        return self.compression.bits(math.ceil(self.elements * self.share), entry_bits) / 8
+        compressed = math.ceil((self.elements - self.exact) * self.share)
+        exact_bits = self.exact * self.share * entry_bits
+        return (self.compression.bits(compressed, entry_bits) + exact_bits) / 8
 
     @property
     def in_full(self) -> Vector:
@@ -149,6 +157,10 @@ class Memory:
             update; only for memories of clients in methods that are :attr:`Method.only_synchronous`.
         restarts: whether it ends when the client's edge server receives a model of the cloud.
         in_place: whether the rows may be in :attr:`Cohort.in_place` instead of :attr:`Cohort.memory`.
+        follows: uploaded vectors with which a row of a client moves, because the server adds up the same moves, and the
+            factor of each: the row grows by the factor times the vector. If an upload is lossy, the row then grows by
+            what the server decodes. Empty if nothing at the server depends on the row; None, which excludes lossy
+            uploads, if neither is declared.
     """
 
     elements: int
@@ -158,6 +170,7 @@ class Memory:
     kept_when_lost: bool = False
     restarts: bool = False
     in_place: bool = False
+    follows: Mapping[str, Factor] | None = None
 
     def initial_row(self, model: Tensor) -> Tensor | None:
         """The row of a client that has not participated yet, given the initial model (P,); None for zeros."""
@@ -361,7 +374,7 @@ class Updates(Protocol):
     round: int
     attributes: Mapping[str, float]
     clients: npt.NDArray[np.int64]
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     steps: npt.NDArray[np.int64]
     steps_assigned: npt.NDArray[np.int64]
     staleness: npt.NDArray[np.int64]
@@ -374,10 +387,19 @@ class Updates(Protocol):
     def __len__(self) -> int: ...
 
     def row(self, name: str, index: int) -> Tensor:
-        """Vector ``name`` of contribution ``index``, (elements,); read-only."""
+        """Vector ``name`` of contribution ``index``, (elements,), zero where the client trained nothing; read-only."""
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        """Sum over contributions of ``weights`` (C,) times vector ``name``, (elements,), in order of arrival."""
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
+        """Sum over contributions of ``weights`` x ``factors`` times vector ``name``, (elements,), in order of arrival.
+
+        Args:
+            name: the vector.
+            weights: how much each client counts in the mean, (C,). With submodels, an entry's sum is multiplied by the
+                sum of all weights over that of the clients that trained the entry.
+            factors: multiples of the vectors themselves, (C,), such as discounts for staleness; not in that ratio.
+        """
 
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name`` (of keeper server or shared), (elements,)."""
@@ -405,6 +427,9 @@ class Method(Component, ABC):
         trains_twice: whether a dispatch consists of two trainings, whose optimizers have no common state.
         spans_edges: whether it works through both levels of a run with edge servers. What the cloud remembers of an
             edge server then goes down with its model, as the vector of that name in the edge server's state.
+        needs_exact: why a compression must not change some vectors on the way down, as clauses by vector.
+        buffers_with: the uploaded vector that ends with the changes of the model's buffers (running statistics of batch
+            normalization), if there is one. The server then takes the mean of their values, whatever the method does.
         needs_adapters: whether the model must have low-rank adapters.
         merges: whether the method merges adapters into the frozen matrices that they change, which are then part of the
             layout.
@@ -427,6 +452,8 @@ class Method(Component, ABC):
     personal: ClassVar[bool] = False
     trains_twice: bool = False
     spans_edges: ClassVar[bool] = False
+    needs_exact: Mapping[str, str] = MappingProxyType({})
+    buffers_with: str = "delta"
     needs_adapters: ClassVar[bool] = False
     merges: ClassVar[bool] = False
     weight_of_absent: str = ""
@@ -464,11 +491,20 @@ class Method(Component, ABC):
 
     def of_part(self, vector: Vector, layout: Layout, elements: int) -> Vector:
         """The vector as sent by and to a client that trains a part of the model with this layout."""
-        return replace(vector, elements=elements)
+        exact = min(vector.exact, self.buffers_in(elements, layout))
+        return replace(vector, elements=elements, exact=exact)
 
     def layout_of(self, client: int) -> Layout:
         """The layout of the models that a client trains."""
         return self.context.layout
+
+    def sends_buffers(self) -> bool:
+        """Whether uploads end with the values of buffers; a method leaves it out."""
+        return False
+
+    def buffers_in(self, elements: int, layout: Layout) -> int:
+        """Entries at the end of a vector of this length, of a model with this layout, that are its buffers."""
+        return layout.size - layout.trainable if elements == layout.size else 0
 
     def memories(self) -> Mapping[str, Memory]:
         """Vectors kept for each client between its dispatches; read after :meth:`initial_state`."""
@@ -511,6 +547,11 @@ class Method(Component, ABC):
         zeros = {name: model.new_zeros(model.shape) for name in self.server_vectors}
         return {"model": model, **zeros}
 
+    def start(self, cohort: Cohort) -> Tensor:
+        """The models from which the clients start, as the server knows, (B, P): those received unless overridden. A
+        compressed upload named ``model`` is the difference from them."""
+        return cohort.down["model"]
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The local rule; plain local training from the received model unless overridden.
 
@@ -518,7 +559,7 @@ class Method(Component, ABC):
         (built from the class, its parameters and a context, followed by :meth:`initial_state`), so it must not change
         the object, nor read anything that :meth:`aggregate` stored in it.
         """
-        start = cohort.down["model"]
+        start = self.start(cohort)
         trained = trainer.run(cohort, start)
         return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
 
@@ -526,6 +567,14 @@ class Method(Component, ABC):
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The server state after this aggregation, with the names of :meth:`initial_state`; ``server`` and its tensors
         stay as they are."""
+
+    def buffer_weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """Weights of the clients' buffers in their mean, (C,), with sum 1, or 0 if none counts."""
+        return averaging_weights(updates, getattr(self.params, "weights", "uniform"))
+
+    def whole_model(self, state: ServerState) -> Tensor:
+        """The model (P,) of a state, from the first vector that is sent down."""
+        return state["model"]
 
     def personal_models(
         self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]

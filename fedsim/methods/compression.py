@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -33,6 +33,9 @@ Way = Literal["up", "down"]
 _CPU_ENTRIES = 1 << 18
 _CUDA_ENTRIES = 1 << 27
 
+_SOME = "compress uploads only, or name other vectors in vectors"
+_FOLLOWS = "give its Memory follows={} if it does not, or else the vectors with which it moves: follows={'delta': 1.0}"
+
 
 class _Compressed(Method):
     """A method whose vectors are compressed on the way.
@@ -56,16 +59,35 @@ class _Compressed(Method):
                         where=f"server.compression.{way}.vectors",
                         hint=f"it sends {format_names(sent)}",
                     )
-        rules = {"up": self._with_feedback(), "down": self.download()}
-        hints = {"up": "set error_feedback: false", "down": "compress uploads only"}
-        for direction, kept in rules.items():
-            if names := [vector.name for vector in kept if vector.varies and _is_lossy(vector)]:
+        self._refuse("up", self._with_feedback(), self._changing, "set error_feedback: false")
+        self._refuse("down", self.download(), self._changing, "compress uploads only")
+        self._refuse("down", self.download(), lambda one: self.needs_exact.get(one.name), _SOME)
+        self._refuse("up", self.upload(), lambda one: self._undeclared, _FOLLOWS)
+
+    def _refuse(
+        self, way: Way, vectors: Sequence[Vector], why: Callable[[Vector], str | None], hint: str
+    ) -> None:
+        """Refuse a lossy compression of one of these vectors for a reason."""
+        for vector in vectors:
+            if _is_lossy(vector) and (reason := why(vector)):
                 raise UserError(
-                    f"{self.title or self.name} sends another part of '{names[0]}' in every dispatch, so nothing of "
-                    "earlier dispatches can be used",
-                    where=f"server.compression.{direction}",
-                    hint=hints[direction],
+                    f"{self.title or self.name} does not work with a lossy compression of '{vector.name}': {reason}",
+                    where=f"server.compression.{way}",
+                    hint=hint,
                 )
+
+    def _changing(self, vector: Vector) -> str | None:
+        if not vector.varies:
+            return None
+        return "it changes with every dispatch, so nothing of earlier dispatches can be used"
+
+    @property
+    def _undeclared(self) -> str | None:
+        """A memory whose relation to uploads is unknown."""
+        for name, memory in super().memories().items():
+            if memory.keeper == "client" and memory.follows is None:
+                return f"it does not declare whether the server depends on what clients keep as '{name}'"
+        return None
 
     # -- traffic and memories -----------------------------------------------------------------------------------------
 
@@ -88,9 +110,9 @@ class _Compressed(Method):
         """Those of the method, the errors of uploads, what compressions keep, and the references of downloads."""
         up = self.ways["up"]
         kept = {
-            _kept(vector): Memory(up.kept(vector.elements))
+            _kept(vector): Memory(up.kept(vector.elements - vector.exact))
             for vector in self.upload()
-            if _is_lossy(vector) and up.kept(vector.elements)
+            if _is_lossy(vector) and up.kept(vector.elements - vector.exact)
         }
         # Rows that are compressed one by one.
         errors = {
@@ -114,7 +136,9 @@ class _Compressed(Method):
     # -- the rules ----------------------------------------------------------------------------------------------------
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """That of the method, from what the client decodes; sent is what the server decodes."""
+        """That of the method, from what the client decodes; sent is what the server decodes, which memories follow."""
+        import torch
+
         down, memory = dict(cohort.down), {}
         complete = cohort.in_full.nonzero()[0]
         for number, vector in enumerate(self.download()):
@@ -123,27 +147,48 @@ class _Compressed(Method):
                 received = self._passed("down", number, exact, cohort, base=reference)
                 received[complete] = exact[complete]
                 down[vector.name] = memory[_reference(vector)] = received
-        update = super().local_update(replace(cohort, down=down), trainer)
-        vectors = dict(update.vectors)
-        for number, vector in enumerate(self.upload()):
-            if _is_lossy(vector) and vector.name in vectors:
-                base = down["model"] if vector.name == "model" else None
-                kept = cohort.memory.get(_kept(vector))
-                error = cohort.memory.get(_error(vector))
-                vectors[vector.name] = self._passed(
-                    "up",
-                    number,
-                    vectors[vector.name],
-                    cohort,
-                    base=base,
-                    error=cohort.in_place.get(_error(vector), error),
-                    kept=kept,
-                )
-                if kept is not None:
-                    memory[_kept(vector)] = kept
-                if error is not None:
-                    memory[_error(vector)] = error
-        return replace(update, vectors=vectors, memory={**update.memory, **memory})
+        cohort = replace(cohort, down=down)
+        update = super().local_update(cohort, trainer)
+        vectors, memory = dict(update.vectors), {**update.memory, **memory}
+        # Not all are those of a round.
+        prologue = super().prologue()
+        declared = [*self.upload(), *(self._on_the_way("up", prologue.upload) if prologue else ())]
+        for number, vector in enumerate({one.name: one for one in declared}.values()):
+            if not _is_lossy(vector) or vector.name not in vectors:
+                continue
+            exact, kept = vectors[vector.name], cohort.memory.get(_kept(vector))
+            error = cohort.memory.get(_error(vector))
+            rows = cohort.in_place.get(_error(vector), error)
+            followers = self._followers(vector, cohort)
+            before = torch.stack(list(rows)) if followers and rows is not None else None
+            vectors[vector.name] = sent = self._passed(
+                "up",
+                number,
+                exact,
+                cohort,
+                base=self.start(cohort) if vector.name == "model" else None,
+                error=rows,
+                kept=kept,
+            )
+            for name, factor in followers.items():
+                # A memory and what is still to be sent add up to what the server has.
+                decay = self.ways["up"].error_decay or 0.0
+                missed = sent - exact if before is None else (decay - 1) * before
+                memory[name] = memory[name] + factor * missed
+            if kept is not None:
+                memory[_kept(vector)] = kept
+            if error is not None:
+                memory[_error(vector)] = error
+        return replace(update, vectors=vectors, memory=memory)
+
+    def _followers(self, vector: Vector, cohort: Cohort) -> dict[str, float | Tensor]:
+        """Memories that move with a vector, and their factors."""
+        factors = {
+            name: memory.follows[vector.name]
+            for name, memory in super().memories().items()
+            if memory.follows and vector.name in memory.follows
+        }
+        return {name: one(cohort) if callable(one) else one for name, one in factors.items()}
 
     def _initial_row(self, name: str, model: Tensor) -> Tensor:
         return self._initial[name]
@@ -153,8 +198,9 @@ class _Compressed(Method):
     def _on_the_way(self, way: Way, vectors: Sequence[Vector]) -> list[Vector]:
         compression = self.ways[way]
         names = compression.params.vectors
+        layout = self.context.layout
         return [
-            replace(vector, compression=compression)
+            replace(vector, compression=compression, exact=self.buffers_in(vector.elements, layout))
             if (vector.name != STATE if names is None else vector.name in names)
             else vector
             for vector in vectors
@@ -176,7 +222,7 @@ class _Compressed(Method):
         error: Tensor | list[Tensor] | None = None,
         kept: Tensor | None = None,
     ) -> Tensor:
-        """What the receiver decodes, (B, elements).
+        """What the receiver decodes, (B, elements); buffers at the end are sent as they are.
 
         Args:
             way, number: which vector it is.
@@ -191,9 +237,12 @@ class _Compressed(Method):
         compression = self.ways[way]
         stream = Stream(self.context.seed, Purpose.COMPRESSION, way == "down", number)
         keys = stream.keys(cohort.clients, cohort.sequences).view(np.int64)
-        draws = Draws(torch.from_numpy(keys).to(rows.device), rows.shape[1], kept)
+        layout = self.layout_of(int(cohort.clients[0]))
+        length = rows.shape[1] - self.buffers_in(rows.shape[1], layout)
+        draws = Draws(torch.from_numpy(keys).to(rows.device), length, kept)
         received = torch.empty_like(rows)
-        for piece, columns in _pieces(rows, compression.block):
+        received[:, length:] = rows[:, length:]
+        for piece, columns in _pieces(rows[:, :length], compression.block):
             at = piece, columns
             value = rows[at]
             if error is not None:

@@ -45,7 +45,7 @@ class Ditto(FedAvg):
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal model, which starts as the initial one."""
-        return {"personal": Memory(self.context.layout.size, lambda model: model)}
+        return {"personal": Memory(self.context.layout.size, lambda model: model, follows={})}
 
     def compute_factor(self) -> float:
         """One step on the global model plus those on the personal one."""

@@ -30,7 +30,7 @@ class Fadas(Method):
     """m and v are exponential means of the buffer's mean change D and of D^2; the model moves by eta m / sqrt(v_max).
 
     v_max is the largest v so far, in every coordinate (AMSGrad). With ``beta1: 0`` and ``beta2: 0`` the model moves by
-    eta D / max |D|. Running statistics of normalization layers move by their mean change.
+    eta D / max |D|.
     """
 
     name = "fadas"
@@ -49,13 +49,12 @@ class Fadas(Method):
 
         if not len(updates):
             return server
-        params, trainable = self.params, self.context.layout.trainable
+        params = self.params
         change = updates.weighted_sum("delta", averaging_weights(updates, "uniform"))
         momentum = params.beta1 * server["momentum"] + (1 - params.beta1) * change
         second = params.beta2 * server["second_moment"] + (1 - params.beta2) * change.square()
         largest = torch.maximum(server["largest"], second)
         step = self.rate(updates.staleness) * momentum / (largest.sqrt() + params.epsilon)
-        step[trainable:] = change[trainable:]
         return {
             "model": server["model"] + step,
             "momentum": momentum,

@@ -62,4 +62,4 @@ class FedAsync(Proximal):
                 model = (1.0 - mixed) * model + mixed * updates.row("model", index)
             return {"model": model}
         shares = population_weights(self.context, updates, self.params.weights)
-        return {"model": model + updates.weighted_sum("delta", weights * shares)}
+        return {"model": model + updates.weighted_sum("delta", shares, weights)}

@@ -38,7 +38,6 @@ class FedAu(FedAvg):
         "Wang and Ji, A Lightweight Method for Tackling Unknown Participation Statistics in Federated Averaging, "
         "ICLR 2024, Algorithms 1 and 2"
     )
-    plain_buffers = True
     Params = FedAuParams
 
     def memories(self) -> Mapping[str, Memory]:
@@ -47,7 +46,7 @@ class FedAu(FedAvg):
 
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
         """omega_i / N, (C,); notes that the contributing clients participate."""
         import torch
 

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers, with_moved_buffers
 from fedsim.methods.base import (
     Method,
     ServerState,
@@ -44,36 +43,40 @@ class FedAvg(Method):
         "Algorithm 1 (server learning rate: Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 1)"
     )
     paper_schedules = ("sync",)
-    plain_buffers: ClassVar[bool] = False
-    """Whether buffers of the model are averaged plainly, regardless of the coefficients; else they move by the sum of
-    the changes times these. The server's optimizer moves parameters only."""
     Params: ClassVar[type[Parameters]] = FedAvgParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """A :meth:`step` along the sum of the changes times their coefficients; unchanged without contributions."""
+        """A :meth:`step` along the :meth:`change`; unchanged without contributions."""
         if not len(updates):
             return server
-        change = updates.weighted_sum("delta", self.coefficients(updates))
-        state, layout = self.step(server, change), self.context.layout
-        model = state["model"]
-        if not self.plain_buffers:
-            return {**state, "model": with_moved_buffers(model, server, change, layout)}
-        model = with_mean_buffers(model, server, updates, layout, weights=self.buffer_weights())
-        return {**state, "model": model}
+        return self.step(server, self.change(updates))
 
-    def buffer_weights(self) -> Literal["samples", "uniform"]:
-        """Weights of the clients in the plain mean of their buffers; by default those of the parameters, if any."""
-        return self.params.weights if isinstance(self.params, WeightedParams) else "uniform"
+    def buffer_weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """Those of the method; updates that do not count have none."""
+        weights = super().buffer_weights(updates)
+        if not isinstance(self.params, FedAvgParams) or self.params.partial == "average":
+            return weights
+        weights = weights * (updates.steps >= updates.steps_assigned)
+        return weights / (weights.sum() or 1.0)
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
         """The state after a step of the server's optimizer along ``change`` (P,): model + server_lr x change."""
         return {"model": server["model"] + self.params.server_lr * change}
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """Factors on the clients' changes, (C,): the weights of the average, which sum to 1 unless ``partial`` is zero
-        or every update is dropped."""
+    def change(self, updates: Updates) -> Tensor:
+        """The sum of the clients' changes times their weights and factors, (P,)."""
+        return updates.weighted_sum("delta", self.weights(updates), self.factors(updates))
+
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """Weights of the clients in the average, (C,); they sum to 1 unless every update is dropped."""
         weights = averaging_weights(updates, self.params.weights)
-        if not isinstance(self.params, FedAvgParams) or self.params.partial == "average":
+        if not isinstance(self.params, FedAvgParams) or self.params.partial != "drop":
             return weights
         weights = weights * (updates.steps >= updates.steps_assigned)
-        return weights / (weights.sum() or 1.0) if self.params.partial == "drop" else weights
+        return weights / (weights.sum() or 1.0)
+
+    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """Multiples of the clients' changes that are averaged, (C,): 1 unless ``partial`` is zero."""
+        if not isinstance(self.params, FedAvgParams) or self.params.partial != "zero":
+            return np.ones(len(updates))
+        return (updates.steps >= updates.steps_assigned).astype(np.float64)

@@ -20,7 +20,7 @@ class FedAvgMParams(WeightedParams):
 class FedAvgM(FedAvg):
     """Server momentum on the weighted mean of the changes: v = beta v + mean, model + server_lr x v.
 
-    With ``momentum: 0`` it is FedAvg. Running statistics of normalization layers move by the mean alone.
+    With ``momentum: 0`` it is FedAvg.
     """
 
     name = "fedavgm"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
@@ -54,6 +54,7 @@ class FedAwe(Method):
     paper_schedules = ("sync",)
     Params = FedAweParams
     only_synchronous = "clients wait for the model that contains their update"
+    needs_exact: ClassVar = {"model": "the server keeps the model of each client"}
 
     def upload(self) -> Sequence[Vector]:
         """The change, amplified by the client, which knows when it last participated."""

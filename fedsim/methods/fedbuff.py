@@ -46,11 +46,13 @@ class FedBuff(FedAvg):
         super().__init__(params, context)
         self.weight_of_absent = POPULATION_WEIGHTS if params.scale == "population" else ""
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """The weight of each update's staleness times its client's share, (C,)."""
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """Each client's share of the buffer, or of the population, (C,)."""
         if self.params.scale == "mean":
-            shares = super().coefficients(updates)
-        else:
-            shares = population_weights(self.context, updates, self.params.weights)
-        ages: npt.NDArray[np.float64] = self.params.weights_by_age(updates)
-        return ages * shares
+            return super().weights(updates)
+        return population_weights(self.context, updates, self.params.weights)
+
+    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """The discounts for staleness, (C,)."""
+        discounts: npt.NDArray[np.float64] = self.params.weights_by_age(updates)
+        return discounts

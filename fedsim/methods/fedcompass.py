@@ -7,7 +7,6 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_moved_buffers
 from fedsim.methods.base import Method, ServerState, Tensor, Updates
 from fedsim.methods.staleness import POPULATION_WEIGHTS, StalenessParams, population_weights
 
@@ -31,8 +30,7 @@ class FedCompass(Method):
     client's first update alone. Weights are shares of the whole population and are not normalized over a group.
 
     With ``momentum`` beta, v = beta v + sum and the model moves by v. With ``normalized``, each change is divided by
-    the client's local steps and the sum is multiplied by their p-weighted mean. Neither applies to first updates, nor
-    to buffers of the model, which move by the sum.
+    the client's local steps and the sum is multiplied by their p-weighted mean. Neither applies to first updates.
 
     Under other schedules each version is treated as a group.
     """
@@ -59,15 +57,14 @@ class FedCompass(Method):
         if not len(updates):
             return server
         shares = population_weights(self.context, updates, self.params.weights)
-        weights = self.params.weights_by_age(updates) * shares
+        discounts = self.params.weights_by_age(updates)
         first_update = updates.attributes.get("group") == 0
-        change = plain = updates.weighted_sum("delta", weights)
+        change = updates.weighted_sum("delta", shares, discounts)
         state = dict(server)
         if self.params.normalized and not first_update:
             mean_steps = np.dot(shares, updates.steps) / shares.sum()
-            change = updates.weighted_sum("delta", mean_steps * weights / updates.steps)
+            change = updates.weighted_sum("delta", shares, mean_steps * discounts / updates.steps)
         if self.params.momentum and not first_update:
             change = state["momentum"] = self.params.momentum * server["momentum"] + change
-        model = server["model"] + change
-        state["model"] = with_moved_buffers(model, server, plain, self.context.layout)
+        state["model"] = server["model"] + change
         return state

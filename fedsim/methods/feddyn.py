@@ -6,7 +6,6 @@ from collections.abc import Mapping
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
     Corrected,
@@ -47,7 +46,7 @@ class FedDyn(Method):
 
     def memories(self) -> Mapping[str, Memory]:
         """g_i, the gradient of the client's objective at its last model."""
-        return {"gradient": Memory(self.context.layout.size)}
+        return {"gradient": Memory(self.context.layout.size, follows={"delta": -self.params.alpha})}
 
     def vector_operations(self) -> float:
         """The pull (a difference, a product, a sum) and g_i."""
@@ -74,5 +73,4 @@ class FedDyn(Method):
         h = server["h"] - alpha * updates.weighted_sum("delta", shares)
         h[layout.trainable :] = 0
         mean = updates.weighted_sum("delta", averaging_weights(updates, "uniform"))
-        model = server["model"] + mean - h / alpha
-        return {"model": with_mean_buffers(model, server, updates, layout), "h": h}
+        return {"model": server["model"] + mean - h / alpha, "h": h}

@@ -72,6 +72,7 @@ class FedLga(Method):
         "IEEE Transactions on Cybernetics 54(1), 2024, Algorithms 1 and 2"
     )
     paper_schedules = ("sync",)
+    needs_whole_model = "its server completes the updates of some clients by those of others"
     Params = FedLgaParams
 
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:

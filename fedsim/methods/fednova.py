@@ -25,13 +25,12 @@ class FedNova(FedAvg):
         "NeurIPS 2020, equations 4 and 6 and section 4"
     )
     needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
-    plain_buffers = True
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """(sum p_j a_j) p_i / a_i, (C,)."""
-        weights = super().coefficients(updates)
+    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """(sum p_j a_j) / a_i, (C,)."""
+        factors = super().factors(updates)
         lengths = distance_covered(self.context, updates.steps)
         if (lengths == lengths[0]).all():
-            # The factors cancel; omitting them keeps rounding from making FedNova differ from FedAvg.
-            return weights
-        return float(weights @ lengths) * weights / lengths
+            # They cancel; omitting them keeps rounding from making FedNova differ from FedAvg.
+            return factors
+        return float((self.weights(updates) * factors) @ lengths) * factors / lengths

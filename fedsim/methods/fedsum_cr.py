@@ -66,14 +66,14 @@ class FedSumCr(UplinkMerge):
 
         memories = {
             **super().memories(),
-            "received": Memory(self.context.layout.size, lambda model: model),
-            "version": Memory(1, torch.tensor([-1]), dtype=torch.int64),
+            "received": Memory(self.context.layout.size, lambda model: model, follows={}),
+            "version": Memory(1, torch.tensor([-1]), dtype=torch.int64, follows={}),
         }
         if self._sums:
             # There is no step before version 0; it counts with the rate of the first step.
             before = -self.context.learning_rate(0, 0.0)
             memories["rate_sum"] = Memory(
-                1, torch.tensor([before], dtype=torch.float64), dtype=torch.float64
+                1, torch.tensor([before], dtype=torch.float64), dtype=torch.float64, follows={}
             )
         return memories
 

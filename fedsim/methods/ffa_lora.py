@@ -18,6 +18,7 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
+from fedsim.tasks.layout import Layout
 
 
 class FfaLora(Method):
@@ -74,5 +75,14 @@ class FfaLora(Method):
         if not len(updates):
             return server
         weights = averaging_weights(updates, self.params.weights)
-        shared = server["trained"] + updates.weighted_sum("delta", weights)
-        return {"model": self._split.join(shared, self._frozen), "trained": shared}
+        state = {**server, "trained": server["trained"] + updates.weighted_sum("delta", weights)}
+        return {**state, "model": self.whole_model(state)}
+
+    def whole_model(self, state: ServerState) -> Tensor:
+        """What is trained, with A."""
+        return self._split.join(state["trained"], self._frozen)
+
+    def buffers_in(self, elements: int, layout: Layout) -> int:
+        """All of the model's, in what is trained."""
+        of_trained = elements == self._split.shared_size
+        return layout.size - layout.trainable if of_trained else 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.methods._adapters import AdapterMethod, Pair
-from fedsim.methods.base import Updates
+from fedsim.methods.base import Updates, Vector
 
 
 class FlexLora(AdapterMethod):
@@ -25,6 +26,10 @@ class FlexLora(AdapterMethod):
         "Bai, Chen, Qian, Yao and Li, Federated Fine-tuning of Large Language Models under Heterogeneous Tasks and "
         "Client Resources, NeurIPS 2024"
     )
+
+    def upload(self) -> Sequence[Vector]:
+        """The trained model, whose adapters are decomposed anew in every version."""
+        return [replace(one, varies=True) for one in super().upload()]
 
     def combine(
         self,

@@ -70,10 +70,11 @@ class Flora(Method):
 
     def of_part(self, vector: Vector, layout: Layout, elements: int) -> Vector:
         """The same with the part's adapters; matrices have one size in all parts."""
-        sizes = {"model": self._down, "trained": self._up}
-        share = sizes[vector.name](layout).share if vector.name in sizes else vector.share
-        kept = vector.elements if vector.name == "merged" else elements
-        return replace(vector, elements=kept, share=share)
+        if vector.name != "model":
+            return vector
+        # Only uploads have new adapters in every dispatch.
+        share = (self._up if vector.varies else self._down)(layout).share
+        return replace(super().of_part(vector, layout, elements), share=share)
 
     def _down(self, layout: Layout) -> Vector:
         sizes = layout.sizes
@@ -84,7 +85,7 @@ class Flora(Method):
 
     def _up(self, layout: Layout) -> Vector:
         merged = sum(layout.sizes[each.base] for each in layout.adapters)
-        return Vector("trained", layout.size, share=1 - merged / layout.size)
+        return Vector("model", layout.size, share=1 - merged / layout.size, varies=True)
 
     def _unsent(self, layout: Layout) -> int:
         """Entries of the matrices that are not sent because stacked adapters are smaller."""
@@ -95,8 +96,8 @@ class Flora(Method):
         stacked = self.params.stacked_rank * sum(map(sum, bases))
         return max(0, sum(map(math.prod, bases)) - stacked)
 
-    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Plain local training of new adapters."""
+    def start(self, cohort: Cohort) -> Tensor:
+        """The received models with new adapters, which the server can draw, too."""
         start = cohort.down["model"].clone()
         for row, client, sequence in zip(start, cohort.clients, cohort.sequences, strict=True):
             draws = self.context.generator(int(client), int(sequence))
@@ -104,8 +105,12 @@ class Flora(Method):
                 bound = 1 / math.sqrt(a.shape[1])
                 a.copy_(a.new_tensor(draws.uniform(-bound, bound, a.shape)))
                 b.zero_()
-        trained = trainer.run(cohort, start)
-        return LocalUpdate({"trained": trained.model}, trained.loss)
+        return start
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Plain local training of new adapters."""
+        trained = trainer.run(cohort, self.start(cohort))
+        return LocalUpdate({"model": trained.model}, trained.loss)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The mean of the other parameters, and the matrices with the sum of the products; unchanged without
@@ -113,13 +118,13 @@ class Flora(Method):
         if not len(updates):
             return server
         weights = averaging_weights(updates, self.params.weights)
-        model, layout = updates.weighted_sum("trained", weights), self.context.layout
+        model, layout = updates.weighted_sum("model", weights), self.context.layout
         views, before = layout.views(model), layout.views(server["model"])
         for each in layout.adapters:
             for name in (each.a, each.b, each.base):
                 views[name].copy_(before[name])
         for index, weight in enumerate(weights.tolist()):
-            for adapter, a, b in pairs(layout, updates.row("trained", index)):
+            for adapter, a, b in pairs(layout, updates.row("model", index)):
                 change = (b @ a).mul_(weight * adapter.scaling)
                 views[adapter.base].add_(change.T if adapter.transposed else change)
         return {"model": model}

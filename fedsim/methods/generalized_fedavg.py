@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Method,
     MethodContext,
@@ -90,12 +89,7 @@ class GeneralizedFedAvg(Method):
         if len(updates):
             weights = averaging_weights(updates, self.params.weights)
             change = self.params.server_lr * updates.weighted_sum("delta", weights)
-            layout = self.context.layout
-            model = with_mean_buffers(
-                model + change, server, updates, layout, weights=self.params.weights
-            )
-            change[layout.trainable :] = 0
-            window_sum = window_sum + change
+            model, window_sum = model + change, window_sum + change
         made += 1
         now_ns = to_ns(updates.time_s)
         if made <= self.params.warm_up:

@@ -23,7 +23,7 @@ class Malenia(Rennala):
     )
     paper_schedules = ("malenia",)
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
         """1 / (n B_i) for each update of client i, (C,)."""
         _, client, counts = np.unique(updates.clients, return_inverse=True, return_counts=True)
         weights: npt.NDArray[np.float64] = 1 / (len(counts) * counts[client])

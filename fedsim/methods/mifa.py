@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import local_rate, with_mean_buffers
+from fedsim.methods.aggregation import local_rate
 from fedsim.methods.base import Memory, Method, Prologue, ServerState, Tensor, Updates
 from fedsim.parts.component import Parameters
 
@@ -42,11 +42,12 @@ class LatestUpdates(Method):
         """The difference of each update from its client's remembered one, which it replaces; (trainable,) each."""
         for index in range(len(updates)):
             latest = updates.row("delta", index)[: self.context.layout.trainable]
+            before = updates.memory("latest", index)
             if self.params.remembers == "gradients":
+                # At rate 0, where a decay may end, a client does not move and shows no gradient.
                 rate = updates.learning_rates[index]
-                # At a rate of 0, the change says nothing about the gradient.
-                latest = latest / rate if rate else updates.memory("latest", index)
-            fresh = latest - updates.memory("latest", index)
+                latest = latest / rate if rate else before
+            fresh = latest - before
             updates.remember("latest", index, latest)
             yield fresh
 
@@ -64,9 +65,7 @@ class LatestUpdates(Method):
         step = self.params.server_lr
         if self.params.remembers == "gradients":
             step *= local_rate(self.context, updates)
-        model = server["model"] + step * change
-        layout = self.context.layout
-        return {"model": with_mean_buffers(model, server, updates, layout), "mean": mean}
+        return {"model": server["model"] + step * change, "mean": mean}
 
 
 class Mifa(LatestUpdates):

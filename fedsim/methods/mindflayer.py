@@ -30,9 +30,9 @@ class MindFlayer(Rennala):
     paper_schedules = ("mindflayer",)
     Params = MindFlayerParams
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
         """1 / B for every update, (C,)."""
         if self.params.expected is None:
-            return super().coefficients(updates)
+            return super().weights(updates)
         weights: npt.NDArray[np.float64] = updates.multiplicity / self.params.expected
         return weights

@@ -45,7 +45,7 @@ class _Kept(_Continuing):
 
     def memories(self) -> Mapping[str, Memory]:
         """Those of the method, and the state."""
-        return {**super().memories(), STATE: Memory(_elements(self))}
+        return {**super().memories(), STATE: Memory(_elements(self), follows={})}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method, and the new state."""

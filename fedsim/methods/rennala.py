@@ -36,6 +36,6 @@ class Rennala(FedAvg):
     paper_schedules = ("rennala",)
     Params: ClassVar[type[Parameters]] = GradientParams
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
         """Equal weights of all updates, (C,)."""
         return averaging_weights(updates, "uniform")

@@ -21,8 +21,7 @@ class Rescale(FedAvg):
         "Baseline for Li et al., FedLGA: Toward System-Heterogeneity of Federated Learning via Local Gradient "
         "Approximation, IEEE Transactions on Cybernetics 54(1), 2024"
     )
-    plain_buffers = True
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """The weights of the average times S_full / S, (C,)."""
-        return super().coefficients(updates) * (updates.steps_assigned / updates.steps)
+    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """S_full / S, (C,)."""
+        return super().factors(updates) * (updates.steps_assigned / updates.steps)

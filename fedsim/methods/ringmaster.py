@@ -25,6 +25,6 @@ class Ringmaster(AsyncSgd):
     paper_schedules = ("ringmaster",)
     Params = GradientParams
 
-    def coefficients(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """The whole change of every update, (C,)."""
-        return updates.multiplicity.astype(np.float64)
+    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+        """No discounts, (C,)."""
+        return np.ones(len(updates))

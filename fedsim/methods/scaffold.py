@@ -7,7 +7,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from fedsim.methods.aggregation import with_mean_buffers
 from fedsim.methods.base import (
     Cohort,
     Corrected,
@@ -59,9 +58,11 @@ class Scaffold(Method):
         super().__init__(params, context)
         if params.uplink == 1:
             self.needs_plain_sgd = "with uplink: 1 the server derives the clients' models from it"
-            self.only_synchronous = (
+            received = (
                 "with uplink: 1 the server needs the control variate that the client received"
             )
+            self.only_synchronous, self.needs_exact = received, {"control": received}
+            self.buffers_with = "control"
 
     def download(self) -> Sequence[Vector]:
         """x and c."""
@@ -76,7 +77,7 @@ class Scaffold(Method):
 
     def memories(self) -> Mapping[str, Memory]:
         """c_i."""
-        return {"control": Memory(self.context.layout.size)}
+        return {"control": Memory(self.context.layout.size, follows={"control": 1.0})}
 
     def vector_operations(self) -> float:
         """The correction, and the sum of the gradients."""
@@ -116,6 +117,6 @@ class Scaffold(Method):
         change = updates.weighted_sum("control", [1 / self.context.clients] * len(updates))
         change[layout.trainable :] = 0
         return {
-            "model": with_mean_buffers(model, server, updates, layout, vector="control"),
+            "model": model,
             "control": server["control"] + change,
         }

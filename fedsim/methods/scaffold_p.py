@@ -10,6 +10,7 @@ from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
+    Factor,
     LocalUpdate,
     Memory,
     MethodContext,
@@ -66,10 +67,11 @@ class ScaffoldP(FedAvgP):
             self.needs_plain_sgd = (
                 "with uplink: 1 the server derives the clients' gradients from it"
             )
-            self.only_synchronous = (
-                self.only_synchronous
-                or "with uplink: 1 the server needs the control variate that the client received"
+            received = (
+                "with uplink: 1 the server needs the control variate that the client received"
             )
+            self.only_synchronous = self.only_synchronous or received
+            self.needs_exact = {"control": received}
 
     def download(self) -> Sequence[Vector]:
         """u and c."""
@@ -93,8 +95,12 @@ class ScaffoldP(FedAvgP):
         return Prologue((Vector("shared", size),), (Vector("control", size),), count)
 
     def memories(self) -> Mapping[str, Memory]:
-        """The personal part and c_i."""
-        return {**super().memories(), "control": Memory(self.split.shared_size)}
+        """The personal part and c_i, whose changes are sent, or follow from that of u."""
+        follows: dict[str, Factor] = {"control": 1.0}
+        if self.params.uplink == 1:
+            follows["delta"] = lambda cohort: -1 / self._lengths(cohort)
+        control = Memory(self.split.shared_size, follows=follows)
+        return {**super().memories(), "control": control}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The model, its shared part, and c = 0."""
@@ -131,9 +137,8 @@ class ScaffoldP(FedAvgP):
             vectors["control"] = control - previous
         else:
             # As the server will derive it, so that its c stays the mean of all c_i.
-            rates = cohort.learning_rates * self._factors[0]
-            lengths = rates.unsqueeze(1) * cohort.column(cohort.steps, previous)
-            control = previous + self._control_change(vectors["delta"], lengths, mean)
+            change = self._control_change(vectors["delta"], self._lengths(cohort), mean)
+            control = previous + change
         return LocalUpdate(vectors, result.loss, {**result.memory, "control": control})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
@@ -165,6 +170,11 @@ class ScaffoldP(FedAvgP):
         assert trained.mean_gradient is not None
         control = self.split.shared(trained.mean_gradient)
         return LocalUpdate({"control": control}, trained.loss, {"control": control})
+
+    def _lengths(self, cohort: Cohort) -> Tensor:
+        """K gamma_u of each client, (B, 1)."""
+        rates = cohort.learning_rates * self._factors[0]
+        return rates.unsqueeze(1) * cohort.column(cohort.steps, rates)
 
     def _control_change(self, delta: Tensor, lengths: Tensor | float, everyones: Tensor) -> Tensor:
         """c_i's change, -c + (u - u_i) / (K gamma_u), from the change of u (..., d_u) and K gamma_u."""

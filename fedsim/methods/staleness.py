@@ -138,5 +138,5 @@ def population_weights(
     """Shares p_i of the contributing clients in the whole population, (C,); all clients' shares sum to 1."""
     if weights == "uniform":
         return updates.multiplicity / context.clients
-    result: FloatArray = updates.multiplicity * updates.samples / int(context.samples.sum())
+    result: FloatArray = updates.multiplicity * updates.samples / context.samples.sum()
     return result

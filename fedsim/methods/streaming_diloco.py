@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.methods.aggregation import with_moved_buffers
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -86,8 +86,9 @@ class StreamingDiLoCo(DiLoCo):
 
     def memories(self) -> Mapping[str, Memory]:
         """A client's model, the fragments as they were last synchronized, and the version that continues them."""
-        memory = Memory(self.context.layout.size, initial=lambda model: model, kept_when_lost=True)
-        version = Memory(1, initial=lambda model: model.new_full((1,), -1), kept_when_lost=True)
+        kept = partial(Memory, kept_when_lost=True, follows={})
+        memory = kept(self.context.layout.size, initial=lambda model: model)
+        version = kept(1, initial=lambda model: model.new_full((1,), -1))
         return {"local": memory, "synchronized": memory, "next_version": version}
 
     def steps_ahead(self) -> int:
@@ -138,11 +139,12 @@ class StreamingDiLoCo(DiLoCo):
         begin = (updates.version - 1) % self.params.fragments * self._length
         part = slice(begin, begin + self._length)
         change = server["model"].new_zeros(server["model"].shape)
-        sent = updates.weighted_sum("delta", self.coefficients(updates))
+        sent = self.change(updates)
         change[part] = sent[: len(change[part])]
-        state, layout = self.step(server, change), self.context.layout
-        state = {**state, "model": with_moved_buffers(state["model"], server, change, layout)}
-        result = {name: tensor.clone() for name, tensor in server.items()}
+        state, trainable = self.step(server, change), self.context.layout.trainable
+        # Buffers move by the mean alone.
+        state["model"][trainable:] = (server["model"] + change)[trainable:]
+        result = {name: server[name].clone() for name in state}
         for name, tensor in result.items():
             tensor[part] = state[name][part]
         return result

@@ -23,7 +23,6 @@ from fedsim.methods.base import (
     with_mixin,
 )
 from fedsim.tasks.layout import Layout
-from fedsim.vocabulary.formatting import format_names
 
 
 class _InParts(Method):
@@ -37,11 +36,16 @@ class _InParts(Method):
 
     def download(self) -> Sequence[Vector]:
         """Those of the method."""
-        return [replace(one, varies=self.parts.submodels.moves) for one in super().download()]
+        return self._moving(super().download())
 
     def upload(self) -> Sequence[Vector]:
         """Those of the method."""
-        return [replace(one, varies=self.parts.submodels.moves) for one in super().upload()]
+        return self._moving(super().upload())
+
+    def _moving(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
+        if not self.parts.submodels.moves:
+            return vectors
+        return [replace(one, varies=True) for one in vectors]
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method on the entries of the part; the others do not change."""
@@ -92,11 +96,13 @@ class _Overlapping:
     def __len__(self) -> int:
         return len(self._updates)
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
         """The sum times the sum of all weights over that of the clients that trained an entry; zero if none did."""
         import torch
 
-        total, updates = self._updates.weighted_sum(name, weights), self._updates
+        total, updates = self._updates.weighted_sum(name, weights, factors), self._updates
         held, of_all = self._parts.held(
             updates.clients, updates.rounds, np.asarray(weights, np.float64), total.device
         )
@@ -123,13 +129,14 @@ def refuse_whole(method: Method) -> None:
     """
     if method.combines_parts:
         return
-    sent = [vector.name for vector in (*method.download(), *method.upload())]
+    down, up = ([vector.name for vector in way] for way in (method.download(), method.upload()))
+    others = dict.fromkeys(name for name in (*down, *up) if name not in ("model", "delta"))
     memories = list(method.memories())
     reasons = {
         f"its clients keep vectors of the whole model ({', '.join(memories)})": memories,
-        f"it sends {format_names(sent)}, not only the model and its change": sent
-        != ["model", "delta"]
-        or method.first_download(),
+        f"it also sends {', '.join(others)}": others,
+        "its clients send models, not changes of the model": "model" in up,
+        "it sends the model in parts": method.first_download() or len(down) + len(up) != 2,
         "it begins with a round of all clients": method.prologue(),
         "its clients continue their own models": method.steps_ahead(),
         method.needs_whole_model: method.needs_whole_model,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from pydantic import Field
 
-from fedsim.methods.aggregation import local_rate, with_mean_buffers
+from fedsim.methods.aggregation import local_rate
 from fedsim.methods.base import (
     Cohort,
     Corrected,
@@ -72,7 +72,7 @@ class UplinkMerge(Method):
 
     def memories(self) -> Mapping[str, Memory]:
         """h_i."""
-        return {"gradient": Memory(self.context.layout.size)}
+        return {"gradient": Memory(self.context.layout.size, follows={"delta": 1.0})}
 
     @abstractmethod
     def correction(self, cohort: Cohort) -> Tensor | None:
@@ -139,9 +139,8 @@ class UplinkMerge(Method):
         merged = server["merged"] + received
         rate = local_rate(self.context, updates)
         scale = self.params.server_lr * rate * self.steps / self.context.clients
-        model = server["model"] - scale * merged
         return {
-            "model": with_mean_buffers(model, server, updates, layout),
+            "model": server["model"] - scale * merged,
             "merged": merged,
             **self.advance(server, rate),
         }

@@ -41,7 +41,6 @@ class Wait(FedAvg):
         "section 5 and appendix D.1"
     )
     paper_schedules = ("window",)
-    plain_buffers = True
     Params = WaitParams
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:

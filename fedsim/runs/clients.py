@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.runs.phases import Floats, outcome_codes
-from fedsim.runs.schema import CLIENTS, with_columns
+from fedsim.runs.schema import CLIENTS, SPENT, Table, with_columns
 from fedsim.runs.tables import from_columns
 from fedsim.vocabulary.outcomes import Outcome
 
@@ -23,7 +23,7 @@ def clients_table(
     spent: pd.DataFrame,
     *,
     duration_s: float,
-    samples: npt.NDArray[np.int64],
+    samples: npt.NDArray[np.int64 | np.float64],
     step_s: Floats,
     down_bps: Floats,
     up_bps: Floats,
@@ -33,8 +33,9 @@ def clients_table(
     last_accuracy: Floats | None = None,
     last_mae: Floats | None = None,
     names: Mapping[str, Any] | None = None,
+    table: Table = CLIENTS,
 ) -> pa.Table:
-    """One row per client, ready for ``clients.parquet``.
+    """One row per client, ready for ``clients.parquet``, or per edge server, with the columns of ``table``.
 
     Download, compute, upload, paused, waiting, idle and offline seconds of a client add up to ``duration_s``. Waiting
     is the time from the arrival of its update to the aggregation, whether the client is online or not; idle and offline
@@ -55,7 +56,8 @@ def clients_table(
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
         names: the columns name, device and kind, texts of shape (N,), null if omitted, and part, (N,), 1 if omitted.
-            And any of the optional columns edge, region, gco2e and cost, shape (N,).
+            And either of the optional columns edge and region, shape (N,).
+        table: the table, CLIENTS or EDGES, whose column members is in ``names``.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -75,8 +77,9 @@ def clients_table(
     offline_s = np.minimum(rest_s, np.maximum(away_s, 0.0))
     idle_s = rest_s - offline_s
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
+    spending = {name: total(dispatches[name].to_numpy()) for name in SPENT if name in dispatches}
     return from_columns(
-        with_columns(CLIENTS, names or ()),
+        with_columns(table, {**(names or {}), **spending}),
         {
             "client_id": np.arange(count),
             "samples": samples,
@@ -101,6 +104,7 @@ def clients_table(
             "part": np.ones(count),
             **dict.fromkeys(("name", "device", "kind"), pa.nulls(count, pa.string())),
             **(names or {}),
+            **spending,
         },
     )
 

@@ -117,6 +117,10 @@ class _Path:
     def walk(self, version: int) -> None:
         """Add the intervals until a version, the last one first."""
         while version:
+            if self._is_empty(version):
+                self._until_ready(version - 1, self._made_s[version], "deadline")
+                version -= 1
+                continue
             dispatch = self._trigger(version)
             if dispatch is None:
                 dispatch = self._first_of_round(version)
@@ -126,6 +130,11 @@ class _Path:
             while (earlier := self._before(dispatch)) is not None:
                 dispatch = earlier
             version = int(self._version[dispatch])
+
+    def _is_empty(self, version: int) -> bool:
+        """Whether a version is that of a round in which nobody was given work."""
+        begin, end = np.searchsorted(self._version, [version - 1, version])
+        return begin == end and not len(self._contributors[version])
 
     def _trigger(self, version: int) -> int | None:
         """The dispatch whose end completed a version; None if a deadline did."""
@@ -152,12 +161,11 @@ class _Path:
     def _before(self, dispatch: int) -> int | None:
         """Add what delayed a dispatch after the event before it; None if this event is the version handed out, else the
         dispatch that had ended."""
-        start_s, made_s = self._dispatched_s[dispatch], self._made_s[self._version[dispatch]]
-        ready_s = min(start_s, made_s + self._aggregation_s)
-        resumed_s = min(start_s, max(ready_s, made_s + self._pause_s))
+        version, start_s = self._version[dispatch], self._dispatched_s[dispatch]
+        made_s = self._made_s[version]
         # Versions and rounds never decrease from one dispatch to the next.
         last = int(np.searchsorted(self._round, self._round[dispatch])) - 1
-        if self._has_rounds and last >= np.searchsorted(self._version, self._version[dispatch]):
+        if self._has_rounds and last >= np.searchsorted(self._version, version):
             # A round from the same version has made none.
             earlier = int(np.searchsorted(self._round, self._round[last]))
             self._add(self._dispatched_s[earlier], start_s, "deadline")
@@ -167,16 +175,29 @@ class _Path:
         begin, end = np.searchsorted(self._ends_s, [since_s, start_s + _SAME_S])
         ended = self._by_end[begin:end]
         ended = ended[ended < dispatch]
-        if start_s - resumed_s < _SAME_S or not len(ended):
-            self._wait(resumed_s, start_s)
-            self._add(ready_s, resumed_s, "pause")
-            self._add(made_s, ready_s, "aggregation")
+        if start_s - self._resumed_s(version) < _SAME_S or not len(ended):
+            self._until_ready(version, start_s)
             return None
         earlier = int(ended[-1])
         known_s = min(self._known_s[earlier], start_s)
         self._wait(known_s, start_s)
         self._work(earlier, known_s)
         return earlier
+
+    def _resumed_s(self, version: int) -> float:
+        """When the server may give work again after a version."""
+        return float(self._made_s[version] + max(self._aggregation_s, self._pause_s))
+
+    def _until_ready(self, version: int, until_s: float, cause: str = "") -> None:
+        """Add the time from a version: its aggregation, a pause, and a wait for ``cause``, or for clients."""
+        resumed_s = min(until_s, self._resumed_s(version))
+        ready_s = min(until_s, self._made_s[version] + self._aggregation_s)
+        if cause:
+            self._add(resumed_s, until_s, cause)
+        else:
+            self._wait(resumed_s, until_s)
+        self._add(ready_s, resumed_s, "pause")
+        self._add(self._made_s[version], ready_s, "aggregation")
 
     def _work(self, dispatch: int, known_s: float) -> None:
         """Add a dispatch, of whose end the server learned at ``known_s``."""

@@ -21,20 +21,28 @@ class Lost(NamedTuple):
 
 
 def last_metrics(run: Run) -> dict[str, float]:
-    """The last value of every metric, by name; NaN or infinite if it was not finite."""
+    """The last value of every metric, by name; not finite if it was not."""
     values = run.metrics.iloc[:, 3:]
     measured = dict(values.ffill().iloc[-1]) if len(values) else {}
     # The table also has NaN for metrics that an evaluation of a Flower app did not measure; a finished run has its own
     # record.
     last = {} if run.info.get("app") or not len(values) else dict(values.iloc[-1])
-    return measured | (run.info.get("metrics") or last)
+    return measured | (recorded_metrics(run) or last)
 
 
 def lost_metrics(run: Run) -> list[str]:
     """The metrics whose last value is not finite."""
-    recorded: dict[str, float] | None = run.info.get("metrics")
+    recorded = recorded_metrics(run)
     values = last_metrics(run) if recorded is None else recorded
     return [name for name, value in values.items() if not math.isfinite(value)]
+
+
+def recorded_metrics(run: Run) -> dict[str, float] | None:
+    """The last values in ``run.json``, whose null is a value that was not finite."""
+    recorded = run.info.get("metrics")
+    return recorded and {
+        name: math.nan if value is None else value for name, value in recorded.items()
+    }
 
 
 def has_diverged(run: Run) -> bool:

@@ -17,6 +17,7 @@ from typing import Any
 
 from fedsim.errors import UserError, writing
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
+from fedsim.files.documents import json_text
 from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
@@ -299,7 +300,7 @@ class RunFolder:
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Replace ``run.json``, which carries a checksum of its own content."""
         document = stamped({**info, "format": INFO_FORMAT})
-        write_text(self.info, json.dumps(document, indent=2, sort_keys=True) + "\n")
+        write_text(self.info, json_text(document, indent=2, sort_keys=True) + "\n")
 
     def read_info(self) -> dict[str, Any]:
         """The content of ``run.json``.

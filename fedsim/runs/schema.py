@@ -114,7 +114,9 @@ _OPTIONAL = (
     _field("gco2e", pa.float64(), "g", "emissions of its work; only with devices.carbon"),
     _field("cost", pa.float64(), "", "cost of its work; only with devices.cost"),
 )
-"""The last column of ``dispatches`` and ``clients`` in runs with edge servers."""
+"""The last columns of ``dispatches`` and ``clients`` in runs that have them."""
+SPENT = ("gco2e", "cost")
+"""Those that are sums over a client's dispatches."""
 
 EDGE_DISPATCHES = Table(
     "edge_dispatches",
@@ -201,12 +203,9 @@ EDGES = _table(
     "edges",
     "One row per edge server; sums over its dispatches by the cloud, whose steps are rounds.",
     ("client_id",),
-    *(
-        field.with_metadata({"unit": "", "description": "edge server"})
-        if field.name == "client_id"
-        else field
-        for field in CLIENTS.schema
-    ),
+    _field("client_id", pa.int64(), "", "edge server"),
+    _field("samples", pa.float64(), "samples", "training samples there, in the mean over the run"),
+    *(field for field in CLIENTS.schema if field.name not in ("client_id", "samples")),
     _field("members", pa.int64(), "", "clients that are ever there"),
 )
 

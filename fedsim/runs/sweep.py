@@ -10,6 +10,7 @@ from typing import Any
 
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
+from fedsim.files.documents import json_text
 from fedsim.files.durable import write_text
 from fedsim.files.locks import is_owned
 
@@ -58,7 +59,7 @@ class SweepRecord:
     def write(self, folder: Path) -> None:
         """Replace the file in ``folder``."""
         document = {"format": SWEEP_FORMAT, **asdict(self)}
-        write_text(folder / SWEEP_FILE, json.dumps(stamped(document), indent=1) + "\n")
+        write_text(folder / SWEEP_FILE, json_text(stamped(document), indent=1) + "\n")
 
     def require_intact(self, folder: Path, name: str) -> None:
         """Refuse a file of the sweep in ``folder`` that is missing, or not as fedsim wrote it.

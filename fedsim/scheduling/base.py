@@ -22,7 +22,7 @@ from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
 
 if TYPE_CHECKING:
-    from fedsim.devices.carbon import Grid
+    from fedsim.devices.grid import Grid
 
 
 @dataclass(slots=True, eq=False)
@@ -95,7 +95,7 @@ class ServerPort(Protocol):
     """
 
     clients: int
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     default_steps: npt.NDArray[np.int64]
     has_prologue: bool
     prologue_updates: int | None
@@ -326,7 +326,8 @@ class Schedule(Component, ABC):
     Attributes:
         synchronous: whether all work of a round starts from one version and is aggregated before the next round.
         begins_with_prologue: whether it dispatches the prologue of a method that has one.
-        needs_all_clients: whether all clients participate all the time, so that a cohort is refused.
+        needs_all_clients: whether all clients participate all the time, so that a selection is refused.
+        draws_if: setting with which a schedule that gives work to all clients draws them with its selection instead.
         needs_choice: whether the selection must choose among the clients that are available.
         patience: name of the parameter that limits how long it waits for a client; required if the server never detects
             failures. Empty if the schedule does not wait.
@@ -340,6 +341,7 @@ class Schedule(Component, ABC):
     synchronous: ClassVar[bool] = False
     begins_with_prologue: ClassVar[bool] = False
     needs_all_clients: ClassVar[bool] = False
+    draws_if: ClassVar[str] = ""
     needs_choice: ClassVar[bool] = False
     patience: ClassVar[str] = ""
     updates_needed: ClassVar[str] = ""
@@ -376,6 +378,10 @@ class Schedule(Component, ABC):
             online: clients online when the first round starts.
         """
         return None
+
+    def draws(self) -> bool:
+        """Whether it draws clients with its selection; if not, all clients participate, and a selection is refused."""
+        return not self.needs_all_clients
 
     def close_round(self, arrived: Sequence[Dispatch]) -> None:
         """End a round with the version made of these updates, or without one if there are none."""

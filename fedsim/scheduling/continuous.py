@@ -123,6 +123,7 @@ class Concurrent(Continuous):
     """
 
     Params = SlotParams
+    draws_if = "next_client: selection"
 
     def __init__(
         self,
@@ -149,6 +150,10 @@ class Concurrent(Continuous):
         """Those of every schedule, and the concurrency."""
         return replace(super().demands(params), concurrency=params.concurrency)
 
+    def draws(self) -> bool:
+        """Unless every client keeps a slot."""
+        return not self._keeps_clients or self._slots < self.server.clients
+
     def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
         """Dispatch work to a client: now, or when it next checks in."""
         if self._steps is not None:
@@ -157,7 +162,7 @@ class Concurrent(Continuous):
 
     def start(self) -> None:
         """Fill all slots."""
-        if self._keeps_clients and self._slots >= self.server.clients:
+        if not self.draws():
             self._filled = self._slots = self.server.clients
             for client in range(self.server.clients):
                 self.hand_out(client)

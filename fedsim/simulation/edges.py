@@ -21,7 +21,13 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.contended import ContendedDispatches, LiveDispatches, TimedDispatches
-from fedsim.simulation.engine import FLOW_ORDER, LEAVING_ORDER, Engine, ScheduledCall
+from fedsim.simulation.engine import (
+    FLOW_ORDER,
+    LEAVING_ORDER,
+    TIMER_ORDER,
+    Engine,
+    ScheduledCall,
+)
 from fedsim.simulation.facts import Clients, Rules
 from fedsim.simulation.handouts import OnDispatched, Steps
 from fedsim.simulation.level import Level, Limits
@@ -146,18 +152,18 @@ class EdgeServer(Server):
         self._epoch = 0
         self._is_fresh = True
         super().__init__(*args, **options)
-        self._running = self._schedule
+        self._running = self.schedule
         self.pause()
 
     def pause(self) -> None:
         """Hand out no more work."""
         self._handouts.busy_until_ns = NEVER
-        self._schedule = cast(Schedule, _Paused(self._running, self._postponed))
+        self.schedule = cast(Schedule, _Paused(self._running, self._postponed))
 
     def resume(self) -> None:
         """Begin to work from a model that has come from the cloud."""
         self.adopted += 1
-        self._schedule = self._running
+        self.schedule = self._running
         self._handouts.resume()
         postponed, self._postponed = self._postponed, []
         if self._is_fresh:
@@ -343,7 +349,7 @@ class Edge(Above):
         self._models = models
         self._rounds_before = self._rounds = 0
         self._round_began_ns = 0
-        self._ending: ScheduledCall | None = None
+        self._call: ScheduledCall | None = None
 
     def begin(
         self, dispatch: Dispatch, deadline_ns: int | None, on_done: Callable[[], None]
@@ -352,17 +358,21 @@ class Edge(Above):
         self._dispatch, self._deadline_ns, self._on_done = dispatch, deadline_ns, on_done
         self._rounds_before, self.rounds_done, self.is_done = self._rounds, 0, False
         self._round_began_ns = now = self._engine.now_ns
+        # As any round, the first one begins after all ends of the instant: their clients are free.
+        self._call = self._engine.call_at(now, self._adopt, TIMER_ORDER)
+
+    def _adopt(self) -> None:
         if self._plane is not None:
             model = self.server.version + self.server.adopted + 1
-            edge, version = dispatch.client, dispatch.version
-            self._plane.submit(Adopt(edge, model, version, now / NS_PER_S))
+            edge, version = self._dispatch.client, self._dispatch.version
+            self._plane.submit(Adopt(edge, model, version, self._engine.now_ns / NS_PER_S))
         self.server.resume()
 
     def abandon(self) -> None:
         """Stop the rounds of a dispatch, whose update is lost."""
         self.is_done = False
-        if self._ending is not None:
-            self._ending.cancel()
+        if self._call is not None:
+            self._call.cancel()
         self.server.abandon()
 
     @override
@@ -393,7 +403,7 @@ class Edge(Above):
         if self._plane is not None:
             self._plane.hold(model, self._dispatch.client)
         ends_ns = now + self._hierarchy.aggregation_ns
-        self._ending = self._engine.call_at(ends_ns, self._on_done, dispatch_id)
+        self._call = self._engine.call_at(ends_ns, self._on_done, dispatch_id)
 
 
 @dataclass(slots=True, eq=False)

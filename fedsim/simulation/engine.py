@@ -14,6 +14,8 @@ from typing import Any, Protocol, cast
 import simpy
 from simpy.events import EventPriority
 
+from fedsim.units import NEVER
+
 FLOW_ORDER = -1
 """Flows that finish, before the ends of dispatches that they cause."""
 LEAVING_ORDER = 1 << 59
@@ -48,6 +50,11 @@ class ScheduledCall(simpy.Event):
         if self._call is not None:
             self._call()
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether the call was not canceled."""
+        return self._call is not None
+
     def cancel(self) -> None:
         """Make the call do nothing."""
         self._call = None
@@ -66,6 +73,7 @@ class Engine:
         self.clock = cast(Clock, self.env)
         self._timers = TIMER_ORDER
         self._stopped = False
+        self._beyond: list[ScheduledCall] = []
 
     @property
     def now_ns(self) -> int:
@@ -78,7 +86,7 @@ class Engine:
         """Schedule a call.
 
         Args:
-            time_ns: when to call; not before now.
+            time_ns: when to call; not before now. A call at NEVER or later is not made.
             callback: what to call.
             order: rank among the events of that instant; by default that of a timer, after all timers set before.
         """
@@ -88,7 +96,10 @@ class Engine:
             self._timers += 1
             order = self._timers
         call = ScheduledCall(self.env, callback)
-        self.env.schedule(call, EventPriority(order), time_ns - self.env.now)
+        if time_ns < NEVER:
+            self.env.schedule(call, EventPriority(order), time_ns - self.env.now)
+        elif time_ns > NEVER:
+            self._beyond.append(call)
         return call
 
     def stop(self) -> None:
@@ -111,6 +122,11 @@ class Engine:
     def stopped(self) -> bool:
         """Whether :meth:`stop` was called, or the time was up."""
         return self._stopped
+
+    @property
+    def has_call_beyond(self) -> bool:
+        """Whether a call is due after the end of the clock."""
+        return any(call.is_pending for call in self._beyond)
 
     @property
     def idle(self) -> bool:

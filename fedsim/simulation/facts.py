@@ -10,8 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.population import Population
+from fedsim.errors import UserError
+from fedsim.parts.functions import called
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Schedule, Selection, ServerPort
+from fedsim.scheduling.selections.uniform import Uniform
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NS_PER_S
 
@@ -53,7 +56,7 @@ class Clients:
     """
 
     population: Population
-    samples: npt.NDArray[np.int64]
+    samples: npt.NDArray[np.int64 | np.float64]
     work: Work
     expected_duration_s: Callable[[int], float]
     members: npt.NDArray[np.int64] | None = None
@@ -102,7 +105,8 @@ class Facts:
         self.has_prologue = rules.has_prologue
         self.prologue_updates = rules.prologue_updates
         self.detects_failures = rules.failure_detection_ns is not None
-        grid = clients.population.grid
+        footprint = clients.population.footprint
+        grid = None if footprint is None else footprint.carbon
         self.grid = None if grid is None else grid.of(members)
         self._clients = clients
         self._seed = seed
@@ -127,7 +131,17 @@ def check_rules(clients: Clients, rules: Rules, seed: int) -> None:
     """Check that schedule and selection accept their parameters and the facts of the run.
 
     Raises:
-        UserError: one of them does not accept them.
+        UserError: one of them does not accept them, or the schedule would not use the selection.
     """
     facts = cast(ServerPort, Facts(clients, rules, seed))
-    rules.schedule(facts, rules.selection(facts))
+    selection = rules.selection(facts)
+    schedule = rules.schedule(facts, selection)
+    takes_all = type(selection) is Uniform and selection.cohort_size() >= facts.clients
+    if not (schedule.draws() or takes_all):
+        instead = f", or set server.schedule.{schedule.draws_if}" if schedule.draws_if else ""
+        raise UserError(
+            f"under the {called(type(schedule))} schedule all clients participate all the time, so it takes no "
+            "selection",
+            where="server.selection",
+            hint=f"leave it out{instead}",
+        )

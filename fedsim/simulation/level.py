@@ -6,18 +6,21 @@ servers, and the edge servers are the clients of the cloud, the second level.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedsim.network.base import Direction
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches, OnEnd
-from fedsim.simulation.stall import stalled, stalled_after, standstill
+from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
 from fedsim.simulation.updates import Updates
 from fedsim.simulation.workload import Workloads
+from fedsim.units import NEVER
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
@@ -95,7 +98,7 @@ class Level:
         self.finished: dict[int, tuple[int, int]] = {}
         self.last_dispatch = -1 if limits.dispatches is None else limits.dispatches
         self.last_arrival = -1 if limits.arrivals is None else limits.arrivals
-        self._failures = workloads.usual[0].failures
+        self._workloads = workloads
         self._stalled_after = stalled_after(limits.stalled_after, population.clients)
         # A clock that stands still for so many dispatches will not move again.
         self._standstill_after = stalled_after(None, population.clients)
@@ -122,11 +125,36 @@ class Level:
                 count,
                 self.updates.lost,
                 len(self.updates.held),
-                self._failures,
+                self._workloads.usual[0].failures,
+                self.servers[-1].schedule.params,
+                "server" if self.servers[-1].edge < 0 else "server.edges",
                 has_batteries=self.batteries is not None,
             )
         due = self.dispatched_at_aggregation + self._stalled_after
         self.check_at = min(due, self._clock_check)
+
+    def check_clock(self, who: str, section: str) -> None:
+        """Refuse the end of a run without an event to come, if clients are at work that would end after the clock does.
+
+        A client that never comes online again, or has a link without a rate, is not: its work never ends.
+
+        Args:
+            who: what the clients of this level are called.
+            section: the section of the scenario about them.
+        """
+        now_ns, population = self.engine.now_ns, self.population
+        for dispatch in self.dispatches.all():
+            client, workload = dispatch.client_id, self._workloads.of(dispatch)
+            sizes = workload.bytes_down, workload.bytes_up
+            down_s, up_s = (
+                population.network.nominal_wire_s(client, way, size)
+                for way, size in zip(Direction, sizes, strict=True)
+            )
+            step_s = float(population.compute.step_s[client])
+            is_back = population.availability.next_online(client, now_ns) < NEVER
+            if is_back and max(down_s, up_s) < math.inf:
+                compute_s = dispatch.steps * step_s
+                raise beyond_clock(f"{who} {client}", down_s, compute_s, up_s, now_ns, section)
 
     def finish(self) -> None:
         """Record the dispatches that are under way, or whose updates wait, when the run ends."""

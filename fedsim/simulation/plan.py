@@ -47,8 +47,11 @@ class Dispatches(Protocol):
 
     def of_edge(self, edge: int) -> list[Dispatch]:
         """The dispatches of an edge server that are under way, in order of dispatching."""
-        under_way = (self._under_way[number].dispatch for number in sorted(self._under_way))
-        return [dispatch for dispatch in under_way if dispatch.edge == edge]
+        return [dispatch for dispatch in self.all() if dispatch.edge == edge]
+
+    def all(self) -> list[Dispatch]:
+        """The dispatches that are under way, in order of dispatching."""
+        return [self._under_way[number].dispatch for number in sorted(self._under_way)]
 
     def is_under_way(self, dispatch: Dispatch) -> bool:
         """Whether a dispatch has not ended."""
@@ -56,8 +59,7 @@ class Dispatches(Protocol):
 
     def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
         """Stop all dispatches under way, in order of dispatching."""
-        for dispatch_id in sorted(self._under_way):
-            dispatch = self._under_way[dispatch_id].dispatch
+        for dispatch in self.all():
             yield dispatch, self.stop(dispatch)
 
 

@@ -63,6 +63,7 @@ class Server(Facts, ServerPort):
         edge: number of the edge server; -1 if it is the only server, or the cloud.
 
     Attributes:
+        schedule: decides when it acts.
         adopted: models that it has received from the cloud.
         empty_draws: how often a user's selection has drawn nobody although clients were available.
 
@@ -124,12 +125,12 @@ class Server(Facts, ServerPort):
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
-        self._schedule = rules.schedule(self, self._selection)
+        self.schedule = rules.schedule(self, self._selection)
         level.servers.append(self)
 
     def start(self) -> None:
         """Start the schedule."""
-        self._schedule.start()
+        self.schedule.start()
 
     def _count_empty_draw(self) -> None:
         self.empty_draws += 1
@@ -257,7 +258,7 @@ class Server(Facts, ServerPort):
             self._updates.held[dispatch] = plan
             if self._selection_listens:
                 self._selection.on_arrival(dispatch)
-            self._schedule.on_arrival(dispatch)
+            self.schedule.on_arrival(dispatch)
             if self._level.arrived == self._level.last_arrival:
                 self._engine.stop()
         else:
@@ -288,7 +289,7 @@ class Server(Facts, ServerPort):
             return  # the schedule has stopped it in the meantime
         self._undetected.remove(dispatch.dispatch_id)
         self._selection.on_failure(dispatch)
-        self._schedule.on_failure(dispatch)
+        self.schedule.on_failure(dispatch)
 
     @override
     def cut(self, dispatch: Dispatch) -> None:
@@ -364,7 +365,7 @@ class Server(Facts, ServerPort):
             self._handouts.busy_until_ns = now + self._rules.aggregation_ns
         if closes_round:
             self.close_round()
-        elif not (self.round or self._schedule.synchronous):
+        elif not (self.round or self.schedule.synchronous):
             self._end_after(version)
         # Step 5. The version is evaluated if an evaluation is due.
         self._above.on_version(version, self.round, dispatches)

@@ -19,6 +19,7 @@ from fedsim.simulation.level import Level, Limits
 from fedsim.simulation.life import lives
 from fedsim.simulation.plan import PlannedDispatches
 from fedsim.simulation.server import Above, Server
+from fedsim.simulation.stall import clock_ends
 from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
@@ -89,11 +90,21 @@ class Simulation(Above):
             self._levels.append(edges)
 
     def run(self) -> None:
-        """Simulate from time 0 until a limit is met or no event is left."""
+        """Simulate from time 0 until a limit is met or no event is left.
+
+        Raises:
+            UserError: the clock ends before that.
+        """
         self._evaluations.start()
         self.server.start()
         self._engine.run(self._limits.until_ns)
         self.ran_out = not self._engine.stopped
+        if self.ran_out:
+            kinds = ("client", "devices"), ("edge server", "server.edges")
+            for level, kind in zip(self._levels, kinds, strict=False):
+                level.check_clock(*kind)
+            if self._engine.has_call_beyond:
+                raise clock_ends("a pause or deadline of the server", self._engine.now_ns)
         for level in self._levels:
             level.finish()
         self._evaluations.finish()

@@ -1,4 +1,4 @@
-"""The guard against a run that never ends because the server never uses an update or time does not pass."""
+"""The guards against a run that never ends: its server uses no update, time does not pass, or the clock ends first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from fedsim.errors import UserError
 from fedsim.scenario.model import Failures
-from fedsim.vocabulary.formatting import format_count
+from fedsim.units import CLOCK_YEARS, LONGEST_S, NS_PER_S
+from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.outcomes import Outcome
 
 LEAST_STALLED_AFTER = 100_000
@@ -14,18 +15,25 @@ DISPATCHES_PER_CLIENT = 100
 ROUNDS_AT_ONCE = 1_000_000
 """Rounds without a dispatch that may take no time."""
 
-_FIXES = {
-    Outcome.DROPPED: (
-        "devices.availability",
-        "the clients go offline or decline before they finish: give them less work or more time",
-    ),
-    Outcome.CUT: ("server.schedule", "give the schedule a longer timeout or deadline"),
-    Outcome.LATE: ("server.schedule", "give the schedule a longer deadline"),
-    Outcome.DISCARDED: ("server.schedule", "lower min_updates, or raise max_staleness"),
-    Outcome.UNFINISHED: ("server.schedule", "require fewer updates per version (buffer_size)"),
+_LONGER = dict.fromkeys(
+    ("deadline", "timeout", "limit", "limit_factor", "latest_factor", "share"), "raise"
+)
+_FIXES: dict[Outcome, dict[str, str]] = {
+    Outcome.CUT: _LONGER,
+    Outcome.LATE: _LONGER,
+    Outcome.DISCARDED: {"min_updates": "lower", "max_staleness": "raise", "threshold": "raise"},
+    Outcome.UNFINISHED: {"buffer_size": "lower", "batch": "lower", "min_updates": "lower"},
 }
-"""Location of the cause and the remedy, by the most frequent outcome; unfinished stands for an update that still
+"""Parameters of schedules that cause an outcome, and how to change them; unfinished stands for an update that still
 waits."""
+
+
+def fixes(cause: Outcome, params: object) -> str:
+    """How to change the parameters of a schedule that are given and cause an outcome."""
+    given = [
+        f"{verb} {name}" for name, verb in _FIXES[cause].items() if getattr(params, name, None)
+    ]
+    return " or ".join(given) or "choose another schedule"
 
 
 def stalled_after(setting: int | None, clients: int) -> int:
@@ -43,11 +51,55 @@ def standstill(work: str, now_ns: int) -> UserError:
     )
 
 
+def beyond_clock(
+    client: str,
+    download_s: float,
+    compute_s: float,
+    upload_s: float,
+    now_ns: int = 0,
+    section: str = "devices",
+) -> UserError:
+    """The error of a dispatch that ends after the clock does, from the nominal durations of its phases.
+
+    ``client`` names its client, and ``section`` is the one of the scenario about it.
+    """
+    phases = {"download": download_s, "local steps": compute_s, "upload": upload_s}
+    longest = max(phases, key=phases.__getitem__)
+    if phases[longest] < LONGEST_S:
+        return clock_ends(f"a dispatch to {client}", now_ns)
+    where, fix = (
+        ("compute", "give a shorter step time, or less work")
+        if longest == "local steps"
+        else (
+            "network",
+            "a rate without a unit is in bits per second; write, for example, 5Mbps",
+        )
+    )
+    return UserError(
+        f"the {longest} of {client} would take {format_duration(phases[longest])}, but the clock ends after "
+        f"{CLOCK_YEARS} years",
+        where=f"{section}.{where}",
+        hint=fix,
+    )
+
+
+def clock_ends(awaited: str, now_ns: int) -> UserError:
+    """The error of a run that reaches the end of the clock."""
+    return UserError(
+        f"after {format_duration(now_ns / NS_PER_S)}, {awaited} would last beyond the end of the clock, which counts "
+        f"{CLOCK_YEARS} years",
+        where="stop",
+        hint="end the run earlier: fewer rounds, or stop.simulated_time",
+    )
+
+
 def stalled(
     dispatches: int,
     lost: Mapping[Outcome, int],
     waiting: int,
     failures: Failures,
+    schedule: object,
+    section: str,
     *,
     has_batteries: bool,
 ) -> UserError:
@@ -58,11 +110,19 @@ def stalled(
         lost: number of dispatches that have ended since then, by outcome.
         waiting: updates that have arrived and wait to be aggregated.
         failures: the scenario's failures.
+        schedule: the parameters of the schedule.
+        section: the section of the scenario that names it.
         has_batteries: whether devices have batteries, which may be empty.
     """
     counts = {**lost, Outcome.UNFINISHED: waiting}
     cause = max(counts, key=counts.__getitem__)
-    where, fix = _FIXES[cause]
+    if cause is Outcome.DROPPED:
+        where = "devices.availability"
+        fix = (
+            "the clients go offline or decline before they finish: give them less work or more time"
+        )
+    else:
+        where, fix = f"{section}.schedule", fixes(cause, schedule)
     if cause is Outcome.DROPPED and (failures.crash_rate or failures.upload_loss):
         where, fix = "devices.failures", "lower crash_rate or upload_loss"
     if cause is Outcome.DROPPED and has_batteries:

@@ -119,7 +119,9 @@ class Layout:
         state = module.state_dict()
         if not self.names:
             return torch.empty(0)
-        return torch.cat([state[name].detach().reshape(-1) for name in self.names])
+        values = [state[name].detach().reshape(-1) for name in self.names]
+        # Types of one byte, such as float8, are not promoted.
+        return torch.cat([each if each.itemsize > 1 else each.float() for each in values])
 
     def views(self, flat: Tensor) -> dict[str, Tensor]:
         """The named tensors as views of ``flat`` (..., P), each of shape (..., *shape)."""

@@ -53,11 +53,10 @@ class UserDataset(DatasetComponent):
         if hasattr(made, "column_names") and isinstance(made, Mapping):  # of Hugging Face
             made = tuple(made[key] for key in ("train", "test") if key in made) or made.values()
             made = tuple(made)
-        elif (
-            isinstance(made, tuple)
-            and len(made) == 2
-            and all(hasattr(each, "__array__") for each in made)
-        ):
+        elif isinstance(made, list) and made and not isinstance(made[0], tuple | list):
+            made = tuple(made)  # Not of samples, but of parts, as random_split returns.
+        arrays_alone = isinstance(made, tuple) and all(hasattr(each, "__array__") for each in made)
+        if arrays_alone and len(made) == 2:
             made = dict(zip(("x", "y"), made, strict=True))
         if isinstance(made, Mapping):
             arrays, notes = joined(

@@ -1,4 +1,4 @@
-"""The nine tables of a trace bundle, declared once: columns, types, units, bounds, keys and order.
+"""The ten tables of a trace bundle, declared once: columns, types, units, bounds, keys and order.
 
 Times are ``int64`` microseconds from the bundle's epoch, rates ``float64`` SI bits per second, sizes bytes, durations
 of profiles ``float64`` seconds. Intervals are half open, ``[start, end)``. A null means unknown, never 0. Columns that
@@ -54,6 +54,7 @@ class Bounds:
         return " and ".join(limits)
 
 
+FINITE = Bounds(words="finite")
 NOT_NEGATIVE = Bounds(0)
 POSITIVE = Bounds(0, open_low=True)
 SHARE = Bounds(0, 1)
@@ -239,8 +240,17 @@ _RTT_MATRIX = (
     Column("slice_us", INT64, "instant of the measurement", "us"),
     Column("rtt_s", FLOAT32, "round-trip time", "s", required=True, bounds=NOT_NEGATIVE),
 )
+CARBON_UNIT = "g/kWh"
+_GRID = (
+    _key("region", ID, "region of the grid"),
+    _key("unit", ID, "g/kWh for carbon intensity; for prices a currency, such as EUR/kWh"),
+    _START,
+    _LENGTH,
+    Column("value", FLOAT64, "during the piece", "unit", required=True, bounds=FINITE),
+)
 _BY_DEVICE = Order(("device_id",), "start_us", length="dur_us", gaps=False)
 _BY_SERIES = Order(("series_id", "direction"), "start_us", length="dur_us", gaps=False)
+_BY_REGION = Order(("region", "unit"), "start_us", length="dur_us", gaps=False)
 
 TABLES: Mapping[str, Schema] = {
     "devices": Schema(_DEVICES, unique=("device_id",)),
@@ -252,6 +262,7 @@ TABLES: Mapping[str, Schema] = {
     "network_series": Schema(_NETWORK_SERIES, order=_BY_SERIES),
     "network_assign": Schema(_NETWORK_ASSIGN, unique=("device_id", "series_id")),
     "rtt_matrix": Schema(_RTT_MATRIX, unique=("src", "dst", "slice_us")),
+    "grid": Schema(_GRID, order=_BY_REGION),
 }
 
 

@@ -190,6 +190,7 @@ class _TableChecker:
             "availability": self._availability,
             "compute": self._compute,
             "network": self._network,
+            "grid": self._grid,
         }
         if self.name in relations:
             relations[self.name]()
@@ -327,6 +328,11 @@ class _TableChecker:
         has_both[self.devices[both]] = True
         bad = ~both & has_both[self.devices] & (self.devices >= 0)
         self.add(bad, "its device already has a row for both directions")
+
+    def _grid(self) -> None:
+        units = self.values("unit").cast(pa.string())
+        bad = ~to_numpy(pc.match_substring_regex(units, "^(g|[A-Z]{3})/kWh$"))
+        self.add_texts(bad, "unit is {!r}; it must be g/kWh, or as EUR/kWh for prices", "unit")
 
     # Columns as arrays ----------------------------------------------------------------------------------------------
 

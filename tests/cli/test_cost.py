@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,7 @@ from fedsim.cli.cost import cost_lines, known_cost, variants_of
 from fedsim.composition.cost import Cost
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps.plan import plan_runs
-from tests.cli.invoking import PARABOLAS, invoke
+from tests.cli.invoking import PARABOLAS, assert_refused, invoke
 from tests.sweeps.worlds import SMALL, scenario, write
 
 SOME = Cost(3, 4, 2, 2_000, 40_000, 90.0, 0.25)
@@ -68,3 +69,47 @@ def test_long_runs_and_sweeps_are_announced(
     more = invoke(*commands[1], "-s", "sweep.seeds=[0, 1]").stderr
     assert "cost of 2 runs: 8 rounds, " in more
     assert "no stop.target ends these runs" in more
+
+
+LINKS = {"name": "static", "latency": 0, "down": "1Gbps", "up": "1Gbps"}
+NO_LINKS = {**LINKS, "down": "1e9Gbps", "up": "1e9Gbps"}
+
+
+@pytest.mark.parametrize(
+    ("stalled", "step", "devices", "schedule", "message"),
+    [
+        (None, 0, {"network": NO_LINKS}, {}, "devices: 100,000 dispatches took no time"),
+        (
+            50,
+            1,
+            {"network": LINKS, "failures": {"upload_loss": 1}},
+            {"name": "async"},
+            "in the last 50 dispatches",
+        ),
+        (None, 1, {"network": LINKS}, {"pause": 3.1e9}, "stop: after 35,880 d, a pause"),
+    ],
+)
+def test_check_says_what_the_run_will_say(
+    stalled: int | None,
+    step: float,
+    devices: dict[str, Any],
+    schedule: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+) -> None:
+    content = {
+        "name": "never",
+        "task": {"name": "timing", "clients": 2, "size": "1MB"},
+        "devices": {"compute": {"name": "values", "step": step}, **devices},
+        "server": {"schedule": {"name": "sync", **schedule}},
+        "stop": {"rounds": 10_000_000, "stalled_after": stalled},
+    }
+    path = write(tmp_path / "s.yaml", content)
+    checked, run = (
+        invoke(*words)
+        for words in (("scenario", "check", path), ("run", path, "-o", tmp_path / "run"))
+    )
+    assert_refused(checked, message)
+    assert [line for line in checked.stderr.splitlines() if "error" in line] == [
+        line for line in run.stderr.splitlines() if "error" in line
+    ]

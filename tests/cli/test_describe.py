@@ -161,7 +161,7 @@ def test_the_parts_of_a_kind_are_listed(name: str) -> None:
 NEEDS = """
 fedawe | a synchronous schedule: clients wait for the model that contains their update
 fednova | sgd: the distance that local steps cover along a gradient is known only for
-compass | all clients in every round (no cohort)
+compass | all clients all the time (no selection)
 trace --kind availability | a trace bundle with the table availability (devices.trace)
 shards | a data set with classes
 """

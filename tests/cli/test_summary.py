@@ -1,5 +1,6 @@
 """The summary that a run ends with."""
 
+import json
 import re
 from pathlib import Path
 
@@ -28,6 +29,11 @@ def test_a_model_that_diverged_says_so(run: RunText, rate: float) -> None:
     assert page.count("The model has diverged: ") == (rate > 1)
     said = {1e38: r"loss is not finite \[diverged-model\]", 1e5: r"its loss is .* \[high-loss\]"}
     assert bool(re.search(said.get(rate, "has diverged"), result.stderr)) == (rate > 1)
+    # A script that reads the results of diverged runs, too, must be able to parse them.
+    printed = run(DIGITS, "-s", f"training.optimizer.lr={rate}", "-o", "printed", "--json").stdout
+    for text in (printed, Path("out/run.json").read_text(encoding="utf-8")):
+        loss = json.loads(text, parse_constant=pytest.fail)["metrics"]["loss"]
+        assert (loss is None) == (rate == 1e38)
 
 
 def test_a_target_that_the_initial_model_reaches_is_named(run: RunText) -> None:

@@ -59,7 +59,7 @@ def test_an_error_that_runs_share_is_shown_once(tmp_path: Path) -> None:
     path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
     result = command("sweep", path, "-j", 1, "-o", out)
     assert result.exit_code == 2, result.output
-    error = "under the compass schedule all clients participate all the time\n  "
+    error = "under the compass schedule all clients participate all the time, so it takes no selection\n  "
     assert result.stderr.count(error) == 1
     lines = result.stderr.splitlines()
     assert f"failed: {out / 'seed0'}" in lines

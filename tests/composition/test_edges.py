@@ -194,6 +194,85 @@ def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
     assert {"name": "edge server 0"} in [event["args"] for event in of_edge_0]
 
 
+@pytest.mark.parametrize("backhaul", ["static", "shared"])
+@pytest.mark.parametrize(
+    ("steps", "size", "rounds", "rates", "expected"),
+    [
+        # Client 1 works from 2 to 10 s, past the deadline at 7 s; the model of the cloud is there at 10 s, too.
+        ([[2, 6]], 25, 1, ("800bps", "800bps", "400bps", "800bps"), [{2: [0, 1], 10: [0, 1]}]),
+        # From 11 s, the clients need 5, 9 and 7 s; the edge server sends from 16 s and has the next model at 20 s.
+        (
+            [[1, 3, 2], [2, 2, 1]],
+            6,
+            3,
+            ("192bps", "96bps", "192bps", "64bps"),
+            [
+                {1: [0, 1, 2], 6: [0], 11: [0, 1, 2], 20: [0, 1, 2], 25: [0], 30: [0, 1, 2]},
+                {1: [3, 4, 5], 6: [5], 11: [3, 4, 5], 20: [3, 4, 5], 25: [5], 30: [3, 4, 5]},
+            ],
+        ),
+    ],
+)
+def test_late_updates_that_arrive_with_the_model_of_the_cloud(
+    steps: list[list[int]],
+    size: int,
+    rounds: int,
+    rates: tuple[str, ...],
+    expected: list[dict[int, list[int]]],
+    backhaul: str,
+    tmp_path: Path,
+) -> None:
+    """Their clients take part in the round that begins then, as at a server without edge servers."""
+    per_step = [step for of_edge in steps for step in of_edge]
+    down, up, backhaul_down, backhaul_up = rates
+    scenario = {
+        "task": {"name": "timing", "clients": len(per_step), "parameters": size},
+        "training": {"local_steps": 1 if rounds == 1 else 2},
+        "devices": {
+            "compute": {"name": "values", "step": per_step},
+            "network": {"name": "static", "latency": 0, "down": down, "up": up},
+        },
+        "server": {
+            "edges": {
+                "count": len(steps),
+                "rounds": rounds,
+                "schedule": {"name": "sync", "deadline": "5s"},
+                "network": {
+                    "name": backhaul,
+                    "latency": 0,
+                    "down": backhaul_down,
+                    "up": backhaul_up,
+                },
+            }
+        },
+        "stop": {"rounds": 2},
+    }
+    dispatches = fedsim.run(scenario, tmp_path / "run").dispatches
+    for edge, at in enumerate(expected):
+        begun = dispatches[dispatches["edge"] == edge].groupby("dispatched_s")["client_id"]
+        assert {time_s: sorted(clients) for time_s, clients in begun} == at
+
+
+def test_weights_of_clients_that_move_are_real_numbers(tmp_path: Path) -> None:
+    """Of 30 s, client 2 is 3 s at edge server 0 and 27 s at 1; one sample each, one step per model of the cloud.
+
+    So the edge servers weigh 1.1 and 1.9. Client 2 makes the first step, of 1 s, for edge server 0.
+    """
+    (tmp_path / "edges.csv").write_text("client,edge,time_s\n0,a,0\n1,b,0\n2,a,0\n2,b,3\n")
+    scenario = quadratic([[0, 1, 2]])
+    scenario["training"]["local_steps"] = 1
+    scenario["devices"] = {"compute": {"name": "values", "step": 1}, "network": FREE}
+    members = {"name": "file", "path": str(tmp_path / "edges.csv")}
+    scenario["server"] = {"edges": {"rounds": 1, "members": members, "network": FREE}}
+    stop = {"rounds": 1, "simulated_time": 30}
+    run = fedsim.run({**scenario, "stop": stop}, tmp_path / "run")
+    step = 1 - LR * A * (1 - B)
+    expected = (1.1 * (step[0] + step[2]) / 2 + 1.9 * step[1]) / 3
+    assert float(run.model()["x"]) == pytest.approx(expected, rel=1e-15)
+    assert run.edges is not None
+    assert run.edges["samples"].tolist() == pytest.approx([1.1, 1.9], rel=1e-15)
+
+
 def test_over_selection_at_the_cloud(tmp_path: Path) -> None:
     """Of the two edge servers above, the cloud takes the first, at 24 s; the other is late, at 32 s, and at work until
     then. The second round is that of edge server 0 alone, until 48 s."""
@@ -437,8 +516,8 @@ def test_a_client_that_moves(
     assert run.clients["edge"].tolist() == [0, 0, 1]
     assert run.edges is not None
     assert run.edges["members"].tolist() == [2, 2]
-    # One sample each; client 1 is a third of the time at edge server 0. Weights are whole.
-    assert run.edges["samples"].tolist() == [1, 2]
+    # One sample each; client 1 is a third of the time at edge server 0.
+    assert run.edges["samples"].tolist() == pytest.approx([4 / 3, 5 / 3], rel=1e-15)
     dropped = run.dispatches[run.dispatches["outcome"] == "dropped"]
     assert dropped["ended_s"].tolist() == ([10] if on_move == "drop" else [])
 
@@ -494,6 +573,19 @@ def test_an_interrupted_run_is_resumed_to_the_same_bits(
         ({"edges": {"count": 2, "network": "static"}}, "server.edges.trace"),
         ({"edges": {"members": {"name": "nearest", "nodes": ["a"]}}}, "server.edges.members.nodes"),
         ({"edges": {"count": 2, "schedule": {"min_updates": 0}}}, "server.edges.schedule"),
+        # A place and a fix are those of the edge servers.
+        (
+            {"edges": {"count": 2, "schedule": {"deadline": "1ns"}}},
+            "raise server.edges.schedule.deadline to",
+        ),
+        (
+            {"edges": {"count": 2, "selection": {"cohort": 9}}},
+            "server.edges.selection.cohort: a cohort of 9",
+        ),
+        (
+            {"edges": {"count": 2, "schedule": "compass", "selection": "round_robin"}},
+            "server.edges.selection: under the compass schedule",
+        ),
         ({"selection": "tifl_adaptive", "edges": {"count": 2}}, "server.selection"),
         (
             {
@@ -517,3 +609,12 @@ def test_what_edge_servers_cannot_do_is_refused(
         fedsim.run({**quadratic([[0]]), "server": server}, tmp_path / "run")
     assert where in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_optimizer_states_are_not_sent_through_edge_servers() -> None:
+    content = quadratic([[0]])
+    content["server"] = {"edges": {"count": 2, "network": FREE}}
+    content["training"] |= {"optimizer": {"name": "sgd", "lr": 1, "momentum": 0.5}}
+    content["training"]["optimizer_state"] = "sent"
+    with pytest.raises(UserError, match="edge servers do not send the state of the"):
+        prepare(fedsim.read_scenario(content))

@@ -37,7 +37,7 @@ def sections(schedule: str) -> Scenario:
 
 def unmet(method: Method, schedule: str) -> list[UserError]:
     scenario = sections(schedule)
-    return unmet_requirements(method, scenario.server, 2)
+    return unmet_requirements(method, scenario.server)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +105,7 @@ def timing(**sections: Any) -> dict[str, Any]:
     [
         (
             timing(server={"schedule": "compass", "selection": {"name": "uniform", "cohort": 2}}),
-            "under the compass schedule all clients participate",
+            "(?s)under the compass schedule all clients participate.*leave it out",
         ),
         (
             timing(
@@ -135,6 +135,13 @@ def timing(**sections: Any) -> dict[str, Any]:
             "min_cohort is 2, so none can begin",
         ),
         (timing(server={"schedule": {"min_cohort": 2, "min_updates": 0}}), "lets a round begin"),
+        (
+            timing(
+                server={"method": "streaming_diloco"},
+                devices={"availability": {"name": "always", "on_disconnect": "pause"}},
+            ),
+            "work and pauses cannot be told apart\n  use drop, finish or send_partial",
+        ),
         (timing(devices={"network": "traced"}), "there is no network_series table to read"),
         (timing(devices={"availability": "trace"}), "there is no availability table to read"),
         (

@@ -10,6 +10,7 @@ import pytest
 import fedsim
 from fedsim.analysis.headline import tiles
 from fedsim.api import read_scenario
+from fedsim.cli.summary import print_summary
 from fedsim.composition.assembly import assemble, check
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
@@ -105,8 +106,8 @@ def test_devices_without_the_memory_for_model_and_batch_take_no_work(tmp_path: P
     assert note == "of 4; 1 without the memory to train; 1 never online"
     # A list is that of the clients, whatever the trace says.
     world["devices"]["memory"] = [NEEDED - 1, NEEDED, NEEDED - 1, NEEDED - 1]
-    listed = assemble(fedsim.read_scenario(world)).population.eligible
-    assert np.flatnonzero(listed).tolist() == [1]
+    short = assemble(fedsim.read_scenario(world)).population.short_of_memory
+    assert np.flatnonzero(~short).tolist() == [1]
     world["devices"]["memory"] = NEEDED - 1
     # A smaller batch, a longer one that the clients cannot fill, another optimizer.
     for training, able in (
@@ -118,14 +119,49 @@ def test_devices_without_the_memory_for_model_and_batch_take_no_work(tmp_path: P
         ({"dtype": "float64"}, [3]),
     ):
         loaded = fedsim.read_scenario({**world, "training": {"batch_size": 16, **training}})
-        eligible = assemble(loaded).population.eligible
-        assert np.flatnonzero(eligible).tolist() == able, training
+        short = assemble(loaded).population.short_of_memory
+        assert np.flatnonzero(~short).tolist() == able, training
 
 
 @pytest.mark.parametrize("memory", [None, 100])
 def test_memory_that_no_device_tells_of_leaves_everybody_eligible(memory: int | None) -> None:
     loaded = fedsim.read_scenario(timing({"compute": STEPS, "network": LINKS, "memory": memory}))
-    assert set(assemble(loaded).population.eligible) == {memory is None}
+    assert set(assemble(loaded).population.short_of_memory) == {memory is not None}
+
+
+def test_each_client_without_work_has_one_reason(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Client 0 lacks the memory, but is excluded anyway; client 2 lacks it, and client 3 is never online."""
+    online = {f"d{i}": [(0, 7 * DAY)] if i < 3 else [] for i in range(4)}
+    bundle_of(online).write(tmp_path / "trace")
+    devices: dict[str, Any] = {
+        "trace": str(tmp_path / "trace"),
+        "compute": STEPS,
+        "network": LINKS,
+        "exclude": [0, 1, 2, 3],
+    }
+    devices["memory"] = [NEEDED - 1, NEEDED, NEEDED - 1, NEEDED]
+    content = timing(devices, server={}, stop={"rounds": 1})
+    content["task"] |= {"activations": 100}
+    with pytest.raises(UserError, match=r"work: 4 are excluded\n  .* devices\.exclude\n"):
+        check(fedsim.read_scenario(content))
+    devices["exclude"] = [0, 1]
+    reasons = "2 are excluded, 1 have less memory than training needs, 1 are never online"
+    with pytest.raises(UserError, match=rf"work: {reasons}\n  .*exclude; raise .*;"):
+        check(fedsim.read_scenario(content))
+    devices["exclude"] = [0]
+    run = fedsim.run(content, tmp_path / "run")
+    assert (run.info["excluded_clients"], run.info["ineligible_clients"]) == (1, 1)
+    print_summary(run)
+    summary = capsys.readouterr().out.splitlines()
+    for label in ("clients excluded", "clients short of memory"):
+        (line,) = (line for line in summary if label in line)
+        assert line.split()[-2] == "1"
+    (note,) = (tile.note for tile in tiles(run) if tile.label == "Clients that contributed")
+    assert note == "of 4; 1 excluded; 1 without the memory to train; 1 never online"
+    page = run.report().read_text(encoding="utf-8")
+    assert "excluded: 1; never online, or without the memory: 2" in page
 
 
 def test_activations_of_a_model_are_what_its_backward_pass_needs() -> None:

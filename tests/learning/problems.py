@@ -30,6 +30,7 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
+from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
@@ -194,7 +195,8 @@ def make_station(
     training = training or make_training(threads=1)
     execution = execution or Execution.of(training)
     context = make_context(task, training, seed=seed, local_steps=local_steps, execution=execution)
-    built = method(method.Params() if params is None else params, context)
+    params = method.Params() if params is None else params
+    built = with_averaged_buffers(method, task.layout)(params, context)
     return Station(task, built, training, seed, execution)
 
 

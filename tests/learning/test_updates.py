@@ -1,5 +1,6 @@
 """Updates on their way into an aggregation: on disk beyond a budget, and summed in order of arrival."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -56,6 +57,8 @@ def test_sums_are_taken_in_order_of_arrival() -> None:
     assert sums == [0.0, 3.0]
     with pytest.raises(ValueError, match="weights of shape"):
         updates.weighted_sum("delta", [1.0])
+    with pytest.raises(UserError, match="dispatch 2 of client 2 has weight inf in version 1"):
+        updates.weighted_sum("delta", [1.0, 1.0, 1.0], [1.0, np.inf, 1.0])
 
 
 def test_training_losses_are_a_barrier_and_do_not_change_the_result() -> None:

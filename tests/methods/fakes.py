@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.layout import Layout
 
@@ -56,9 +57,11 @@ class Written:
     def row(self, name: str, index: int) -> Tensor:
         return self._rows[name][index]
 
-    def weighted_sum(self, name: str, weights: npt.ArrayLike) -> Tensor:
-        factors = torch.as_tensor(np.asarray(weights, dtype=np.float64))
-        return (factors.unsqueeze(1) * self._rows[name]).sum(0)
+    def weighted_sum(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> Tensor:
+        products = torch.as_tensor(np.asarray(weights, dtype=np.float64) * factors)
+        return (products.unsqueeze(1) * self._rows[name]).sum(0)
 
 
 def make(
@@ -67,10 +70,11 @@ def make(
     """A method as a scenario names it, for clients with these samples; the model has ``buffers`` at its end."""
     options = dict(given)
     method_class = CATALOG.parts("method")[options.pop("name")]
-    return method_class(
+    layout = Layout.of([("x", (elements,))], [("mean", (buffers,))] if buffers else [])
+    return with_averaged_buffers(method_class, layout)(
         method_class.Params(**options),
         MethodContext(
-            layout=Layout.of([("x", (elements,))], [("mean", (buffers,))] if buffers else []),
+            layout=layout,
             clients=len(samples),
             samples=np.array(samples, dtype=np.int64),
             learning_rate=lambda round_, time: 0.1,

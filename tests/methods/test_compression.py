@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import fedsim
+from benchmarks import compressed_methods
 from fedsim.composition.assembly import assemble
 from fedsim.errors import UserError
 from fedsim.learning.compression import Draws
@@ -306,6 +307,131 @@ def test_vectors_that_are_not_named_stay_exact(tmp_path: Path) -> None:
     )
 
 
+MEMORIES: list[tuple[str, dict[str, Any], str, str, int]] = [
+    ("scaffold", {}, "control", "control", 1),
+    ("scaffold", {"uplink": 1}, "control", "control", 1),
+    ("scaffold_p", {}, "control", "control", 1),
+    ("scaffold_p", {"personal": "none", "uplink": 1}, "control", "control", 1),
+    ("feddyn", {}, "h", "gradient", 1),
+    ("fedsum", {}, "merged", "gradient", 3),
+    ("fedsum_b", {}, "merged", "gradient", 3),
+    ("fedsum_cr", {}, "merged", "gradient", 3),
+]
+"""Methods whose server has the sum, or the mean, of what its three clients remember."""
+
+
+@pytest.mark.parametrize(("method", "options", "total", "memory", "count"), MEMORIES)
+def test_memories_follow_what_the_server_decodes(
+    method: str, options: dict[str, Any], total: str, memory: str, count: int
+) -> None:
+    """With uploads that keep their errors, what is still to be sent is the difference."""
+    clients = range(compressed_methods.CLIENTS)
+
+    def cohort(version: int) -> list[int]:
+        # All in the prologue, and then two of three.
+        return [client for client in clients if not version or (client + version) % 3]
+
+    for up in ("cast", "qsgd", "topk", "sparseloco"):
+        learner = compressed_methods.play(method, up, rounds=8, cohort=cohort, **options)
+        rows = learner.store[memory].get(clients)
+        declared = learner.station.method.memories()[memory].follows
+        assert declared is not None
+        for vector, factor in declared.items():
+            error = f"error of {vector}"
+            if error in learner.store.of_clients:
+                of_step = -1 / (compressed_methods.RATE * compressed_methods.STEPS)
+                scale = of_step if callable(factor) else factor
+                rows = rows - scale * learner.store[error].get(clients)
+        expected = rows.sum(0) * (count / len(clients))
+        torch.testing.assert_close(learner.server[total], expected, rtol=1e-12, atol=1e-13)
+        assert rows.norm() > 0.1
+
+
+@pytest.mark.parametrize(("method", "options"), [case[:2] for case in MEMORIES])
+def test_lossy_uploads_of_memories_reach_the_same_point(
+    monkeypatch: pytest.MonkeyPatch, method: str, options: dict[str, Any]
+) -> None:
+    monkeypatch.setattr(compressed_methods, "RATE", 0.3)
+    exact = compressed_methods.run(method, rounds=100, **options)
+    for up in ("cast", "qsgd", "eden", "randk"):
+        model = compressed_methods.run(method, up, rounds=100, **options)
+        torch.testing.assert_close(model, exact, rtol=0, atol=1e-10)
+
+
+UNDECLARED = """
+from fedsim.methods.base import LocalUpdate, Memory
+from fedsim.methods.fedavg import FedAvg
+
+
+class Mine(FedAvg):
+    'FedAvg whose clients remember their last change.'
+
+    def memories(self):
+        return {"own": Memory(self.context.layout.size)}
+
+    def local_update(self, cohort, trainer):
+        update = super().local_update(cohort, trainer)
+        return LocalUpdate(update.vectors, update.loss, {"own": update.vectors["delta"]})
+"""
+
+
+def test_a_memory_that_is_not_declared_is_refused(tmp_path: Path) -> None:
+    """Its clients would keep another number than the server."""
+    (tmp_path / "mine.py").write_text(UNDECLARED)
+    method = f"{tmp_path / 'mine.py'}:Mine"
+    assert np.isfinite(final_model(tmp_path / "run", scenario(method=method))).all()
+    with pytest.raises(UserError, match="what clients keep as 'own'") as caught:
+        assemble(load_scenario_dict(scenario("qsgd", method=method), tmp_path))
+    assert "server.compression.up" in str(caught.value.where)
+    assert "follows=" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("method", "message"),
+    [
+        ({"name": "scaffold", "uplink": 1}, "the server needs the control variate"),
+        ({"name": "scaffold_p", "personal": "none", "uplink": 1}, "the server needs the control"),
+        ("fedawe", "the server keeps the model of each client"),
+        ("mtgc", "the server keeps a part of it for each client"),
+    ],
+)
+def test_downloads_that_must_arrive_as_they_are(tmp_path: Path, method: Any, message: str) -> None:
+    content = scenario("none", "qsgd", method=method)
+    with pytest.raises(UserError, match=message):
+        assemble(load_scenario_dict(content, tmp_path))
+
+
+NORMALIZED = """
+from torch import nn
+
+
+def model(input_shape, classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, classes))
+"""
+
+
+@pytest.mark.parametrize("method", ["fedavg", {"name": "scaffold", "uplink": 1}])
+def test_buffers_are_not_compressed(tmp_path: Path, method: Any) -> None:
+    """Running statistics after one round are those without compression, and variances stay positive; bytes agree."""
+    (tmp_path / "mine.py").write_text(NORMALIZED)
+    runs = []
+    for compression in ({}, {"up": "signsgd", "down": {"name": "qsgd", "vectors": ["model"]}}):
+        for rounds in (1, 6):
+            content = digits(stop={"rounds": rounds})
+            content["task"]["model"] = {"name": f"{tmp_path / 'mine.py'}:model"}
+            content["server"] |= {"method": method, "compression": compression}
+            runs.append(fedsim.run(content, tmp_path / str(len(runs))))
+    exact, _, lossy, later = (run.model() for run in runs)
+    statistics = [name for name in exact if "running" in name]
+    assert len(statistics) == 2
+    for name in statistics:
+        np.testing.assert_allclose(lossy[name], exact[name], rtol=1e-5, atol=1e-6)
+        assert "mean" in name or (np.asarray(later[name]) > 0).all()
+    # A sign per parameter, their magnitude, and 16 numbers of 32 bits.
+    parameters = 64 * 8 + 8 + 2 * 8 + 8 * 10 + 10
+    assert max(runs[2].dispatches["bytes_up"]) == round((parameters + 32 + 16 * 32) / 8)
+
+
 FRAGMENTS = {"name": "streaming_diloco", "fragments": 2, "overlap": 0}
 
 
@@ -322,8 +448,8 @@ FRAGMENTS = {"name": "streaming_diloco", "fragments": 2, "overlap": 0}
             for way, sends in (("up", "delta"), ("down", "model"))
         ),
         # Fragments have no errors and no references.
-        (FRAGMENTS, {"up": {"name": "topk"}}, "server.compression.up", "another part of"),
-        (FRAGMENTS, {"down": {"name": "cast"}}, "server.compression.down", "another part of"),
+        (FRAGMENTS, {"up": {"name": "topk"}}, "server.compression.up", "changes with every"),
+        (FRAGMENTS, {"down": {"name": "cast"}}, "server.compression.down", "changes with every"),
     ],
 )
 def test_what_cannot_be_compressed_is_refused(

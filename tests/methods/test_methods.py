@@ -216,29 +216,66 @@ def one_round(variant: dict[str, Any], steps: list[int]) -> Learner:
 
 
 @pytest.mark.parametrize(
-    ("variant", "share"),
+    "variant",
     [
-        ({"name": "fedavgm", "momentum": 0.5, "server_lr": 2.0}, 1.0),
-        ({"name": "fedbuff", "server_lr": 2.0}, 1.0),
-        # Its weights are shares of the population: here, two of four clients contribute.
-        ({"name": "fedcompass", "alpha": 1, "momentum": 0.5}, 0.5),
-        ({"name": "fedcompass", "alpha": 1, "momentum": 0.5, "normalized": True}, 0.5),
+        {"name": "fedavg", "server_lr": 3.0},
+        {"name": "fedavgm", "server_lr": 3.0},
+        {"name": "fedadam"},
+        {"name": "fedbuff", "server_lr": 2.0},
+        {"name": "fedbuff", "scale": "population"},
+        {"name": "fedcompass", "momentum": 0.5, "normalized": True},
+        {"name": "fedasync", "form": "delta"},
+        {"name": "async_sgd", "server_lr": 3.0, "staleness": {"name": "reciprocal", "delay": 1}},
+        {"name": "ringmaster", "server_lr": 3.0},
+        {"name": "delayed_nesterov", "momentum_every": 2},
+        {"name": "ringleader", "server_lr": 3.0},
+        {"name": "mindflayer", "expected": 4},
+        {"name": "ata"},
+        {"name": "fadas"},
+        {"name": "ace", "server_lr": 3.0},
+        {"name": "aced", "server_lr": 3.0},
+        {"name": "ca2fl", "server_lr": 3.0},
+        {"name": "mifa"},
+        {"name": "fedau"},
+        {"name": "fedlga", "server_lr": 3.0},
+        {"name": "generalized_fedavg", "every_rounds": 1, "amplification": 9.0},
+        {"name": "scaffold", "server_lr": 3.0},
+        {"name": "fedsum"},
+        {"name": "fedsum_cr"},
+        {"name": "fedavg_p", "eta_u": 3.0},
+        {"name": "fedsim"},
     ],
-    ids=lambda given: label(given) if isinstance(given, dict) else "",
+    ids=label,
 )
-def test_no_momentum_and_no_server_rate_moves_running_statistics(
-    variant: dict[str, Any], share: float
-) -> None:
-    """Statistics move by the mean of the clients' changes, 0.4 and then none at all: never on by themselves."""
-    method = make(variant, [1] * 4, buffers=1)
-    state = method.initial_state(torch.tensor([0.0, 1.0], dtype=torch.float64))
-    for version, mean in ((1, -0.4), (2, 0.0)):
-        changes = [[1.0, mean - 0.1], [1.0, mean + 0.1]]
-        updates = Written({"delta": changes}, version=version, steps=[2, 6])
-        before = float(state["model"][1])
-        state = method.aggregate(state, updates)
-        assert float(state["model"][1]) == pytest.approx(before + share * mean)
-    assert float(state["model"][0]) > 2 * share
+def test_buffers_of_late_updates_are_not_added_up(variant: dict[str, Any]) -> None:
+    """A late update brings the values of its buffers, as if it had come alone and in time; weights are positive."""
+    timeline = Timeline()
+    trains = [timeline.dispatch(client) for client in range(3)]
+    for train in trains:
+        timeline.aggregate(train)
+    alone = Timeline()
+    first = [alone.dispatch(client) for client in range(3)]
+    alone.aggregate(first[2])
+    task = supervised_task("batch_norm")
+    late, expected = (
+        one.play(learner_of(variant, task, eager=True)).server["model"][task.layout.trainable :]
+        for one in (timeline, alone)
+    )
+    assert late.tolist() == expected.tolist()
+    names = [name for name in task.layout.names if "running" in name]
+    assert len(late) == sum(task.layout.sizes[name] for name in names)
+
+
+@pytest.mark.parametrize("name", ["fedavgm", "fedbuff", "fedcompass"])
+def test_buffers_that_no_client_sent_stay(name: str) -> None:
+    """As those of other parts of the model; others become the mean of the values sent, whatever the momentum."""
+    method = make({"name": name}, [1] * 4, buffers=2)
+    state = method.initial_state(torch.tensor([0.0, 1.0, 5.0], dtype=torch.float64))
+    for version, mean in ((1, 0.6), (2, 0.6)):
+        values = [[1.0, mean - 0.1, 0.0], [1.0, mean + 0.1, 0.0]]
+        state = method.aggregate(state, Written({"delta": values}, version=version, steps=[2, 6]))
+        assert state["model"][1:].tolist() == pytest.approx([mean, 5.0])
+    assert float(state["model"][0]) > 0.5
 
 
 # -- users -------------------------------------------------------------------------------------------------------------

@@ -117,6 +117,21 @@ def test_a_method_that_trains_twice_is_refused_before_the_run(name: str) -> None
         assemble(load_scenario_dict(content, Path()))
 
 
+def test_the_state_is_averaged_beside_fragments(tmp_path: Path) -> None:
+    """With one fragment and no overlap, Streaming DiLoCo is DiLoCo."""
+    streaming = {"name": "streaming_diloco", "fragments": 1, "overlap": 0, "own_share": 0}
+    adam = OPTIMIZERS["adam"][0]
+    results = [
+        model(tmp_path / method["name"], scenario(adam, "sent", method=method))
+        for method in ({"name": "diloco"}, streaming)
+    ]
+    assert results[0] == pytest.approx(results[1], rel=1e-12)
+    with pytest.raises(
+        UserError, match="optimizer_state: Streaming DiLoCo does local steps before"
+    ):
+        fedsim.run(scenario(adam, "sent", method={**streaming, "overlap": 1}), tmp_path / "ahead")
+
+
 def test_without_a_state_nothing_changes(tmp_path: Path) -> None:
     plain = {"name": "sgd", "lr": 0.05}
     kept = model(tmp_path / "kept", scenario(plain, "kept"))

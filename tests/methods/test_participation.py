@@ -69,6 +69,20 @@ def test_mifa(log: list[list[int]], remembers: str) -> None:
     close(played.memory("latest")[:, 0], table)
 
 
+@pytest.mark.parametrize("method", ["mifa", "fedvarp"])
+def test_a_rate_that_decays_to_zero_leaves_the_memory(method: str) -> None:
+    """A client that does not move shows no gradient."""
+    log = [[0, 1, 2], [0, 1], [1, 2], [0, 2]]
+
+    def played(rounds: list[list[int]]) -> Any:
+        decay = {"lr_schedule": {"name": "cosine", "length": 2}}
+        return play(method, q3(), rounds, steps=2, remembers="gradients", training=decay)
+
+    latest, before = (played(rounds).memory("latest") for rounds in (log, log[:2]))
+    assert latest.all()
+    assert latest.tolist() == before.tolist()
+
+
 @settings(max_examples=12)
 @given(LOGS, st.sampled_from(["gradients", "changes"]))
 def test_fedvarp(log: list[list[int]], remembers: str) -> None:

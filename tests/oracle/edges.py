@@ -1,7 +1,8 @@
 """A brute-force simulator of edge servers, for clients that are always online, on links that are not shared.
 
 Clients may move. One list of events, sorted whenever one is added; nothing is shared with fedsim. Times are random
-whole microseconds, so that two events hardly ever coincide.
+whole microseconds, so that two events hardly ever coincide; or whole seconds, of which many do. Then the order is that
+of docs/time.md: ends of work, the model of the cloud, timers.
 """
 
 import random
@@ -10,6 +11,9 @@ from functools import partial
 from typing import Any
 
 Case = dict[str, Any]
+
+END, MODEL, TIMER = range(3)
+"""The order of the events of an instant."""
 
 
 def random_case(seed: int) -> Case:
@@ -41,6 +45,31 @@ def random_case(seed: int) -> Case:
         "moves": moves,
         "drops": draw.random() < 0.5,
         "until": ns(60, 120),
+        "ties": False,
+    }
+
+
+def case_with_ties(seed: int) -> Case:
+    """A hierarchy of rounds with durations in whole seconds, whose clients stay."""
+    draw = random.Random(seed)
+
+    def ns(low_s: int, high_s: int) -> int:
+        return 10**9 * draw.randint(low_s, high_s)
+
+    edges = [[ns(1, 9) for _ in range(draw.randint(1, 4))] for _ in range(draw.randint(1, 3))]
+    return {
+        "edges": edges,
+        "down": [ns(1, 4) for _ in edges],
+        "up": [ns(1, 4) for _ in edges],
+        "rounds": draw.randint(1, 3),
+        "edge": ("sync", draw.choice([None, ns(3, 8)]), draw.choice(["run", "cut"])),
+        "cloud": ("sync", draw.choice([None, ns(8, 20)]), draw.choice(["run", "cut"])),
+        "partial": False,
+        "aggregation": 0,
+        "moves": [],
+        "drops": False,
+        "until": ns(60, 60),
+        "ties": True,
     }
 
 
@@ -58,6 +87,9 @@ class Edge:
         # Clients whose updates have come, or were lost, while it was not active.
         self.waiting: list[tuple[int, bool]] = []
         self.life = self.opened = self.free = 0  # free: when the last aggregation ends
+        self.opens: tuple[int, int] | None = (
+            None  # the life and instant in which a round will be opened
+        )
 
     def idle(self) -> set[int]:
         here = (client for client, edge in enumerate(self.world.where) if edge == self.number)
@@ -80,6 +112,20 @@ class Edge:
         if self.kind[0] == "sync":
             self.open()
 
+    def open_later(self) -> None:
+        """Open a round after the ends of this instant."""
+        opens = (self.life, self.world.now)
+        if self.opens == opens:
+            return
+        self.opens = opens
+
+        def open_now() -> None:
+            if self.opens == opens and self.life == opens[0] and self.active and self.round is None:
+                self.opens = None
+                self.open()
+
+        self.world.at(0, open_now, TIMER)
+
     def open(self) -> None:
         if self.world.now < self.free:
             life = self.life
@@ -98,7 +144,7 @@ class Edge:
             self.dispatch(client)
         if self.kind[1] is not None:
             number, life = self.opened, self.life
-            self.world.at(self.kind[1], lambda: self.deadline(number, life))
+            self.world.at(self.kind[1], lambda: self.deadline(number, life), TIMER)
 
     def dispatch(self, client: int) -> None:
         world = self.world
@@ -125,7 +171,7 @@ class Edge:
             if client not in dict(self.waiting):
                 self.again(client)
         elif self.round is None and self.active and self.world.now >= self.free:
-            self.open()
+            self.open_later()
 
     def lost(self, client: int, opened: int) -> None:
         if self.kind[0] == "async" and not self.active:
@@ -165,7 +211,7 @@ class Edge:
                 del self.world.busy[client]
         self.make(arrived)
         if self.active:
-            self.open()
+            self.open_later()
         if self.kind[2] == "cut":
             for client in late:
                 self.world.free(client)
@@ -208,7 +254,7 @@ class World:
 
     def __init__(self, case: Case) -> None:
         self.case, self.now = case, 0
-        self.events: list[tuple[int, int, Callable[[], None]]] = []
+        self.events: list[tuple[int, int, int, Callable[[], None]]] = []
         self.count = 0
         self.made: list[tuple[int, int, int, tuple[int, ...]]] = []
         self.versions: list[tuple[int, tuple[int, ...]]] = []
@@ -236,10 +282,10 @@ class World:
         if client not in self.busy:
             self.edges[self.where[client]].available(client)
 
-    def at(self, delay: int, call: Callable[[], None]) -> None:
+    def at(self, delay: int, call: Callable[[], None], order: int = END) -> None:
         self.count += 1
-        self.events.append((self.now + delay, self.count, call))
-        self.events.sort(key=lambda event: event[:2])
+        self.events.append((self.now + delay, order, self.count, call))
+        self.events.sort(key=lambda event: event[:3])
 
     def run(self) -> None:
         if self.case["cloud"][0] == "sync":
@@ -248,8 +294,13 @@ class World:
             for edge in range(len(self.edges)):
                 self.dispatch(edge, None)
         while self.events and self.events[0][0] <= self.case["until"]:
-            self.now, _, call = self.events.pop(0)
+            self.now, _, _, call = self.events.pop(0)
             call()
+
+    def open_later(self) -> None:
+        """Open a round after the ends of this instant."""
+        number = self.opened
+        self.at(0, lambda: self.open() if number == self.opened else None, TIMER)
 
     def open(self) -> None:
         idle = [edge for edge in range(len(self.edges)) if edge not in self.engaged]
@@ -263,7 +314,9 @@ class World:
         self.arrived: list[int] = []
         if limit is not None:
             number = self.opened
-            self.at(limit, lambda: self.close() if number == self.opened and self.round else None)
+            self.at(
+                limit, lambda: self.close() if number == self.opened and self.round else None, TIMER
+            )
 
     def dispatch(self, edge: int, deadline: int | None) -> dict[str, Any]:
         work = {"edge": edge, "dispatched": self.now, "deadline": deadline, "open": True}
@@ -275,7 +328,7 @@ class World:
                 work["downloaded"] = self.now
                 self.edges[edge].begin(work)
 
-        self.at(self.case["down"][edge], begin)
+        self.at(self.case["down"][edge], begin, MODEL)
         return work
 
     def arrive(self, edge: int, work: dict[str, Any]) -> None:
@@ -287,7 +340,7 @@ class World:
             self.versions.append((self.now, (edge,)))
             self.dispatch(edge, None)
         elif self.round is None:
-            self.open()
+            self.open_later()
         elif work in self.round:
             self.arrived.append(edge)
             if len(self.arrived) == len(self.round):
@@ -303,4 +356,5 @@ class World:
                 self.engaged.discard(work["edge"])
                 if "downloaded" in work and "computed" not in work:
                     self.edges[work["edge"]].abandon()
-        self.open()
+        self.round = None
+        self.open_later()

@@ -61,6 +61,30 @@ def test_a_deadline(tmp_path: Path) -> None:
     ]
 
 
+def test_a_round_without_dispatches_waits_for_its_deadline(tmp_path: Path) -> None:
+    schedule = {"name": "sync", "min_updates": 0, "deadline": "5s", "pause": "3s"}
+    selection = {"name": "scripted", "rounds": [[0], [], []]}
+    rounds = scenario([1.0], rounds=4, schedule=schedule, selection=selection, aggregation_time=1)
+    work = [(0, 1, "download", 0), (1, 3, "compute", 0), (3, 4, "upload", 0)]
+    between = [(0, 1, "aggregation", -1), (1, 3, "pause", -1)]
+    empty = [*between, (3, 8, "deadline", -1)]
+    expected = [*moved(work, 0), *moved(empty, 4), *moved(empty, 12), *moved(between, 20)]
+    assert path(tmp_path, rounds) == [*expected, *moved(work, 23)]
+    # It ends with one.
+    assert path(tmp_path / "shorter", rounds | {"stop": {"rounds": 3}}) == expected[:-2]
+
+
+def moved(rows: list[Any], by_s: float) -> list[Any]:
+    return [(from_s + by_s, to_s + by_s, *rest) for from_s, to_s, *rest in rows]
+
+
+def test_rounds_of_the_cloud_while_all_edge_servers_are_busy(tmp_path: Path) -> None:
+    schedule = {"name": "sync", "min_updates": 0, "deadline": "5s"}
+    edges = {"count": 2, "network": {"name": "static", "up": "64bps", "down": "64bps"}}
+    rounds = scenario([10.0] * 4, rounds=6, schedule=schedule, edges=edges)
+    assert path(tmp_path, rounds) == [(0, 30, "deadline", -1)]
+
+
 def test_a_round_without_updates_is_time_of_its_deadline(tmp_path: Path) -> None:
     schedule = {"name": "sync", "deadline": "5s", "stragglers": "cut", "pause": "3s"}
     rounds = scenario([4.0], rounds=2, schedule=schedule, partial_work="drop")
@@ -101,6 +125,10 @@ def test_asynchronous_versions_follow_the_slots(tmp_path: Path) -> None:
 SCHEDULES: list[dict[str, Any]] = [
     {"schedule": {"name": "sync", "deadline": "15min", "pause": "30s"}},
     {"schedule": {"name": "sync"}, "selection": {"name": "uniform", "cohort": 5}},
+    {
+        "schedule": {"name": "sync", "min_updates": 0, "deadline": "15min", "pause": "30s"},
+        "selection": {"name": "bernoulli", "probability": 0.05, "allow_empty": True},
+    },
     {"schedule": {"name": "async", "concurrency": 6}, "method": {"name": "fedasync"}},
     {"schedule": {"name": "buffered", "buffer_size": 4, "concurrency": 9}, "method": "fedbuff"},
     {"method": "rennala"},

@@ -68,4 +68,6 @@ def test_a_model_has_diverged_if_its_last_values_are_not_finite(
 def test_the_record_of_a_finished_run_decides() -> None:
     values = {"loss": [1.0, 2.0]}
     assert last_metrics(run_of(values)) == {"loss": 2.0}
-    assert lost_metrics(run_of(values, metrics={"loss": NAN})) == ["loss"]
+    # What is not finite is null in run.json.
+    assert lost_metrics(run_of(values, metrics={"loss": None})) == ["loss"]
+    assert math.isnan(last_metrics(run_of(values, metrics={"loss": None}))["loss"])

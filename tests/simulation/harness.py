@@ -142,7 +142,8 @@ def make_population(
         network=network,
         power=Power(np.array([[1.0, 2.0, 3.0]]), np.zeros(clients, dtype=np.uint8)),
         batteries=Batteries(Energy(**energy), np.zeros(clients, np.uint8)) if energy else None,
-        eligible=context.eligible,
+        short_of_memory=~context.eligible,
+        excluded=~context.eligible,
     )
 
 

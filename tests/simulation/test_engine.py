@@ -11,6 +11,7 @@ from fedsim.simulation.engine import (
     SETTLING_ORDER,
     Engine,
 )
+from fedsim.units import NEVER
 
 
 def test_events_of_one_instant_come_in_their_order() -> None:
@@ -93,3 +94,15 @@ def test_a_stop_leaves_what_would_come_at_the_same_instant() -> None:
     engine.call_at(4, lambda: log.append("after"))
     engine.run(10)
     assert (log, engine.now_ns, engine.idle) == ([], 4, False)
+
+
+def test_the_clock_ends_before_never() -> None:
+    engine, log = Engine(), []
+    for time_ns in (NEVER - 1, NEVER):
+        engine.call_at(time_ns, lambda t=time_ns: log.append(t))  # type: ignore[misc]
+    canceled = engine.call_at(NEVER + 1, lambda: log.append(0))
+    assert engine.has_call_beyond
+    canceled.cancel()
+    assert not engine.has_call_beyond
+    engine.run(None)
+    assert (log, engine.now_ns) == ([NEVER - 1], NEVER - 1)

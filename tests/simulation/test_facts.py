@@ -9,8 +9,9 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.network.static import StaticNetwork
 from fedsim.parts.catalog import CATALOG
+from fedsim.scheduling.selections.uniform import Uniform
 from fedsim.simulation.facts import Clients, Rules, Work, check_rules
-from tests.simulation.harness import make_population
+from tests.simulation.harness import make_population, simulate
 
 
 def check(schedule: dict[str, Any], selection: dict[str, Any], **rules: Any) -> None:
@@ -47,6 +48,53 @@ def test_every_schedule_and_selection_needs_facts_alone(schedule: str, selection
         check(
             {"name": schedule, **needed.get(schedule, {})},
             {"name": selection, **needed.get(selection, {})},
+        )
+
+
+@pytest.mark.parametrize(
+    "schedule",
+    [
+        *({"name": name} for name in sorted(CATALOG.parts("schedule"))),
+        {"name": "window", "warm_up": 1},
+        *(
+            {"name": name, "next_client": given}
+            for name in ("async", "buffered", "malenia", "rennala", "ringmaster")
+            for given in ("same", "selection")
+        ),
+        *({"name": name, "concurrency": 2} for name in ("async", "rennala", "ringmaster")),
+    ],
+    ids=str,
+)
+def test_a_selection_is_drawn_from_or_refused(
+    schedule: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn, draw = [], Uniform.draw
+
+    def spied(self: Uniform, count: int) -> list[int]:
+        drawn.append(count)
+        return draw(self, count)
+
+    monkeypatch.setattr(Uniform, "draw", spied)
+    simulate(step_s=[1.0, 2.0, 4.0], schedule=schedule, until_s=200)
+    expectation = (
+        contextlib.nullcontext()
+        if drawn
+        else pytest.raises(UserError, match="schedule all clients participate all the time")
+    )
+    with expectation:
+        check(dict(schedule), {"name": "round_robin"})
+    # A uniform selection without a cohort, or with one of all clients, is what happens.
+    for selection in ({}, {"cohort": 3}):
+        check(dict(schedule), {"name": "uniform", **selection})
+
+
+def test_a_version_of_malenia_needs_all_clients() -> None:
+    for schedule, selection in (({"concurrency": 2}, {}), ({}, {"cohort": 2})):
+        with pytest.raises(UserError, match="needs updates of all 3 clients, but only 2 get work"):
+            check({"name": "malenia", **schedule}, {"name": "uniform", **selection})
+        check(
+            {"name": "malenia", "next_client": "selection", **schedule},
+            {"name": "uniform", **selection},
         )
 
 

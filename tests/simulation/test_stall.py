@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 import fedsim
+from fedsim.composition.assembly import check
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.run import Run
@@ -43,6 +44,18 @@ ASYNC = {"name": "async"}
             "server.schedule",
             "49 late",
             "deadline",
+        ),
+        (
+            {"schedule": {"name": "compass", "timeout": 1e-9, "latest_factor": 1}},
+            "server.schedule",
+            "49 cut",
+            "raise timeout or raise latest_factor;",
+        ),
+        (
+            {"schedule": {"name": "ringmaster", "timeout": 1e-9}},
+            "server.schedule",
+            "49 cut",
+            "raise timeout;",
         ),
         (
             {"schedule": {"name": "sync", "min_updates": 3}},
@@ -140,3 +153,62 @@ def test_rounds_without_clients_that_take_no_time_end_the_run(
         simulate(**nobody, rounds=1000)
     nobody["schedule"]["pause"] = 1.0
     assert len(simulate(**nobody, rounds=1000).aggregates) == 1000
+
+
+CENTURY = 3.1e9
+SLOW = {"name": "static", "latency": 0, "down": "1Gbps", "up": "1bps"}
+LONG = "the upload of client 0 would take 92,593 d"
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "message"),
+    [
+        # A client that does two dispatches of a century, or one of two.
+        ({"step": [CENTURY, 1]}, "stop", r"after 35,\d+ d, a dispatch to client 0 would last"),
+        ({"step": [CENTURY, 1], "steps": 2}, "devices.compute", "the local steps of client 0"),
+        ({"network": SLOW}, "devices.network", LONG),
+        ({"network": {**SLOW, "name": "shared", "server_up": "1Gbps"}}, "devices.network", LONG),
+        ({"edges": {"count": 1}, "network": SLOW}, "devices.network", LONG),
+        (
+            {"edges": {"count": 1, "network": SLOW}},
+            "server.edges.network",
+            "the upload of edge server 0 would take 92,593 d",
+        ),
+        (
+            {"schedule": {"pause": CENTURY}},
+            "stop",
+            "after 35,880 d, a pause or deadline of the server",
+        ),
+    ],
+)
+def test_the_end_of_the_clock_is_an_error(
+    changes: dict[str, Any], where: str, message: str, tmp_path: Path
+) -> None:
+    fast = {"name": "static", "down": "1Gbps", "up": "1Gbps"}
+    edges = changes.get("edges")
+    content: dict[str, Any] = {
+        "name": "centuries",
+        "task": {"name": "timing", "clients": 2, "size": "1GB"},
+        "training": {"local_steps": changes.get("steps", 1)},
+        "devices": {
+            "compute": {"name": "values", "step": changes.get("step", 1.0), "jitter": {"cv": 0.01}},
+            "network": changes.get("network", fast),
+        },
+        "server": {
+            "schedule": {"name": "sync", **changes.get("schedule", {})},
+            "edges": edges and {"network": fast, **edges},
+        },
+        "stop": {"rounds": 1000},
+    }
+    with pytest.raises(UserError, match=f"{where}: {message}"):
+        fedsim.run(content, tmp_path / "run")
+
+
+def test_a_dispatch_that_outlasts_the_clock_is_refused_before_the_run() -> None:
+    content = {
+        "task": {"name": "timing", "clients": 2, "size": "1GB"},
+        "devices": {"compute": {"name": "values", "step": 1.0}, "network": SLOW},
+        "stop": {"rounds": 1},
+    }
+    with pytest.raises(UserError, match=f"devices.network: {LONG}"):
+        check(fedsim.read_scenario(content))

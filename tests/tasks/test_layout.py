@@ -43,6 +43,8 @@ def test_flatten_and_views_are_inverse_and_views_share_memory() -> None:
     assert flat[start + 2] == 7.0
     flat[:] = 0
     assert state["first.weight"].abs().sum() > 0, "flatten gives a new vector"
+    module.gain = nn.Parameter(torch.tensor(2.0).to(torch.float8_e4m3fn))
+    assert layout.views(layout.flatten(module))["gain"] == 2.0
 
 
 def test_views_of_a_stack_keep_the_leading_axis() -> None:

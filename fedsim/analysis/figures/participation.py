@@ -15,6 +15,7 @@ from fedsim.analysis.figures.base import (
     integer_bins,
     names_of,
     population,
+    section,
     shares_within,
     thin,
     time_bins,
@@ -118,7 +119,7 @@ def contribution(run: Run) -> Figure | None:
 
 
 _CONTRIBUTED = "contributed"
-_NO_WORK = ("never online", "never selected")
+_NO_WORK = ("excluded", "never online", "never selected")
 _MOST_KINDS = 12
 
 
@@ -127,10 +128,11 @@ def _reasons(run: Run) -> pd.Series:
     clients, dispatches = run.clients, run.dispatches
     contributes = clients["aggregated"].to_numpy() > 0
     is_away = clients["online_fraction"].to_numpy() == 0
-    away, idle = _NO_WORK
+    excluded, away, idle = _NO_WORK
     if run.info.get("ineligible_clients"):
         away += ", or without the memory"
     reason = np.where(contributes, _CONTRIBUTED, np.where(is_away, away, idle)).astype(object)
+    reason[list(section(run, "devices").get("exclude") or ())] = excluded
     lost = dispatches[~contributes[dispatches["client_id"].to_numpy()]]
     if len(lost):
         cause = (" (" + lost["cause"].astype(object) + ")").fillna("")

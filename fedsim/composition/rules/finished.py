@@ -16,6 +16,7 @@ from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
 from fedsim.runs.run import Run
 from fedsim.scheduling.base import cohort_of
+from fedsim.simulation.stall import fixes
 from fedsim.units import to_ns
 from fedsim.vocabulary.formatting import (
     format_count,
@@ -23,6 +24,7 @@ from fedsim.vocabulary.formatting import (
     format_duration,
     format_names,
 )
+from fedsim.vocabulary.outcomes import Outcome
 
 if TYPE_CHECKING:
     from fedsim.composition.assembled import Assembly
@@ -54,9 +56,10 @@ class FinishedRun:
         """Where a rule applies and how to fix it: in a function of the user's schedule, or in its settings."""
         if self.assembly is None:
             return None, otherwise
-        schedule = self.assembly.scenario.server.of_devices.schedule.type
+        server = self.assembly.scenario.server
+        schedule = server.of_devices.schedule.type
         if is_bundled(schedule):
-            return "server.schedule", otherwise
+            return f"{server.section_of_devices}.schedule", otherwise
         return place(schedule, function), fix
 
     @property
@@ -121,11 +124,14 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
                 "the ClientApp took no step of a PyTorch optimizer; give seconds per example with "
                 "-s devices.compute.unit=example, or declare devices.compute.work"
             )
+    elif finished.ran_out and not arrived:
+        fix = "no event was left: check the rates of the links, and when the devices are online"
     elif not arrived:
         fix = "let the run last longer (stop); if work was lost, the report shows why"
     elif arrived == (outcomes == "late").sum():
         happened = "every update that arrived was late"
-        fix = "give the clients more time (server.schedule.deadline) or less work"
+        schedule = finished.assembly.scenario.server.of_devices.schedule
+        fix = f"{fixes(Outcome.LATE, schedule.params)}, or give the clients less work"
     aggregate = "call self.server.aggregate(dispatches) with the updates that have arrived"
     where, hint = finished.in_schedule("on_arrival", aggregate, fix)
     message = f"no update was aggregated, so the model is the initial one; {happened}"
@@ -180,7 +186,7 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     yield UserError(
         f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
         f"{cohort}, because few clients were available",
-        where="server.schedule.min_cohort",
+        where=f"{finished.assembly.scenario.server.section_of_devices}.schedule.min_cohort",
         hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
     )
 

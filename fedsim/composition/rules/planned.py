@@ -238,7 +238,7 @@ def unusual_schedule(assembly: Assembly) -> Iterator[UserError]:
     title = method.title or method.name
     yield UserError(
         f"{title} was not designed for the {schedule} schedule; its paper uses {' or '.join(of_paper)}",
-        where="server.schedule",
+        where=f"{server.section_of_devices}.schedule",
         hint=f"results are not those of {title} as published",
     )
 
@@ -255,7 +255,7 @@ def absent_clients_weigh(assembly: Assembly) -> Iterator[UserError]:
         yield UserError(
             f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
             "online, so each version moves the model little",
-            where="server.method",
+            where=f"{assembly.scenario.server.section_of_devices}.method",
             hint="use a method that averages over the received updates, such as fedavg, fedbuff (scale: mean) or fedat "
             "(silent_tiers: skip), or a trace with more clients online",
         )
@@ -275,7 +275,7 @@ def large_cohort(assembly: Assembly) -> Iterator[UserError]:
     if selected > prospects.count:
         yield UserError(
             f"{format_count(selected)} clients should work at once, but {prospects.available}",
-            where="server.selection.cohort",
+            where=f"{assembly.scenario.server.section_of_devices}.selection.cohort",
             hint="rounds will have fewer clients than the scenario requests",
         )
 

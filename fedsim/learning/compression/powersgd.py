@@ -27,7 +27,8 @@ class PowerSgd(WithFeedback):
     An n x m matrix M becomes P P^T M, where the columns of P are the orthonormal basis of M Q. P and P^T M are sent,
     and the client keeps M^T P as Q for its next upload (warm start); at first, and in downloads, the m x rank numbers
     of Q are normal. A tensor of more dimensions is a matrix with its first dimension as rows. Vectors, matrices that
-    would not become smaller, and vectors of the method that have another length than the model are sent as they are. A
+    would not become smaller, and vectors of the method that have another length than the parameters are sent as they
+    are. A
     contraction; biased.
     """
 
@@ -74,9 +75,9 @@ class PowerSgd(WithFeedback):
 
     def _matrices(self, elements: int) -> Iterator[tuple[int, int, int]]:
         """Offset, rows and columns of each matrix that becomes smaller."""
-        if elements != self.layout.size:
+        if elements != self.layout.trainable:
             return
         for offset, shape in zip(self.layout.offsets, self.layout.shapes, strict=False):
             n, m = (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, 1)
-            if (n + m) * self.params.rank < n * m:
+            if offset < elements and (n + m) * self.params.rank < n * m:
                 yield offset, n, m

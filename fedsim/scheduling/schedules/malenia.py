@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from fedsim.scheduling.base import Dispatch
-from fedsim.scheduling.schedules.rennala import Rennala
+from fedsim.errors import UserError
+from fedsim.scheduling.base import Dispatch, Selection, ServerPort
+from fedsim.scheduling.schedules.rennala import Rennala, RennalaParams
 
 
 class Malenia(Rennala):
@@ -22,7 +23,15 @@ class Malenia(Rennala):
         "Tyurin and Richtarik, Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a Fixed "
         "Computation Model, NeurIPS 2023, Method 6"
     )
-    needs_all_clients = True
+
+    def __init__(self, params: RennalaParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection)
+        if self._keeps_clients and self._slots < server.clients:
+            raise UserError(
+                f"a version needs updates of all {server.clients} clients, but only {self._slots} get work",
+                where="server.schedule",
+                hint="leave out concurrency and the selection's cohort, or set next_client: selection",
+            )
 
     def is_complete(self, buffer: Sequence[Dispatch]) -> bool:
         """Whether the harmonic mean of the clients' numbers of updates is large enough."""

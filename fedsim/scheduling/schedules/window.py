@@ -33,6 +33,7 @@ class Window(Schedule):
     name = "window"
     synchronous = True
     patience = "deadline"
+    draws_if = "warm_up"
     paper = (
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "section 5 and appendix D.1 (waiting)"
@@ -53,6 +54,10 @@ class Window(Schedule):
         self._timers: list[Timer] = []
         self._opened_ns = 0
         self._needed = 0
+
+    def draws(self) -> bool:
+        """Only in the rounds of the warm-up."""
+        return bool(self.params.warm_up)
 
     def start(self) -> None:
         """Open the first window."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ from fedsim.errors import UserError
 from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import NotOnDisk, may_download, require_file, resolve
-from fedsim.tasks.reading.samples import PictureParameters, dataset_of_arrays, decoded
+from fedsim.tasks.reading.samples import (
+    PictureParameters,
+    dataset_of_arrays,
+    decoded,
+    numbered_by,
+)
 
 _BATCH = 1000
 
@@ -58,7 +64,8 @@ class HuggingFace(DatasetComponent):
     """A data set of Hugging Face ``datasets`` (``pip install "fedsim-des[huggingface]"``): a folder of
     ``save_to_disk``, Parquet or Arrow files, or an id on the hub, if the network allows.
 
-    Images are decoded once, into the cache, and stored as 8-bit pixels that are divided by 255 when used.
+    Images are decoded once, into the cache, and stored as 8-bit pixels that are divided by 255 when used; 16-bit gray
+    images are stored as float32 and divided by 65535.
     """
 
     name = "huggingface"
@@ -133,25 +140,32 @@ def dataset_of_table(
         if missing := [key for key in needed if key not in split.column_names]:
             hint = f"its columns are: {', '.join(split.column_names)}"
             raise UserError(f"no column {', '.join(map(repr, missing))}", where=where, hint=hint)
-    table = datasets.concatenate_datasets([split.select_columns(needed) for split in splits])
-    arrays = {"y": _values(table, params.label, where)}
+    samples = sum(map(len, splits))
+    labels, names = _labels(splits, params.label, where)
+    arrays = {"y": labels}
     if params.group is not None:
-        arrays["group"] = _values(table, params.group, where)
+        arrays["group"] = np.concatenate([_values(split, params.group, where) for split in splits])
     if len(splits) > 1:
-        arrays["is_test"] = np.arange(len(table)) >= len(splits[0])
+        arrays["is_test"] = np.arange(samples) >= len(splits[0])
     key = [image, params.text, params.length, *(_identity(split) for split in splits)]
     if image is not None:
-        rows = table.select_columns([image]).cast_column(image, datasets.Image())
-        pairs = ((row[image], 0) for row in rows)
-        arrays["x"], _ = decoded(pairs, len(table), params, where, key)
+        tables = (
+            split.select_columns([image]).cast_column(image, datasets.Image()) for split in splits
+        )
+        pairs = ((row[image], 0) for table in tables for row in table)
+        arrays["x"], _ = decoded(pairs, samples, params, where, key)
     elif params.text is not None:
-        file, coded = _tokenized(table, params, where, folder)
+        file, coded = _tokenized(splits, params, where, folder)
         arrays["x"], _ = decoded(
-            ((codes, 0) for codes in coded), len(table), params, where, [*key, file]
+            ((codes, 0) for codes in coded), samples, params, where, [*key, file]
         )
     else:
-        arrays["x"] = _numbers(table, params.features or [], where)
-    label = splits[0].features[params.label]
+        parts = [_numbers(split, params.features or [], where) for split in splits]
+        if len(shapes := {part.shape[1:] for part in parts}) > 1:
+            hint = "training and test samples must have one shape"
+            message = f"its splits have samples of the shapes {', '.join(map(str, sorted(shapes)))}"
+            raise UserError(message, where=where, hint=hint)
+        arrays["x"] = np.concatenate(parts)
     return dataset_of_arrays(
         arrays,
         where,
@@ -160,8 +174,23 @@ def dataset_of_table(
         target_kind=params.target_kind,
         tokens=params.tokens or params.text is not None,
         layout="auto" if image is None else "channels_first",
-        class_names=getattr(label, "names", ()),
+        class_names=names,
     )
+
+
+def _labels(splits: list[Any], column: str, where: str) -> tuple[npt.NDArray[Any], Sequence[str]]:
+    """The labels of all splits (n,), as the first one numbers its classes, and its names of them.
+
+    Labels are text, without names, if they are text in one of the splits.
+    """
+    values = [_values(split, column, where) for split in splits]
+    names = [getattr(split.features[column], "names", ()) for split in splits]
+    if any(array.dtype.kind == "U" for array in values):
+        pairs = zip(values, names, strict=True)
+        return np.concatenate([np.array(own)[each] if own else each for each, own in pairs]), ()
+    pairs = zip(values, names, strict=True)
+    numbered = [numbered_by(names[0], each, own, where) for each, own in pairs]
+    return np.concatenate(numbered), names[0]
 
 
 def _identity(split: Any) -> tuple[Any, ...]:
@@ -192,7 +221,7 @@ def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
 
 
 def _tokenized(
-    table: Any, params: HuggingFaceParameters, where: str, folder: Path | None
+    splits: list[Any], params: HuggingFaceParameters, where: str, folder: Path | None
 ) -> tuple[bytes, Iterator[npt.NDArray[np.int32]]]:
     """The content of the tokenizer's file, and the tokens (length,) of each text."""
     if params.tokenizer is None:
@@ -209,7 +238,7 @@ def _tokenized(
     tokenizer.enable_padding(**{**(tokenizer.padding or {}), "length": params.length})
 
     def coded() -> Iterator[npt.NDArray[np.int32]]:
-        for batch in table.iter(_BATCH):
+        for batch in chain.from_iterable(split.iter(_BATCH) for split in splits):
             for encoding in tokenizer.encode_batch(batch[params.text]):
                 yield np.array(encoding.ids, np.int32)
 

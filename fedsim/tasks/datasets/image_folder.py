@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ from fedsim.tasks.reading.samples import pixels
 from fedsim.tasks.reading.splitting import HeldOutParameters
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+_Form: TypeAlias = "tuple[tuple[int, ...], np.dtype[Any]]"
 _KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
 
 
@@ -31,7 +32,8 @@ class ImageFolderParameters(HeldOutParameters):
 
 
 class ImageFolder(DatasetComponent):
-    """Images in folders named after their classes, stored as 8-bit pixels and divided by 255 when used.
+    """Images in folders named after their classes, stored as 8-bit pixels and divided by 255 when used; 16-bit gray
+    images are stored as float32 and divided by 65535.
 
     Files are read in order of their names; names that begin with a dot are ignored.
     """
@@ -54,7 +56,7 @@ class ImageFolder(DatasetComponent):
                 where=str(top),
                 hint="put images into <class>/, or with a separate test set into train/<class>/ and test/<class>/",
             )
-        x, y, size = self._read(top, classes, self.params.size)
+        x, y, form = self._read(top, classes)
         for label in np.setdiff1d(np.arange(len(classes)), y):
             raise UserError("contains no images", where=str(top / classes[label]), hint=_KNOWN)
         if split:
@@ -62,11 +64,11 @@ class ImageFolder(DatasetComponent):
             if unknown:
                 message = f"there is no class '{unknown[0]}' in {top}"
                 raise UserError(message, where=str(root / "test"))
-            test_x, test_y, _ = self._read(root / "test", classes, size)
+            test_x, test_y, _ = self._read(root / "test", classes, form)
         else:
             is_test = self.params.held_out(len(y))
             x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
-        scale, shift = pixel_map()
+        scale, shift = pixel_map() if x.dtype == np.uint8 else (None, None)
         return Dataset(
             root.name,
             *(x, y, test_x, test_y),
@@ -77,9 +79,9 @@ class ImageFolder(DatasetComponent):
         )
 
     def _read(
-        self, top: Path, classes: list[str], size: tuple[int, int] | None
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[int, int]]:
-        """Images (n, channels, height, width), labels (n,) and size of all files below ``top``."""
+        self, top: Path, classes: list[str], form: _Form | None = None
+    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], _Form]:
+        """Images (n, channels, height, width), labels (n,), and size and type of all files below ``top``."""
         from PIL import Image
 
         files = {
@@ -94,20 +96,23 @@ class ImageFolder(DatasetComponent):
         for path in files:
             try:
                 with Image.open(path) as image:
-                    array = pixels(image, self.params.channels, self.params.size)
+                    array = pixels(image, self.params.channels, self.params.size, str(path))
             except (OSError, ValueError) as error:
                 raise UserError(f"it cannot be read: {error}", where=str(path)) from error
-            height, width = array.shape[1:]
-            size = size or (height, width)
-            if (height, width) != size:
+            form = form or (array.shape[1:], array.dtype)
+            if (array.shape[1:], array.dtype) != form:
                 raise UserError(
-                    f"it has {height} x {width} pixels, others {size[0]} x {size[1]}",
+                    f"it has {_form(array.shape[1:], array.dtype)}, others {_form(*form)}",
                     where=str(path),
-                    hint="give size: [height, width] to resize all images",
+                    hint="give size: [height, width] to resize all images; save all with the same depth",
                 )
             images.append(array)
-        assert size is not None
-        return np.stack(images), np.array(list(files.values()), dtype=np.int64), size
+        assert form is not None
+        return np.stack(images), np.array(list(files.values()), dtype=np.int64), form
+
+
+def _form(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
+    return f"{shape[0]} x {shape[1]} pixels of {8 if dtype == np.uint8 else 16} bits"
 
 
 def _class_folders(top: Path) -> list[str]:

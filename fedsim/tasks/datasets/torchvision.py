@@ -31,7 +31,8 @@ class TorchvisionParameters(PictureParameters):
 class Torchvision(DatasetComponent):
     """A data set of torchvision (``pip install "fedsim-des[torchvision]"``) whose samples are images with one label.
 
-    Images are decoded once, into the cache, and stored as 8-bit pixels that are divided by 255 when used.
+    Images are decoded once, into the cache, and stored as 8-bit pixels that are divided by 255 when used; 16-bit gray
+    images are stored as float32 and divided by 65535.
     """
 
     name = "torchvision"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
@@ -161,7 +162,9 @@ class SupervisedTask(Task):
 
         if self._outline is None:
             module = self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL))
-            types = {str(value.dtype).removeprefix("torch.") for value in module.parameters()}
+            tensors = chain(module.parameters(), module.buffers())
+            numbers = {value.dtype for value in tensors if value.is_floating_point()}
+            types = {str(dtype).removeprefix("torch.") for dtype in numbers}
             self._other_types = sorted(types - {self._dtype, "float32"})
         else:
             with isolated(0):
@@ -176,7 +179,8 @@ class SupervisedTask(Task):
         if not all(parameter.requires_grad for parameter in module.parameters()):
             # The other families guarantee that the flat vector contains all layers.
             self.model_family = "module"
-        buffers = check_module(module, self.model, self.dataset, self.loss, self._probe)
+        converted = f"{self._conversion}, which forward must accept; " if self._other_types else ""
+        buffers = check_module(module, self.model, self.dataset, self.loss, self._probe, converted)
         return Layout.of_module(module, buffers, merges=self._merges)
 
     @cached_property
@@ -345,14 +349,20 @@ class SupervisedTask(Task):
         clients, labels = np.nonzero(table)
         return {"client_id": clients, "label": labels, "count": table[clients, labels]}
 
+    @property
+    def _conversion(self) -> str:
+        types = ", ".join(self._other_types)
+        return (
+            f"parameters of model {self.model.name} of type {types} are converted to {self._dtype}"
+        )
+
     def doubts(self) -> list[UserError]:
         """Warnings about the data set, and about a module that ends with a softmax."""
         doubts = self.dataset.doubts()
         if self._outline is None and self._other_types:
             doubts.append(
                 UserError(
-                    f"parameters of model {self.model.name} of type {', '.join(self._other_types)} are converted to "
-                    f"{self._dtype}",
+                    self._conversion,
                     where="task.model",
                     hint="training.dtype is the type of all parameters: float32 or float64",
                 )

@@ -26,9 +26,16 @@ Probe = Callable[[int], tuple[Tensor, Tensor]]
 
 
 def check_module(
-    module: nn.Module, model: ModelComponent, dataset: Dataset, loss: Loss, probe: Probe
+    module: nn.Module,
+    model: ModelComponent,
+    dataset: Dataset,
+    loss: Loss,
+    probe: Probe,
+    converted: str = "",
 ) -> set[str]:
     """Run and train the module once, so that an unsuitable model fails here instead of during the run.
+
+    ``converted`` says which of its parameters have been converted to another type.
 
     Returns:
         Names of the saved floating-point buffers that training changes.
@@ -43,13 +50,15 @@ def check_module(
     try:
         with torch.no_grad():
             outputs = copy.deepcopy(module).eval()(probe(samples)[0])
+    except UserError:
+        raise
     # A user's module may raise any exception; all are reported as the user's errors.
     except Exception as error:
         values = "int64 codes" if dataset.tokens else "float32 tensors"
         raise _refusal(
             f"model {model.name} cannot process samples of {dataset.name}: {_in_one_line(error)}",
-            f"its input is {values} (n, {', '.join(map(str, dataset.input_shape))}); for a forward with other "
-            'arguments give their parts of the samples x, such as inputs: {input_ids: "x[0]", mask: "x[1]"}',
+            f"{converted}its input is {values} (n, {', '.join(map(str, dataset.input_shape))}); for a forward with "
+            'other arguments give their parts of the samples x, such as inputs: {input_ids: "x[0]", mask: "x[1]"}',
         ) from error
     width = dataset.classes if loss.kind == "cross_entropy" else 1
     accepted = [(samples, width)] if loss.kind == "cross_entropy" else [(samples, 1), (samples,)]
@@ -68,7 +77,7 @@ def check_module(
     except Exception as error:
         raise _refusal(
             f"model {model.name} cannot be trained: {_in_one_line(error)}",
-            "it needs parameters with requires_grad=True, whose gradient no detach or no_grad cuts off",
+            f"{converted}it needs parameters with requires_grad=True, whose gradient no detach or no_grad cuts off",
         ) from error
     return _changing_buffers(module, trained)
 

@@ -12,6 +12,7 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.nn import functional, init
 
+from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 
 
@@ -368,6 +369,13 @@ def join_exits(module: nn.Module) -> None:
 
 
 def _joined(outputs: list[Tensor], training: bool) -> Tensor:
+    if isinstance(outputs, Tensor):
+        raise UserError(
+            "with server.submodels: depth, a model returns a list with the outputs of its exits, and this one returns "
+            f"one tensor {tuple(outputs.shape)}",
+            where="task.model",
+            hint="return a list, the last item being the output of the whole model; or use heterofl, fedrolex or fjord",
+        )
     stacked = torch.stack(list(outputs), 1)
     if training:
         return stacked

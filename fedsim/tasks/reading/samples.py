@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 Arrays = Mapping[str, npt.NDArray[Any]]
+# Changes with what :func:`pixels` makes of an image, so that no entry of the cache outlives it.
+_DECODING = 2
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
 
 
@@ -135,11 +137,12 @@ def dataset_of_splits(
     pairs = (split[row] for split in splits for row in range(len(split)))
     samples = sum(map(len, splits))
     x, y = decoded(pairs, samples, params, where, key)
+    names = [_class_names(split) for split in splits]
     arrays = {"x": x, "y": y}
     if len(splits) > 1:
-        arrays["is_test"] = np.arange(samples) >= len(splits[0])
-    names = getattr(splits[0], "classes", ())
-    named = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+        train = len(splits[0])
+        arrays["is_test"] = np.arange(samples) >= train
+        y[train:] = numbered_by(names[0], y[train:], names[-1], where)
     return dataset_of_arrays(
         arrays,
         where,
@@ -147,8 +150,36 @@ def dataset_of_splits(
         name=name,
         target_kind=None,
         layout="channels_first",
-        class_names=names if named else (),
+        class_names=names[0],
     )
+
+
+def _class_names(split: Any) -> tuple[str, ...]:
+    """The names of the classes of a data set of torchvision; none if it has no list of them."""
+    names = getattr(split, "classes", ())
+    named = isinstance(names, list | tuple) and all(isinstance(each, str) for each in names)
+    return tuple(names) if named else ()
+
+
+def numbered_by(
+    names: Sequence[str], labels: npt.NDArray[Any], others: Sequence[str], where: str
+) -> npt.NDArray[Any]:
+    """Labels that number the names ``others``, renumbered by ``names``; unchanged if one of the two is empty.
+
+    Raises:
+        UserError: a label is one of the others' names alone.
+    """
+    # Labels below 0, which stand for unknown classes, are refused where all labels are checked.
+    if not names or not others or list(names) == list(others) or (labels < 0).any():
+        return labels
+    if unknown := sorted({others[label] for label in np.unique(labels)} - set(names)):
+        raise UserError(
+            f"test samples have class '{unknown[0]}', which training samples do not have",
+            where=where,
+            hint=f"classes of training: {', '.join(names)}; of testing: {', '.join(others)}",
+        )
+    number = {name: label for label, name in enumerate(names)}
+    return np.array([number[others[label]] for label in labels], labels.dtype)
 
 
 def decoded(
@@ -165,7 +196,8 @@ def decoded(
     """
     if key is None:
         return _stacked(pairs, samples, params, where, None)
-    digest = hashlib.sha256(repr((*key, params.size, params.channels)).encode()).hexdigest()[:32]
+    content = (*key, params.size, params.channels, _DECODING)
+    digest = hashlib.sha256(repr(content).encode()).hexdigest()[:32]
     folder = download_cache("decoded") / digest
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -192,8 +224,8 @@ def _stacked(
             raise UserError(f"sample {row} is {shown(pair)}, not a pair (x, y)", where=where)
         value, label = pair
         if hasattr(value, "convert"):
-            channels = channels or (1 if value.mode in ("1", "L", "I", "F", "LA", "I;16") else 3)
-            value = pixels(value, channels, params.size)
+            channels = channels or (1 if value.mode[0] in "1LIF" else 3)
+            value = pixels(value, channels, params.size, f"{where}: sample {row}")
         value = np.asarray(value)
         if not row:
             shape = (samples, *value.shape)
@@ -215,13 +247,33 @@ def _stacked(
     return x, np.array(labels)
 
 
-def pixels(image: Image, channels: int, size: tuple[int, int] | None) -> npt.NDArray[np.uint8]:
-    """The image (channels, height, width), resized to ``size`` (height, width) if it is given."""
-    image = image.convert("L" if channels == 1 else "RGB")
+def pixels(
+    image: Image, channels: int, size: tuple[int, int] | None, where: str
+) -> npt.NDArray[np.uint8 | np.float32]:
+    """The image (channels, height, width), resized to ``size`` (height, width) if it is given.
+
+    8-bit values, or for 16-bit gray images shares of 65535 (float32), which keep their precision.
+
+    Raises:
+        UserError: its values have no known range.
+    """
+    # Older releases of Pillow open 16-bit PNG files in mode I.
+    if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):
+        from PIL import Image as opened
+
+        image = opened.fromarray(np.asarray(image).astype(np.float32) / 65535)
+    elif image.mode in ("I", "F"):
+        raise UserError(
+            f"the image has mode {image.mode}, whose values have no range from black to white",
+            where=where,
+            hint="save it with 8 or 16 bits per pixel, or its values as an array (dataset: npz)",
+        )
+    else:
+        image = image.convert("L" if channels == 1 else "RGB")
     if size is not None:
         image = image.resize(size[::-1])
-    array = np.asarray(image, dtype=np.uint8)
-    return array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
+    array = np.asarray(image)
+    return np.stack([array] * channels) if array.ndim == 2 else array.transpose(2, 0, 1)
 
 
 def _check_shapes(arrays: Arrays, where: str) -> None:

@@ -346,12 +346,12 @@ class Three:
     clients = np.arange(3)
     rounds = np.zeros(3, dtype=np.int64)
 
-    def weighted_sum(self, name: str, weights: Any) -> Tensor:
+    def weighted_sum(self, name: str, weights: Any, factors: Any) -> Tensor:
         units_of = torch.tensor([3, 2, 1])
         rows = torch.zeros(3, 9)
         for client, value in enumerate((1.0, 2.0, 4.0)):
             rows[client].view(3, 3)[: units_of[client]] = value
-        return torch.as_tensor(weights, dtype=torch.float32) @ rows
+        return torch.as_tensor(np.multiply(weights, factors), dtype=torch.float32) @ rows
 
 
 def test_overlap_averages_of_a_3_x_3_layer() -> None:
@@ -552,12 +552,13 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
     content["devices"]["memory"] = memory
     assembly = assembled(content, tmp_path)
     assert assembly.world.parts is not None
-    assert assembly.population.eligible.all()
+    assert not assembly.population.short_of_memory.any()
     fits = [needed(rate) <= memory for rate in RATES]
     assert assembly.world.parts.level.tolist() == np.argmax(fits, axis=0).tolist()
     assert sorted(set(assembly.world.parts.level.tolist())) == [0, 1]
     del content["server"]["submodels"]
-    assert assembled(content, tmp_path).population.eligible.tolist() == fits[0].tolist()
+    short = assembled(content, tmp_path).population.short_of_memory
+    assert (~short).tolist() == fits[0].tolist()
 
 
 @pytest.mark.parametrize(
@@ -600,8 +601,18 @@ def test_deferral_threads_and_interruptions_leave_the_bits(
         ({"task.model": {"name": "mlp", "hidden": [1]}}, "server.submodels.rates", "not smaller"),
         ({"task.model": "resnet20", "server.submodels.name": "fedrolex"}, "submodels", "shortcuts"),
         ({"server.method": "scaffold"}, "server.submodels", "control"),
-        ({"server.method": "fedasync"}, "server.submodels", "fedasync"),
+        (
+            {"server.submodels.by": "deadline", "server.schedule": "async"},
+            "server.submodels.by",
+            "give server.schedule a timeout",
+        ),
+        (
+            {"server.method": "fedasync"},
+            "server.submodels",
+            "fedasync does not work with submodels: its clients send models,",
+        ),
         ({"server.method": "aced"}, "server.submodels", "latest updates"),
+        ({"server.method": "fedlga"}, "server.submodels", "completes"),
         ({"server.method": "ditto"}, "server.submodels", "personal"),
         ({"server.compression": {"up": "powersgd"}}, "server.compression.up", "qsgd"),
         (
@@ -624,3 +635,23 @@ def test_refusals(tmp_path: Path, changes: dict[str, Any], where: str, fix: str)
     text = str(caught.value)
     assert where in text
     assert fix.lower() in text.lower()
+
+
+def test_a_module_without_exits_is_not_divided_by_depth(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import math\n\nfrom torch import nn\n\n\n"
+        "class Net(nn.Module):\n"
+        "    def __init__(self, input_shape, classes, model_rate=1.0):\n"
+        "        super().__init__()\n"
+        "        width = int(16 * model_rate)\n"
+        "        self.layers = nn.Sequential(\n"
+        "            nn.Flatten(), nn.Linear(math.prod(input_shape), width), nn.Linear(width, classes)\n"
+        "        )\n"
+        "    def forward(self, x):\n"
+        "        return self.layers(x)\n"
+    )
+    content = scenario("depth")
+    content["task"]["model"] = f"{tmp_path / 'net.py'}:Net"
+    with pytest.raises(UserError, match="this one returns one tensor") as caught:
+        prepare(load_scenario_dict(content, tmp_path))
+    assert "cannot process" not in str(caught.value)

@@ -357,9 +357,29 @@ def test_folders_of_images_become_data_sets(tmp_path: Path) -> None:
     assert (len(alone.train_y), len(alone.test_y)) == (3, 3)
 
 
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize("ending", ["png", "tif"])
+def test_16_bit_images_keep_their_precision(tmp_path: Path, channels: int, ending: str) -> None:
+    from PIL import Image
+
+    values = np.array([[0, 255, 256], [40000, 40001, 65535]], np.uint16)
+    for name in ("a", "b"):
+        for number in range(2):
+            path = tmp_path / name / f"{number}.{ending}"
+            path.parent.mkdir(exist_ok=True)
+            Image.fromarray(values).save(path)
+    dataset = load("image_folder", root=tmp_path, channels=channels, test_share=0.5)
+    assert dataset.scale is None
+    expected = np.stack([values / 65535] * channels)
+    np.testing.assert_allclose(dataset.train_x, [expected, expected], rtol=1e-7)
+    np.testing.assert_allclose(dataset.test_x, [expected, expected], rtol=1e-7)
+
+
 def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit_say_why(
     tmp_path: Path,
 ) -> None:
+    from PIL import Image
+
     def refused(message: str, folder: str = "", **params: Any) -> None:
         with pytest.raises(UserError, match=message):
             load("image_folder", root=tmp_path / folder, **params)
@@ -370,10 +390,16 @@ def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit
     save_image(tmp_path / "a" / "._1.png", 1)
     refused("1 class folders")
     save_image(tmp_path / "b" / "1.png", 1, size=(6, 6))
-    refused("6 x 6 pixels, others 5 x 4")
+    refused("6 x 6 pixels of 8 bits, others 5 x 4")
     assert load("image_folder", root=tmp_path, size=(4, 4)).class_names == ("a", "b")
     (tmp_path / "c").mkdir()
     refused("c: contains no images", size=(4, 4))
+    deep = np.full((5, 4), 40000, np.uint16)
+    Image.fromarray(deep).save(tmp_path / "b" / "1.png")
+    refused("5 x 4 pixels of 16 bits, others 5 x 4 pixels of 8 bits")
+    Image.fromarray(deep.astype(np.float32)).save(tmp_path / "b" / "1.tif")
+    (tmp_path / "b" / "1.png").unlink()
+    refused("b.1.tif: the image has mode F")
     (tmp_path / "b" / "1.png").write_bytes(b"no image")
     refused(r"1\.png.*cannot be read")
     for folder in ("s/train/a", "s/train/b", "s/test/a", "s/test/z"):

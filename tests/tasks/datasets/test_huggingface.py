@@ -61,6 +61,61 @@ def test_images_on_disk_are_decoded_once(tmp_path: Path, monkeypatch: pytest.Mon
     assert resized.train_x.shape == (8, 3, 2, 3)
 
 
+def test_16_bit_images_keep_their_precision(tmp_path: Path) -> None:
+    from PIL import Image
+
+    deep = PIXELS.astype(np.uint16) * 257
+    deep[0, 0, 0] = 1
+    pictures = [Image.fromarray(array) for array in deep]
+    columns = {"img": pictures, "label": [0, 1] * 6}
+    features = datasets.Features({"img": datasets.Image(), "label": datasets.Value("int64")})
+    datasets.Dataset.from_dict(columns, features=features).save_to_disk(tmp_path / "saved")
+    dataset = load("huggingface", path=str(tmp_path / "saved"), test_share=0.25)
+    assert dataset.scale is None
+    values = np.concatenate([dataset.train_x, dataset.test_x])
+    assert np.array_equal(np.sort(values, axis=None), np.sort(np.float32(deep / 65535), axis=None))
+
+
+N, V = ["cat", "dog", "eel"], datasets.Value
+
+
+@pytest.mark.parametrize(
+    ("kinds", "labels", "expected"),
+    [
+        # Types are cast.
+        ((V("int64"), V("int32")), ([0, 1, 2], [2, 0, 0]), [2, 0, 0]),
+        # Labels are matched by the names of their classes, whichever split has numbers or text.
+        ((datasets.ClassLabel(names=N), datasets.ClassLabel(names=N[::-1])), (N, N), [0, 1, 2]),
+        ((datasets.ClassLabel(names=N), datasets.ClassLabel(names=N[1:])), (N, N[1:]), [1, 2]),
+        ((datasets.ClassLabel(names=N[::-1]), V("string")), (N, N), [0, 1, 2]),
+        ((V("string"), datasets.ClassLabel(names=N[::-1])), (N, N), [0, 1, 2]),
+        ((datasets.ClassLabel(names=N[1:]), datasets.ClassLabel(names=N)), (N[1:], N), None),
+    ],
+)
+def test_splits_of_different_types(
+    tmp_path: Path, kinds: Any, labels: Any, expected: list[int] | None
+) -> None:
+    splits = {}
+    for name, kind, column, number in zip(
+        ("train", "test"), kinds, labels, ("float32", "float64"), strict=True
+    ):
+        features = datasets.Features({"a": V(number), "label": kind})
+        table = {"a": [0.5] * len(column), "label": column}
+        splits[name] = datasets.Dataset.from_dict(table, features=features)
+    datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
+    given = {"path": str(tmp_path / "saved"), "features": ["a"]}
+    if expected is None:
+        with pytest.raises(UserError, match="test samples have class 'cat'"):
+            load("huggingface", **given)
+        return
+    dataset = load("huggingface", **given)
+    assert dataset.test_y.tolist() == expected
+    assert (dataset.train_x.dtype, dataset.test_x.dtype) == (np.float32, np.float32)
+    if isinstance(labels[0][0], str):
+        assert [dataset.class_names[label] for label in dataset.train_y] == labels[0]
+        assert [dataset.class_names[label] for label in dataset.test_y] == labels[1]
+
+
 def test_a_changed_folder_is_decoded_again(tmp_path: Path) -> None:
     for rows in (slice(0, 8), slice(4, 12)):
         images(rows).to_parquet(tmp_path / "train.parquet")

@@ -1,9 +1,11 @@
 """The supervised task."""
 
 import numpy as np
+import pytest
 import torch
 from torch import Tensor, nn
 
+from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -47,16 +49,23 @@ def test_clients_may_have_test_samples_of_their_own() -> None:
 
 
 class Typed(nn.Module):
-    """Two layers, the last of another type, which ``forward`` follows."""
+    """Two layers, the last of another type, which ``forward`` follows or fixes."""
 
-    def __init__(self, kind: torch.dtype) -> None:
+    def __init__(self, kind: torch.dtype, fixed: torch.dtype | None = None) -> None:
         super().__init__()
         self.first = nn.Linear(64, 3)
-        self.last = nn.Linear(3, 10, dtype=kind)
+        self.last = nn.Linear(3, 10).to(kind)
+        self.fixed = fixed
 
     def forward(self, x: Tensor) -> Tensor:
-        result: Tensor = self.last(self.first(x.flatten(1)).to(self.last.weight.dtype))
+        inputs = self.first(x.flatten(1))
+        result: Tensor = self.last(inputs.to(self.fixed or self.last.weight.dtype))
         return result
+
+
+class AsBuilt(Built):
+    def initialize(self, module: nn.Module, generator: torch.Generator) -> None:
+        """Like a user's module, it has its values since its constructor."""
 
 
 def test_parameters_of_other_types_are_converted_and_named() -> None:
@@ -64,9 +73,15 @@ def test_parameters_of_other_types_are_converted_and_named() -> None:
     partition = split(dataset, "iid", clients=2)
     for kind, dtype, doubted in (
         (torch.bfloat16, "float32", True),
+        (torch.float8_e4m3fn, "float32", True),
         (torch.float64, "float64", False),
     ):
-        model = Built(lambda kind=kind: Typed(kind), "module")
-        doubts = SupervisedTask(dataset, partition, model, dtype=dtype).doubts()
-        named = [str(kind).removeprefix("torch.") in doubt.message for doubt in doubts]
-        assert named == [True] * doubted
+        model = AsBuilt(lambda kind=kind: Typed(kind), "module")
+        problem = SupervisedTask(dataset, partition, model, dtype=dtype)
+        name = str(kind).removeprefix("torch.")
+        assert [name in doubt.message for doubt in problem.doubts()] == [True] * doubted
+        if doubted:
+            fixed = AsBuilt(lambda kind=kind: Typed(kind, torch.bfloat16), "module")
+            with pytest.raises(UserError, match="cannot process") as refusal:
+                SupervisedTask(dataset, partition, fixed, dtype=dtype)
+            assert f"of type {name} are converted to float32" in str(refusal.value.hint)

@@ -1,0 +1,23 @@
+"""JSON without words that JSON does not have."""
+
+import json
+import math
+
+from fedsim.files.checksums import is_unchanged, stamped
+from fedsim.files.documents import json_text
+
+
+def test_what_is_not_finite_is_null_at_any_depth() -> None:
+    data = {
+        "a": math.nan,
+        "b": [1.5, -math.inf, (math.inf, {"c": math.nan})],
+        "d": [True, "NaN", 7],
+    }
+    expected = {"a": None, "b": [1.5, None, [None, {"c": None}]], "d": [True, "NaN", 7]}
+    assert json.loads(json_text(data)) == expected
+
+
+def test_a_stamp_holds_before_and_after_writing() -> None:
+    document = stamped({"loss": math.nan, "ends": (1.0, math.inf)})
+    assert is_unchanged(document)
+    assert is_unchanged(json.loads(json_text(document)))

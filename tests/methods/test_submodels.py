@@ -1,0 +1,235 @@
+"""Clients that train parts of the model: each method's aggregation, replayed entry by entry.
+
+An entry moves by the weighted mean, over the clients that trained it, of their changes times the method's factors for
+them. The tables state weights and factors by hand, as in the papers.
+"""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+
+import fedsim
+from fedsim.errors import UserError
+from fedsim.learning.submodels import Parts
+from fedsim.methods.submodels import refuse_whole, with_submodels
+from fedsim.parts.catalog import CATALOG
+from tests.methods.fakes import Written, make
+
+pytestmark = pytest.mark.usefixtures("without_reports")
+Array = npt.NDArray[np.float64]
+
+# -- one aggregation of every method ----------------------------------------------------------------------------------
+
+# Four updates of clients 0 to 3 of six, of different ages, with 6, 4, 2 and 4 of the six entries.
+POPULATION = [3, 1, 2, 5, 4, 1]
+P = np.array(POPULATION[:4], dtype=np.float64)
+M, STEPS, ASSIGNED = np.array([1, 1, 2, 1]), np.array([4, 1, 2, 8]), np.array([8, 2, 2, 8])
+AGE, SIZES, ONE = np.array([0, 3, 1, 0]), np.array([6, 4, 2, 4]), np.ones(4)
+CHANGES = np.arange(1.0, 25).reshape(4, 6) * (np.arange(6) < SIZES[:, None])
+TRAINED = np.arange(6) < SIZES[:, None]
+FULL = STEPS >= ASSIGNED
+SAMPLES = M * P / (M @ P)
+UNIFORM = M / M.sum()
+
+
+def mean(weights: Array, factors: Array | float = 1.0) -> Array:
+    """The total weight times the mean over those that trained an entry of their changes times their factors."""
+    counted = np.where(TRAINED, weights[:, None], 0)
+    sums = (counted * (factors * ONE)[:, None] * CHANGES).sum(0)
+    held = counted.sum(0)
+    return np.asarray(weights.sum() * np.divide(sums, held, out=np.zeros(6), where=held > 0))
+
+
+def adaptive(change: Array, v: Callable[[float, Array], Array], rate: float = 0.001) -> Array:
+    """The first step of an adaptive server: m = ``rate`` / server_lr x the change, v from tau^2."""
+    return np.asarray(rate * change / (np.sqrt(v(1e-6, change**2)) + 1e-3))
+
+
+def amsgrad(change: Array) -> Array:
+    return np.asarray(0.01 * 0.1 * change / (np.sqrt(0.01 * change**2) + 1e-8))
+
+
+TAU = SAMPLES @ STEPS
+SHARES = M * P / sum(POPULATION)
+STALE = (AGE + 1.0) ** -0.5
+
+ORACLES: list[tuple[dict[str, Any], Array]] = [
+    ({"name": "fedavg", "server_lr": 1.5}, 1.5 * mean(SAMPLES)),
+    ({"name": "fedavg", "partial": "drop"}, mean(SAMPLES * FULL / (SAMPLES @ FULL))),
+    ({"name": "fedavg", "partial": "zero"}, mean(SAMPLES, FULL * 1.0)),
+    ({"name": "fedprox", "weights": "uniform"}, mean(UNIFORM)),
+    ({"name": "fednova"}, mean(SAMPLES, TAU / STEPS)),
+    ({"name": "fednova", "weights": "uniform"}, mean(UNIFORM, UNIFORM @ STEPS / STEPS)),
+    (
+        {"name": "fednova", "partial": "zero"},
+        mean(SAMPLES, FULL / STEPS * ((SAMPLES * FULL) @ STEPS)),
+    ),
+    ({"name": "rescale"}, mean(SAMPLES, ASSIGNED / STEPS)),
+    ({"name": "fedavgm", "server_lr": 0.5}, 0.5 * mean(SAMPLES)),
+    ({"name": "diloco"}, 0.7 * 1.9 * mean(UNIFORM)),
+    ({"name": "delayed_nesterov"}, 0.7 / 10 * mean(UNIFORM)),
+    ({"name": "fedadagrad"}, adaptive(mean(SAMPLES), lambda v, d: v + d, 0.1)),
+    ({"name": "fedadam"}, adaptive(mean(SAMPLES), lambda v, d: 0.99 * v + 0.01 * d)),
+    ({"name": "fedyogi"}, adaptive(mean(SAMPLES), lambda v, d: v - 0.01 * d * np.sign(v - d))),
+    ({"name": "fadas"}, amsgrad(mean(UNIFORM))),
+    ({"name": "generalized_fedavg", "every_rounds": 1}, 10 * mean(UNIFORM)),
+    ({"name": "wait", "weights": "samples"}, mean(SAMPLES)),
+    ({"name": "fedbuff", "alpha": 0.8}, mean(UNIFORM, 0.8 * STALE)),
+    ({"name": "fedbuff", "weights": "samples", "scale": "population"}, mean(SHARES, STALE)),
+    ({"name": "fedasync", "form": "delta"}, mean(SHARES, 0.6 * STALE)),
+    ({"name": "fedcompass"}, mean(SHARES, 0.9 * STALE)),
+    ({"name": "fedcompass", "normalized": True}, mean(SHARES, 0.9 * STALE * TAU / STEPS)),
+    ({"name": "rennala"}, mean(UNIFORM)),
+    ({"name": "malenia"}, mean(ONE / 4)),
+    ({"name": "mindflayer"}, mean(UNIFORM)),
+    ({"name": "mindflayer", "expected": 10}, mean(M / 10)),
+    ({"name": "ata"}, mean(M * STEPS / (M @ STEPS))),
+    # They add changes, so that nobody's counts for entries of others.
+    ({"name": "ringmaster"}, M @ CHANGES),
+    (
+        {"name": "async_sgd", "staleness": {"name": "reciprocal", "delay": 1}},
+        (M * np.array([1, 1 / 3, 1, 1])) @ CHANGES,
+    ),
+]
+
+
+def parts_of_six() -> Parts:
+    def task(size: int) -> Any:
+        return SimpleNamespace(layout=SimpleNamespace(size=size, trainable=size), class_masks=None)
+
+    parts = object.__new__(Parts)
+    parts.level, parts.whole = np.array([0, 1, 2, 1, 0, 0]), task(6)
+    parts.tasks = [task(6), task(4), task(2)]
+    parts.submodels = SimpleNamespace(moves=False, static_statistics=False)  # type: ignore[assignment]
+    parts._positions = lambda level, *_: torch.arange(6 - 2 * level)  # type: ignore[assignment]
+    return parts
+
+
+def moved_by(given: Mapping[str, Any], changes: Array) -> Array:
+    """How far a method moves the model by these changes of the six entries."""
+    whole = make(given, POPULATION, elements=6)
+    method = with_submodels(type(whole), parts_of_six())(whole.params, whole.context)
+    updates = Written(
+        {"delta": changes.tolist()},
+        version=5,
+        samples=P.astype(int).tolist(),
+        steps=STEPS.tolist(),
+        steps_assigned=ASSIGNED.tolist(),
+        staleness=AGE.tolist(),
+        multiplicity=M.tolist(),
+        versions=(4 - AGE).tolist(),
+    )
+    start = torch.zeros(6, dtype=torch.float64)
+    after = method.aggregate(method.initial_state(start), updates)["model"]
+    return np.asarray(after.numpy())
+
+
+@pytest.mark.parametrize(("given", "expected"), ORACLES, ids=lambda given: str(given)[:60])
+def test_an_entry_moves_by_those_that_trained_it(given: dict[str, Any], expected: Array) -> None:
+    np.testing.assert_allclose(moved_by(given, CHANGES), expected, rtol=1e-12)
+
+
+def test_the_table_has_every_method_that_works_with_submodels() -> None:
+    working = set()
+    for name, kind in CATALOG.parts("method").items():
+        try:
+            refuse_whole(make({"name": name}, [1, 1]))
+        except UserError:
+            continue
+        # The server of adapters combines them as its paper says.
+        working.update([] if kind.needs_adapters else [name])
+    assert working | {"fedasync"} == {given["name"] for given, _ in ORACLES}
+
+
+# -- a round of a run -------------------------------------------------------------------------------------------------
+
+RATES, HIDDEN = [1, 0.5, 0.25], [4, 6]
+
+
+def factors_of(method: str, steps: Array, assigned: Array) -> Array:
+    return steps.mean() / steps if method == "fednova" else assigned / steps
+
+
+def trained_by(rule: str, client: int, moved: Mapping[str, Array]) -> dict[str, Array]:
+    """The entries of the client's part in round 1, (1 if trained), by tensor."""
+    if rule == "depth":  # Whole layers.
+        return {name: np.full(value.shape, value.any()) for name, value in moved.items()}
+    widths = [5, *HIDDEN, 3]
+    units = [np.ones(width, dtype=bool) for width in widths]
+    for layer in (1, 2):
+        count, shift = int(np.ceil(widths[layer] * RATES[client])), int(rule == "fedrolex")
+        units[layer] = np.isin(np.arange(widths[layer]), (shift + np.arange(count)) % widths[layer])
+    masks = {}
+    for layer, name in enumerate(name for name in moved if name.endswith("weight")):
+        masks[name] = np.outer(units[layer + 1], units[layer])
+        masks[name.replace("weight", "bias")] = units[layer + 1]
+    return masks
+
+
+@pytest.mark.parametrize("rule", ["heterofl", "fedrolex", "fjord", "depth"])
+def test_rounds_of_unequal_steps(rule: str, tmp_path: Path) -> None:
+    """Each client's change is that of a FedAvg round of this client alone; numbers of steps are 20 and fewer."""
+    submodels = {"name": rule, "rates": RATES, "by": "speed"}
+    if rule in ("heterofl", "fedrolex"):
+        submodels["masked_loss"] = False
+    content: dict[str, Any] = {
+        "name": "unequal",
+        "task": {
+            "dataset": {"name": "gaussian_mixture", "features": 5, "classes": 3, "samples": 60},
+            "partition": {"name": "iid", "clients": 3},
+            "model": {"name": "mlp", "hidden": HIDDEN},
+        },
+        "training": {
+            "dtype": "float64",
+            "batch_size": 100,
+            "local_steps": 20,
+            "optimizer": {"name": "sgd", "lr": 0.05},
+        },
+        "devices": {
+            "compute": {"name": "values", "step": ["0.1s", "4s", "10s"]},
+            "network": {"name": "static", "latency": 0, "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {
+            "submodels": submodels,
+            "schedule": {"name": "sync", "deadline": "12s"},
+            "partial_work": "send",
+        },
+    }
+
+    def run(method: str, last: list[int] | None) -> fedsim.Run:
+        """A round of client 0, and one of the clients ``last``."""
+        rounds = [[0]] if last is None else [[0], last]
+        server = {"method": method, "selection": {"name": "scripted", "rounds": rounds}}
+        name = f"{method}-{last}"
+        changed = {"server": {**content["server"], **server}, "stop": {"rounds": len(rounds)}}
+        return fedsim.run({**content, **changed}, tmp_path / name)
+
+    def arrays(run: fedsim.Run) -> dict[str, Array]:
+        return {name: value.numpy() for name, value in run.model().items()}
+
+    start = arrays(run("fedavg", None))
+    alone = [arrays(run("fedavg", [client])) for client in range(3)]
+    changes = [{name: one[name] - start[name] for name in start} for one in alone]
+    masks = [trained_by(rule, client, changes[client]) for client in range(3)]
+    for method in ("fednova", "rescale"):
+        made = run(method, [0, 1, 2])
+        last = made.dispatches[made.dispatches["round"] == 1].sort_values("client_id")
+        steps = last["steps_done"].to_numpy(np.float64)
+        assert len(set(steps)) == 3
+        factors = factors_of(method, steps, last["steps_assigned"].to_numpy(np.float64))
+        model = arrays(made)
+        for name in start:
+            held = sum(mask[name].astype(float) for mask in masks)
+            total = sum(
+                mask[name] * factor * change[name]
+                for mask, factor, change in zip(masks, factors, changes, strict=True)
+            )
+            expected = start[name] + np.divide(total, held, out=np.zeros_like(held), where=held > 0)
+            np.testing.assert_allclose(model[name], expected, rtol=0, atol=1e-12)
+        assert any((mask[name] != masks[0][name]).any() for mask in masks for name in start)
