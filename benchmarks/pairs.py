@@ -83,16 +83,18 @@ class Pairs:
             now = time.monotonic()
             if now > shown + 10:
                 shown = now
-                print(f"{len(self.records):,} rows, {self.array.left:,} combinations left", flush=True)
+                print(
+                    f"{len(self.records):,} rows, {self.array.left:,} combinations left", flush=True
+                )
             if now > until:
                 return
 
     def tried(self, row: Row) -> Record:
         """The record of a row."""
-        error = self.judge.refusal(row)
-        if error is not None:
+        refusal = self.judge.refusal(row)
+        if refusal is not None:
             blamed = self.judge.blamed(row)
-            lacking = refusals.problems(error)
+            lacking = refusals.problems(refusal)
             refused = [(sorted(one), message) for one, message in blamed.items()]
             return {"row": row, "refused": refused, "wrong": lacking}
         runs = self.folder / "run"
@@ -126,9 +128,13 @@ class Pairs:
 def main() -> None:
     """Parse the options, run, and report."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0] if __doc__ else "")
-    parser.add_argument("--strength", type=int, default=2, help="number of parameters of a combination")
+    parser.add_argument(
+        "--strength", type=int, default=2, help="number of parameters of a combination"
+    )
     parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after this time")
-    parser.add_argument("--results", type=Path, help="file of the results; pairs-STRENGTH.jsonl by default")
+    parser.add_argument(
+        "--results", type=Path, help="file of the results; pairs-STRENGTH.jsonl by default"
+    )
     parser.add_argument("--learn", action="store_true", help="write the refused combinations again")
     options = parser.parse_args()
     logging.disable(logging.WARNING)

@@ -119,7 +119,9 @@ class CoveringArray:
         refused = self._refused.get((number, value), ())
         return not any(all(row.get(n) == v for n, v in others) for others in refused)
 
-    def _gain(self, number: int, row: Mapping[int, int]) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
+    def _gain(
+        self, number: int, row: Mapping[int, int]
+    ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """The new combinations of each value with those of the row."""
         gain = np.zeros(len(self.values[number]))
         for others in itertools.combinations(sorted(row), self.strength - 1):

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from fedsim.vocabulary.outcomes import Outcome
 from tests.pairs.parameters import CLIENTS
-from tests.pairs.running import Finished, Step, again, left, written
+from tests.pairs.running import Finished, Local, Step, again, left, written
 
 Wrong = Iterator[str]
 WATTS = {"download_s": 0.8, "compute_s": 2.5, "upload_s": 1.2}
@@ -86,10 +86,10 @@ def outcomes_agree(run: Finished) -> Wrong:
 
 
 def bits(kind: Mapping[str, Any], elements: int, entry: int) -> float:
-    """Bits of a vector of ``elements`` entries, from the table in docs/compression.md; None if it has no row."""
+    """Bits of a vector of ``elements`` entries, by the table in docs/compression.md; NaN for ``powersgd``."""
     share, chunk = kind.get("share", 1), kind.get("chunk", 1)
     count = max(1, round(share * elements))
-    index = math.ceil(math.log2(elements)) if 1 < elements and count < elements else 0
+    index = math.ceil(math.log2(elements)) if elements > 1 and count < elements else 0
     if kind["name"] == "qsgd":
         level = math.ceil(math.log2(kind["levels"] + 1))
         return elements * (1 + level) + entry * math.ceil(elements / kind["bucket"])
@@ -110,6 +110,14 @@ def bits(kind: Mapping[str, Any], elements: int, entry: int) -> float:
     }.get(kind["name"], math.nan)
 
 
+def _trainable(run: Finished, elements: int) -> int:
+    """Entries of a vector of this length that are not buffers, which come last."""
+    layout, split = run.method.context.layout, getattr(run.method, "split", None)
+    if split is not None and elements == split.shared_size:
+        return int(split.shared_trainable)
+    return layout.trainable if elements == layout.size else elements
+
+
 def bytes_follow_from_vectors(run: Finished) -> Wrong:
     """An update that arrived has sent the bytes of its vectors, as the documentation counts them."""
     server = run.content["server"]
@@ -124,13 +132,15 @@ def bytes_follow_from_vectors(run: Finished) -> Wrong:
         if vector.bits is not None or vector.share != 1:
             return
         kind = {"name": "none"} if vector.name == "optimizer" else server["compression"]["up"]
-        expected += bits(kind, vector.elements, item) / 8
+        # Buffers are sent as they are.
+        buffers = vector.elements - _trainable(run, vector.elements)
+        expected += (bits(kind, vector.elements - buffers, item) + item * buffers) / 8
     table = run.columns()
     arrived = np.isfinite(table["arrived_s"])
     sizes = table["bytes_up"][arrived]
-    if math.isfinite(expected) and not run.assembly.task.fixed_elements:
-        if (np.abs(sizes - expected) > 0.5).any():
-            yield f"updates have {sizes.tolist()} bytes, not {expected}"
+    known = math.isfinite(expected) and not run.assembly.task.fixed_elements
+    if known and (np.abs(sizes - expected) > 0.5).any():
+        yield f"updates have {sizes.tolist()} bytes, not {expected}"
 
 
 # -- the learning plane ------------------------------------------------------------------------------------------------
@@ -143,10 +153,10 @@ def everything_is_finite(run: Finished) -> Wrong:
             yield f"{name} is not finite"
 
 
-def _by_client(run: Finished) -> dict[tuple[int, int], tuple[Any, int, Any, int]]:
-    """Of each dispatch that was used, its group and its row in it, with and without what happens on the way."""
+def _by_client(run: Finished) -> dict[tuple[int, int], tuple[Local, Local, int]]:
+    """Of each dispatch that was used, its group without and with what happens on the way, and its row in both."""
     return {
-        (int(client), int(number)): (inner, row, outer, row)
+        (int(client), int(number)): (inner, outer, row)
         for inner, outer in zip(run.inner, run.outer, strict=True)
         for row, (client, number) in enumerate(
             zip(outer.cohort.clients, outer.cohort.sequences, strict=True)
@@ -164,7 +174,7 @@ def sent_and_remembered_is_the_sum(run: Finished) -> Wrong:
     for stored in names:
         name = stored.removeprefix("error of ")
         errors: dict[int, Tensor] = {}
-        for (client, _), (inner, row, outer, _) in sorted(
+        for (client, _), (inner, outer, row) in sorted(
             _by_client(run).items(), key=lambda one: one[0]
         ):
             if name not in inner.vectors:
@@ -178,45 +188,49 @@ def sent_and_remembered_is_the_sum(run: Finished) -> Wrong:
                 at = at[: parts.sent(int(parts.level[client]))]
                 meant = meant[: len(at)]
             error[at] = decay * error[at] + meant - sent[at]
-        layout = run.method.context.layout
         for client, error in errors.items():
-            entries = slice(0, layout.trainable if len(error) == layout.size else len(error))
+            entries = slice(0, _trainable(run, len(error)))
             kept = run.learner.store[stored].get([client])[0]
             if differ(kept[entries], error[entries], run.tolerance * 10):
                 yield f"sent and remembered '{name}' of client {client} is not the sum of its updates"
 
 
-STATES: Mapping[str, tuple[str, str, Callable[[Tensor], Tensor]]] = {
-    "scaffold": ("control", "control", lambda rows: rows.mean(0)),
-    "scaffold_p": ("control", "control", lambda rows: rows.mean(0)),
-    "feddyn": ("h", "gradient", lambda rows: rows.mean(0)),
-    "fedsum": ("merged", "gradient", lambda rows: rows.sum(0)),
-    "fedsum_b": ("merged", "gradient", lambda rows: rows.sum(0)),
-    "fedsum_cr": ("merged", "gradient", lambda rows: rows.sum(0)),
-    "mifa": ("mean", "latest", lambda rows: rows.mean(0)),
-    "ace": ("mean", "latest", lambda rows: rows.mean(0)),
-    "ca2fl": ("mean", "latest", lambda rows: rows.mean(0)),
-    "fedvarp": ("mean", "latest", lambda rows: rows.mean(0)),
+STATES: Mapping[str, tuple[str, str, Callable[[Tensor], Tensor], str, float]] = {
+    "scaffold": ("control", "control", lambda rows: rows.mean(0), "control", 1),
+    "scaffold_p": ("control", "control", lambda rows: rows.mean(0), "control", 1),
+    "feddyn": ("h", "gradient", lambda rows: rows.mean(0), "delta", -0.1),
+    **dict.fromkeys(
+        ("fedsum", "fedsum_b", "fedsum_cr"),
+        ("merged", "gradient", lambda rows: rows.sum(0), "delta", 1),
+    ),
+    **dict.fromkeys(
+        ("mifa", "ace", "ca2fl", "fedvarp"), ("mean", "latest", lambda rows: rows.mean(0), "", 0)
+    ),
 }
-"""Of each method whose server keeps a sum over the clients: the server's vector, the clients' memory, and the sum."""
+"""Of each method whose server keeps a sum over the clients: the server's vector, the clients' memory, and the sum; the
+vector that moves both, and the factor with which the memory follows it."""
 
 
 def servers_state_is_the_clients(run: Finished) -> Wrong:
-    """What the server keeps is the mean or the sum of what the clients keep."""
-    method = run.method
+    """What the server keeps is the mean or the sum of what the clients keep, without what they have still to send."""
+    method, store, clients = run.method, run.learner.store, list(range(CLIENTS))
     if method.name == "mtgc":
         if all((step.facts["multiplicity"] == 1).all() for step in run.steps):
-            rows = run.learner.store["correction"].get(list(range(CLIENTS)))
+            rows = store["correction"].get(clients)
             if differ(rows.sum(0), torch.zeros_like(rows[0]), run.tolerance * 100):
                 yield "the corrections of the clients do not cancel"
         return
     if method.name not in STATES:
         return
-    kept, memory, total = STATES[method.name]
-    rows = run.learner.store[memory].get(list(range(CLIENTS)))
+    kept, memory, total, vector, factor = STATES[method.name]
+    rows = store[memory].get(clients)
     trainable = min(method.context.layout.trainable, rows.shape[1])
     if method.name == "scaffold_p":
         trainable = method.split.shared_trainable
+        if run.section["method"].get("uplink") == 1 and "error of delta" in store._stores:
+            return  # Errors of dispatches of different lengths have different factors.
+    if (errors := f"error of {vector}") in store._stores:
+        rows = rows - factor * store[errors].get(clients)
     state = run.learner._top.current[kept]
     if differ(state[:trainable], total(rows)[:trainable], run.tolerance * 100):
         yield f"the server's {kept} is not the mean or sum of the clients' {memory}"
@@ -239,10 +253,14 @@ def _ages(step: Step, alpha: float) -> np.ndarray[Any, Any]:
 
 
 def _distances(step: Step, momentum: float) -> np.ndarray[Any, Any]:
-    return np.array([
-        sum((1 - momentum ** (steps - k)) / (1 - momentum) for k in range(steps)) if momentum else steps
-        for steps in step.facts["steps"].tolist()
-    ])
+    return np.array(
+        [
+            sum((1 - momentum ** (steps - k)) / (1 - momentum) for k in range(steps))
+            if momentum
+            else steps
+            for steps in step.facts["steps"].tolist()
+        ]
+    )
 
 
 def _nova(step: Step, run: Finished) -> np.ndarray[Any, Any]:
@@ -295,7 +313,10 @@ def _moved_fedadam(step: Step) -> np.ndarray[Any, Any]:
 def _moved_fedasync(step: Step) -> np.ndarray[Any, Any]:
     model = step.before["model"].double().numpy()
     for row, age, times in zip(
-        step.rows["model"].double().numpy(), _ages(step, 0.6), step.facts["multiplicity"], strict=True
+        step.rows["model"].double().numpy(),
+        _ages(step, 0.6),
+        step.facts["multiplicity"],
+        strict=True,
     ):
         for _ in range(times):
             model = (1 - age) * model + age * row
@@ -354,11 +375,10 @@ def _coverage(run: Finished, step: Step) -> np.ndarray[Any, Any]:
     covers = np.ones(step.rows["delta"].shape)
     if (parts := run.method.parts) is not None:
         covers[:] = 0
-        rounds = run.trains
         for row, client in enumerate(step.facts["clients"].tolist()):
             train = next(
                 one
-                for one in rounds.values()
+                for one in run.trains.values()
                 if one.client == client and one.version == step.facts["versions"][row] and one.used
             )
             at = parts.positions(np.array([client]), np.array([train.round]), torch.device("cpu"))
@@ -370,9 +390,9 @@ def _checked(run: Finished, trainable: int) -> int:
     """Entries before the output layer, if clients count there by their classes."""
     if run.method.parts is None or run.content["server"]["submodels"]["name"] == "depth":
         return trainable
-    sizes = [run.method.context.layout.sizes[name] for name in run.method.context.layout.sizes]
-    names = [n for n in run.method.context.layout.sizes if n not in run.method.context.layout.buffers]
-    return trainable - sum(run.method.context.layout.sizes[n] for n in names[-2:]) + 0 * len(sizes)
+    layout = run.method.context.layout
+    names = [name for name in layout.names if name not in layout.buffers]
+    return trainable - sum(layout.sizes[name] for name in names[-2:])
 
 
 def _samples_of_edges(run: Finished) -> np.ndarray[Any, Any]:

@@ -241,9 +241,7 @@ def parameters() -> dict[str, Values]:
         },
         "energy": {
             "none": {},
-            "battery": {
-                "devices.energy": {"battery_j": 40, "battery_floor": 0.3, "recharge_w": 2}
-            },
+            "battery": {"devices.energy": {"battery_j": 40, "battery_floor": 0.3, "recharge_w": 2}},
             "cost": {
                 "devices.cost": {"per_byte": 1e-6, "per_device_hour": 0.5},
                 "devices.carbon": {"file": "builtin:carbon_week.csv", "region": "GB"},
@@ -258,7 +256,10 @@ def parameters() -> dict[str, Values]:
                     "name": "shared",
                     "server_up": "12kbps",
                     "topology": {
-                        "name": "star", "sites": 2, "capacity": "20kbps", "latency": "5ms",
+                        "name": "star",
+                        "sites": 2,
+                        "capacity": "20kbps",
+                        "latency": "5ms",
                     },
                 }
             },
@@ -352,12 +353,18 @@ def _find(section: Any, folder: Path) -> None:
 def write_files(folder: Path) -> None:
     """Write the files that values name: when clients and edge servers are online, and where clients are."""
     spans = {
-        f"d{i}": [
-            (start * SECOND, (start + 9 + i) * SECOND) for start in range(0, 400, 13 + i)
-        ]
+        f"d{i}": [(start * SECOND, (start + 9 + i) * SECOND) for start in range(0, 400, 13 + i)]
         for i in range(CLIENTS)
     }
     bundle_of(spans, days=430 / 86_400).write(folder / "stays")
-    places = [(0, 0, "a"), (1, 0, "a"), (2, 0, "b"), (3, 0, "b"), (1, 11, "b"), (3, 14, "a"), (3, 31, "b")]
+    places = [
+        (0, 0, "a"),
+        (1, 0, "a"),
+        (2, 0, "b"),
+        (3, 0, "b"),
+        (1, 11, "b"),
+        (3, 14, "a"),
+        (3, 31, "b"),
+    ]
     with (folder / "edges.csv").open("w", newline="") as file:
         csv.writer(file).writerows([("client", "time_s", "edge"), *places])

@@ -19,7 +19,15 @@ from tests.pairs.running import prepared
 FILE = Path(__file__).with_name("refused.json")
 _SUSPECTS = ("task", "schedule", "selection", "edges", "submodels", "energy")
 """Parameters whose first values may be to blame."""
-_PINNED = ((), ("task",), ("schedule",), ("edges",), ("task", "schedule"), ("task", "edges"), _SUSPECTS)
+_PINNED = (
+    (),
+    ("task",),
+    ("schedule",),
+    ("edges",),
+    ("task", "schedule"),
+    ("task", "edges"),
+    _SUSPECTS,
+)
 """Parameters that keep their value while the others are set to their first, from one attempt to the next."""
 
 
@@ -55,7 +63,10 @@ def problems(error: UserError) -> list[str]:
         f"{lacking} is missing: {one}"
         for one in errors
         for lacking, given in (
-            ("where", re.match(rf"scenario: ({sections})[a-z_.]*: .", f"{one.where}: {one.message}")),
+            (
+                "where",
+                re.match(rf"scenario: ({sections})[a-z_.]*: .", f"{one.where}: {one.message}"),
+            ),
             ("hint", one.hint),
         )
         if not given
@@ -99,7 +110,9 @@ class Judge:
             for name, first in self.base.items():
                 if name not in pinned and self.refusal({**core, name: first}) is not None:
                     core[name] = first
-            some = {name: row[name] for name in core if core[name] != self.base[name] or name in pinned}
+            some = {
+                name: row[name] for name in core if core[name] != self.base[name] or name in pinned
+            }
             if self._always_refused(some):
                 chosen = some
                 break
@@ -131,8 +144,7 @@ def messages_of(error: UserError | None) -> list[str]:
     assert error is not None
     errors = error.errors if isinstance(error, UserErrors) else (error,)
     return [
-        without_numbers(f"{one.where}: {one.message}").removeprefix("scenario: ")
-        for one in errors
+        without_numbers(f"{one.where}: {one.message}").removeprefix("scenario: ") for one in errors
     ]
 
 
@@ -161,5 +173,7 @@ def learn(
         for combination in blamed:
             array.refuse(combination)
         refused |= blamed
-        progress(f"{array.left} left, {len(refused)} refused: {[sorted(x) for x in blamed]} {list(blamed.values())[:1]}")
+        progress(
+            f"{array.left} left, {len(refused)} refused: {[sorted(x) for x in blamed]} {list(blamed.values())[:1]}"
+        )
     return refused

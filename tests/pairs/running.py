@@ -166,7 +166,7 @@ def run(content: Content) -> Finished:
     """Run a scenario in memory."""
     assembly = prepared(content)
     rows = Rows()
-    run = Finished(content, assembly, None, [], rows, [], [], [], [], [])  # type: ignore[arg-type]
+    run = Finished(content, assembly, None, [], rows, [], [], [], [], [])
     with _watched(run):
         run.learner = build_learner(
             assembly, 1, None, on_metrics=lambda *got: run.metrics.append(got)
@@ -202,7 +202,7 @@ def _watched(run: Finished) -> Iterator[None]:
 
     with patch.object(bundled, "local_update", watched_inner):
         complete = method.local_update
-        method.local_update = watched_outer  # type: ignore[method-assign]
+        method.local_update = watched_outer
         _watch_steps(method, run.steps)
         if run.assembly.cloud is not None:
             _watch_steps(run.assembly.cloud, run.cloud_steps)
@@ -227,12 +227,23 @@ def _watch_steps(method: Method, steps: list[Step]) -> None:
         steps.append(Step(facts, rows, _clones(server), _clones(after)))
         return after
 
-    method.aggregate = watched  # type: ignore[method-assign]
+    method.aggregate = watched
 
 
 _FACTS = (
-    "version", "round", "time_s", "attributes", "clients", "samples", "steps", "steps_assigned",
-    "staleness", "groups", "multiplicity", "versions", "learning_rates",
+    "version",
+    "round",
+    "time_s",
+    "attributes",
+    "clients",
+    "samples",
+    "steps",
+    "steps_assigned",
+    "staleness",
+    "groups",
+    "multiplicity",
+    "versions",
+    "learning_rates",
 )
 
 

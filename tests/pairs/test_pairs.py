@@ -65,9 +65,12 @@ def test_refused_combinations_are_refused_with_a_reason(folder: Path) -> None:
 
 def test_every_part_is_among_the_values() -> None:
     # Kinds whose parts do not meet others in a run, or only through what the table has.
-    names = {
-        value for value in _strings(json.loads(json.dumps(TABLE))) if ":" not in value
-    } | {"static", "fluid", "constant", "sgd"}
+    names = {value for value in _strings(json.loads(json.dumps(TABLE))) if ":" not in value} | {
+        "static",
+        "fluid",
+        "constant",
+        "sgd",
+    }
     without = {
         "network": {"traced"},
         "lr_schedule": {"exponential", "piecewise"},
@@ -203,5 +206,5 @@ def test_another_execution_is_compared(execution: str, folder: Path) -> None:
     base = {name: next(iter(values)) for name, values in TABLE.items()}
     finished = run(scenario({**base, "method": "scaffold"}, TABLE, folder))
     assert not list(executions_agree(finished, execution, folder))
-    finished.learner._top.models().current["model"].mul_(1.01)  # type: ignore[union-attr]
+    finished.learner._top.models().current["model"].mul_(1.01)
     assert list(executions_agree(finished, execution, folder))
