@@ -118,7 +118,7 @@ class Pairs:
         values = sum(map(len, self.table.values()))
         lines = [
             f"{values} values of {len(self.table)} parameters, {self.array.total:,} combinations of "
-            f"{self.array.strength}, {self.array.left:,} left, {self.array.unreachable:,} only with refused ones",
+            f"{self.array.strength}, {self.array.left:,} left, {len(self.array.unreachable):,} only with refused ones",
             f"{len(runs):,} runs, {len(self.refused) + len(self.learned):,} refused combinations, {len(bad):,} wrong",
             *(f"  {count:,} {kind}" for kind, count in kinds.most_common()),
         ]

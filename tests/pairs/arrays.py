@@ -23,6 +23,9 @@ class CoveringArray:
         refused: combinations that no row contains.
         costs: of values, in combinations that they must bring.
         seed: of the order in which parameters get their values.
+
+    Attributes:
+        unreachable: combinations that are not refused, but all of whose completions to a row are.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class CoveringArray:
         }
         # By a value, the other values of the refused combinations that contain it.
         self._refused: dict[tuple[int, int], set[frozenset[tuple[int, int]]]] = {}
-        self.unreachable = 0
+        self.unreachable: list[Combination] = []
         for combination in refused:
             self.refuse(combination)
 
@@ -94,7 +97,8 @@ class CoveringArray:
             row = next(filter(None, (self._completed(chosen) for _ in range(20))), None)
             if row is None:
                 # Every completion contains a refused combination.
-                self.unreachable += 1
+                names = ((self.names[n], self.values[n][value]) for n, value in chosen.items())
+                self.unreachable.append(frozenset(names))
                 self.open[first][tuple(place)] = False
                 continue
             yield {self.names[n]: self.values[n][value] for n, value in row.items()}

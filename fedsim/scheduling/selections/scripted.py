@@ -14,7 +14,8 @@ class ScriptedParams(CohortParams):
     cohort: int | None = Field(default=None, ge=1)
     """Updates that close a round of a schedule with ``over_selection``; default: those of all its clients."""
     rounds: list[list[int]] = Field(min_length=1)
-    """Clients of each round, each at most once per round. After the last round, the script starts again."""
+    """Clients of each round, each at most once per round. After the last round, the script starts again. Edge servers
+    follow the same script, each with its own clients, counted from 0 in the order of their numbers."""
 
 
 class Scripted(Selection):
@@ -35,13 +36,15 @@ class Scripted(Selection):
         for number, clients in enumerate(params.rounds):
             if outside := set(clients) - set(range(server.clients)):
                 raise UserError(
-                    f"round {number} names client {min(outside)}; clients are 0 to {server.clients - 1}",
+                    f"round {number} names client {min(outside)}, but there are {server.clients} clients",
                     where="server.selection.rounds",
+                    hint=f"clients are 0 to {server.clients - 1}, those of an edge server in its own count",
                 )
             if len(set(clients)) < len(clients):
                 raise UserError(
                     f"round {number} of the script names a client twice",
                     where="server.selection.rounds",
+                    hint="name each client once per round",
                 )
 
     def cohort(self, factor: float = 1.0) -> list[int]:
