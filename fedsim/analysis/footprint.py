@@ -1,4 +1,4 @@
-"""Emissions and cost of a run's dispatches, from the carbon intensity of the grid and from prices."""
+"""Emissions and cost of a run's work, from the carbon intensity of the grid and from prices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _J_PER_KWH = 3.6e6
 
 
 def footprint(run: Run, clients: pd.DataFrame | None = None) -> pd.DataFrame | None:
-    """Emissions and cost of each dispatch; None if the scenario gives neither ``devices.carbon`` nor ``devices.cost``.
+    """Emissions and cost of each row of :attr:`Run.work`; None if the scenario has no ``devices.carbon`` or ``.cost``.
 
     Columns: ``client_id``, ``outcome``, ``gco2e`` (grams) and ``cost``, each only if the scenario defines it. A
     phase draws its energy evenly between its instants, which is exact unless the client pauses in it.
@@ -36,7 +36,7 @@ def footprint(run: Run, clients: pd.DataFrame | None = None) -> pd.DataFrame | N
     from fedsim.scenario.model import Devices  # Slow to import, and few scenarios need it.
 
     devices = Devices.model_validate(given)
-    table = run.dispatches
+    table = run.work
     result = table[["client_id", "outcome"]].copy()
     if devices.carbon is not None:
         result["gco2e"] = _grams(run, devices, run.clients if clients is None else clients)
@@ -53,7 +53,7 @@ def _grams(run: Run, devices: Devices, clients: pd.DataFrame) -> Floats:
     assert devices.carbon is not None
     names = clients["region"].tolist() if "region" in clients else None
     grid = Grid.read(devices.carbon, names, len(clients))
-    table = run.dispatches
+    table = run.work
     ended = table["ended_s"].to_numpy()
     instants = [table["dispatched_s"].to_numpy()]
     for name in ("downloaded_s", "computed_s"):

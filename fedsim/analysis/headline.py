@@ -146,10 +146,10 @@ def tiles(run: Run) -> list[Tile]:
         notes.append(f"{format_count(away - ineligible)} never online")
     contributed = format_count(int((given > 0).sum()))
     shown.append(Tile("Clients that contributed", contributed, "; ".join(notes)))
-    down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())
+    down, up = (int(run.work[f"bytes_{way}"].sum()) for way in ("down", "up"))
     note = f"{format_bytes(down)} down, {format_bytes(up)} up"
     shown.append(Tile("Data moved", format_bytes(down + up), note))
-    energy = float(np.nansum(table["energy_j"].to_numpy()))
+    energy = float(np.nansum(run.work["energy_j"].to_numpy()))
     if energy:
         from fedsim.scenario.model import Energy  # Slow to import, and comparisons do not need it.
 

@@ -18,7 +18,7 @@ import numpy as np
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server, prepare
-from fedsim.composition.closing import write_edges, write_population
+from fedsim.composition.closing import footprint_totals, write_edges, write_population
 from fedsim.composition.distributed import (
     await_claim,
     build_learner,
@@ -439,11 +439,6 @@ class _Execution:
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.traffic_bytes
-        totals = {
-            name: float(run.clients[name].sum())
-            for name in ("gco2e", "cost")
-            if name in run.clients
-        }
         self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
@@ -458,7 +453,7 @@ class _Execution:
             bytes_up_per_dispatch=up_bytes,
             vectors=assembly.vectors,
             parts=assembly.part_rows,
-            **totals,
+            **footprint_totals(run),
             prologue=assembly.prologue_bytes is not None,
             **flows(assembly.population.network),
             metrics=dict(self._metrics),

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from fedsim.analysis.run import Run
 from fedsim.composition.assembled import Assembly
-from fedsim.composition.closing import write_population
+from fedsim.composition.closing import footprint_totals, write_population
 from fedsim.composition.execution import OnProgress, default_folder, log_warning
 from fedsim.composition.rules.finished import FINISHED, FinishedRun
 from fedsim.composition.rules.names import check_names
@@ -235,7 +235,7 @@ def execute(
                 exchange.on_version = on_version
 
             def write_messages() -> None:
-                messages = messages_table(exchange.messages)
+                messages = messages_table(exchange.messages, columns)
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
             # The grid needs the clock's threads, and the clock sleeps through the grid.
@@ -294,6 +294,7 @@ def execute(
             messages=len(exchange.messages),
             offline_messages=exchange.refused,
             timing_only=not exchange.dispatched and not recording.last,
+            **footprint_totals(finished),
             notes=_notes(recording.errors),
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
@@ -443,7 +444,8 @@ def _populations(
     if params.unit == "host_seconds":
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
-        training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
+        # Declared units are those of devices.compute, whatever the message.
+        training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP if params.work is None else 1.0
     method = _UnitOfWork(training)
     population = world.population(method)
     assembly = Assembly(loaded, world, False, method, (), {}, population)
