@@ -14,8 +14,9 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.clock import on_node, thread_on
+from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import Counts, counted
+from fedsim.flower.turns import on_node
 from fedsim.parts.component import announce_user_code
 from fedsim.randomness import isolated
 
@@ -57,7 +58,7 @@ class Answer:
         counts: the work done.
         num_examples: examples that the reply reports (``num-examples``); 0 if it reports none.
         problem: the traceback of the app's error; None without an error.
-        slept_ns: simulated nanoseconds that the app has slept.
+        slept_ns: simulated nanoseconds that the app has slept or waited.
     """
 
     reply: bytes
@@ -147,7 +148,7 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
             value = record.get("num-examples", record.get("num_examples"))
             if isinstance(value, int | float):
                 examples = int(value)
-    return Answer(serialized(reply), state, counts, examples, problem, node.slept_ns)
+    return Answer(serialized(reply), state, counts, examples, problem, node.now_ns)
 
 
 def serialized(message: fl.Message) -> bytes:

@@ -197,7 +197,8 @@ def execute(
         begun = {**info, "clients": params.clients, "run_config": dict(app.run_config)}
         begun["data_files"] = loaded.data_files()
         folder.begin(to_yaml(resolved(loaded)), begun)
-        writer = RunWriter(folder, clients=params.clients, **recorded(population))
+        of_dispatches = recorded(population)
+        writer = RunWriter(folder, clients=params.clients, **of_dispatches)
         with contextlib.closing(writer):
             stop, server = scenario.stop, scenario.server
             detection = server.failure_detection
@@ -234,7 +235,7 @@ def execute(
                 exchange.on_version = on_version
 
             def write_messages() -> None:
-                messages = messages_table(exchange.messages)
+                messages = messages_table(exchange.messages, of_dispatches["columns"])
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
             # The grid needs the clock's threads, and the clock sleeps through the grid.
@@ -444,7 +445,8 @@ def _populations(
     if params.unit == "host_seconds":
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
-        training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
+        # Declared units are those of devices.compute, whatever the message.
+        training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP if params.work is None else 1.0
     method = _UnitOfWork(training)
     population = world.population(method)
     assembly = Assembly(loaded, world, False, method, (), {}, population)

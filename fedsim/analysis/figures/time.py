@@ -33,6 +33,7 @@ from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
     format_duration,
+    format_energy,
     format_mean_count,
     format_names,
     format_share,
@@ -169,7 +170,7 @@ def predicted_changes(run: Run, seconds: pd.Series[float]) -> list[dict[str, Any
 def time_spent(run: Run) -> Figure:
     """Client time by activity."""
     clients = run.clients if run.has_clients else None
-    spent = statistics.where_time_went(run.phases, clients)
+    spent = statistics.where_time_went(run.work_phases, clients)
     spent = {name: s for name, s in spent.items() if s or name not in RARE_PHASES}
     work_s = {name: spent[name] for name in DISPATCH_PARTS if name in spent}
     whole, at_work = sum(spent.values()), sum(work_s.values())
@@ -268,6 +269,13 @@ def work(run: Run) -> Figure:
         finding = (
             f"{format_share(lost['steps'] / steps)} of the local steps and {format_share(lost['bytes'] / moved)} of "
             f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated.{_spare(run)}"
+        )
+    others = run.work[run.work["outcome"].isna()]
+    if len(others):
+        moved = others["bytes_down"].sum() + others["bytes_up"].sum()
+        finding += (
+            f" {format_counted(len(others), 'message')} without training moved another {format_bytes(moved)} and "
+            f"took another {format_energy(others['energy_j'].sum())}."
         )
     amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
     return Figure(
@@ -424,7 +432,7 @@ def online(run: Run) -> Figure | None:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))
         finding = "The number of clients online was not recorded."
         columns = []
-    peak, means = statistics.at_work(run.dispatches, run.pauses, times)
+    peak, means = statistics.at_work(run.work, run.pauses, times)
     working = np.append(means, np.nan)
     mean = float(np.nanmax(working, initial=0.0))
     if not peak and not columns:
