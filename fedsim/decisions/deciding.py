@@ -2,7 +2,8 @@
 
 The scenario as given is run first. Then settings are searched with its seed (:mod:`fedsim.decisions.search`). The best
 ones are run with more seeds, and the one with the best mean is chosen. Its numbers come from seeds that had no part in
-the choice: the best of many noisy values is better than its mean.
+the choice: the best of many noisy values is better than its mean. These runs end as the scenario says, at its target or
+at a limit of ``stop``; a miss is a miss, not a time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.decisions.choosing import INDIFFERENCE, ROUNDS, SEEDS, pareto, probability_good, raced
+from fedsim.decisions.choosing import (
+    INDIFFERENCE,
+    ROUNDS,
+    SEEDS,
+    pareto,
+    preferred,
+    probability_good,
+    raced,
+)
 from fedsim.decisions.decision import (
     BEST,
     HOPELESS,
@@ -35,7 +44,7 @@ from fedsim.decisions.decision import (
 from fedsim.decisions.goal import QUANTITIES, Goal, Limit, Measured, updates_within
 from fedsim.decisions.page import write_decision_page
 from fedsim.decisions.runs import Progress, Runs
-from fedsim.decisions.search import BATCH, Question, Search, Tried
+from fedsim.decisions.search import BATCH, COMPLETE, Question, Search, Tried
 from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
 from fedsim.files.documents import json_text
@@ -48,9 +57,12 @@ from fedsim.scenario.own_code import as_data
 from fedsim.scenario.source import relocated, to_yaml
 from fedsim.sweeps.folder import claimed
 from fedsim.vocabulary.formatting import (
+    format_count,
     format_counted,
     format_decimals,
+    format_duration,
     format_interval,
+    format_names,
     format_value,
 )
 
@@ -61,7 +73,7 @@ _CONFIRMED = 3
 _FRONT = 6
 """The same for several objectives."""
 _LATER = 2.0
-"""How many times as long as the scenario as given takes to the target a run may last."""
+"""How many times as long as the scenario as given takes to the target a run of the search may last."""
 
 
 def decide(
@@ -206,11 +218,14 @@ class _Work:
         # Step 1. The scenario as given, which says how long runs take.
         [run] = self.runs.perform([self.goal.applied(self.loaded)], self._report)
         assert not isinstance(run, str)
-        given = self.goal.measure(run)
-        self._horizon_s = given.costs["time"]
+        self._given = given = self.goal.measure(run)
+        self._horizon_s, words = given.costs["time"], "the time of the scenario as given"
         if given.reached and self.goal.target is not None:
-            stop_s = self.loaded.scenario.stop.simulated_time or math.inf
-            self._horizon_s = min(stop_s, _LATER * given.costs["time"])
+            self._horizon_s, words = _LATER * self._horizon_s, f"twice {words}"
+        end_s = self.loaded.scenario.stop.simulated_time or math.inf
+        self._within = f"{format_value(self._horizon_s, 'time')} ({words})"
+        if self._horizon_s >= end_s:
+            self._horizon_s, self._within = end_s, format_value(end_s, "time")
         question = Question(
             self.objectives,
             self.limits,
@@ -265,6 +280,8 @@ class _Work:
             self.objectives,
             self.space,
             search.importance(),
+            self._within + "".join(f" and {limit}" for limit in self.limits),
+            self._binding(finalists, tried_all),
         )
         self._write(decision)
         return decision
@@ -313,6 +330,7 @@ class _Work:
         """
         problems = dict.fromkeys(range(len(settings)), "")
         until_s = min([self._horizon_s, *(e.most for e in self.limits if e.name == "time")])
+        limits = "".join(f" and {limit}" for limit in self.limits)
         planned = {}
         for number, setting in enumerate(settings) if not self.goal.timing_only else ():
             with contextlib.suppress(UserError):
@@ -325,28 +343,48 @@ class _Work:
                 count = 0 if isinstance(run, str) else updates_within(run, self.limits)
                 if not isinstance(run, str) and count < self._fewest:
                     arrived = format_counted(count, "update")
-                    problems[number] = f"{arrived} until {format_value(until_s, 'time')} or a limit"
+                    problems[number] = f"{arrived} within {self._within}{limits}"
         return list(problems.values())
 
     def _until(self, setting: Setting, until_s: float, seed: int, **more: Any) -> LoadedScenario:
-        limits = {f"stop__{name}": None for name in ("rounds", "dispatches", "arrivals")}
-        ends = {**limits, "stop__simulated_time": until_s, "seed": seed}
-        return self.space.scenario(setting, **{**ends, **more})
+        if until_s < (self.loaded.scenario.stop.simulated_time or math.inf):
+            more["stop__simulated_time"] = until_s
+        return self.space.scenario(setting, seed=seed, **more)
 
     def _report(self, share: float) -> None:
         self.on_progress(Progress(min(1.0, self._share), self._words))
 
     def _chosen(self, search: Search) -> list[Tried]:
-        """The best candidates, ordered by the mean over the seed of the search and more seeds."""
-        candidates = search.candidates
+        """The best candidates, ordered by the mean over the seed of the search and more seeds.
+
+        The scenario as given takes part, and is measured in any case; so it is left out, under whatever name.
+        """
+        question, given = Question(self.objectives, self.limits), self.loaded.resolved()
+        as_given = Tried(
+            {},
+            COMPLETE,
+            question.values(self._given),
+            self._given,
+            question.violation(self._given),
+        )
+        candidates = [
+            each
+            for each in search.candidates
+            if each.values != as_given.values
+            or self.space.scenario(each.setting).resolved() != given
+        ]
+        if as_given.is_candidate:
+            candidates = sorted([as_given, *candidates], key=lambda each: each.values)
+        self._raced = [each.setting for each in candidates]
 
         def run(rows: Sequence[int], number: int, count: int) -> Floats:
-            settings, seed = [candidates[row].setting for row in rows], self.loaded.scenario.seed
-            return self._logs(self._values(settings, seed + number, count)[1][:, 0])
+            settings, seed = [self._raced[row] for row in rows], self.loaded.scenario.seed
+            values = self._values(settings, seed + number, count, self._horizon_s)[1]
+            return self._logs(values[:, 0])
 
         first = self._logs(np.array([each.values[0] for each in candidates]))
-        self._order, self._known = raced(first, run)
-        return [candidates[row] for row in self._order[:_CONFIRMED]]
+        order, self._known = raced(first, run)
+        return [candidates[row] for row in order if self._raced[row]][:_CONFIRMED]
 
     def _logs(self, values: Floats) -> Floats:
         """Logarithms of an objective, of which less is better."""
@@ -363,16 +401,16 @@ class _Work:
         return [front[pick] for pick in picks]
 
     def _values(
-        self, settings: Sequence[Setting], first: int, count: int
+        self, settings: Sequence[Setting], first: int, count: int, until_s: float = math.inf
     ) -> tuple[list[list[Measured]], Floats]:
-        """What settings showed with seeds, and the objectives, shape (settings, objectives, seeds).
+        """What settings showed with seeds, and :meth:`Question.values`, shape (settings, objectives, seeds).
 
         Raises:
             UserError: a run failed.
         """
         seeds = range(first, first + count)
         results = self._perform(
-            [(setting, seed) for setting in settings for seed in seeds], self._horizon_s
+            [(setting, seed) for setting in settings for seed in seeds], until_s
         )
         for result in results:
             if isinstance(result, str):
@@ -388,23 +426,24 @@ class _Work:
     def _confirmed(self, chosen: Sequence[Tried]) -> tuple[Finalist, ...]:
         """The chosen settings and the scenario as given with fresh seeds.
 
-        Of one objective, the first is the setting that is most probably good, given these seeds as well. If that is
-        not the choice, all numbers come from further seeds, the same for all.
+        Of one objective, the first is :func:`preferred`, given these seeds as well. If that is not the choice, all
+        numbers come from further seeds, the same for all.
         """
         first = self.loaded.scenario.seed + SEEDS
         settings: list[Setting] = [*(each.setting for each in chosen), {}]
-        measured, values = self._values(settings, first, self.seeds)
+        measured, scores = self._values(settings, first, self.seeds)
         probabilities, order = np.full(len(settings), np.nan), list(range(len(settings)))
         if len(self.objectives) == 1:
-            rows = self._order[: len(chosen)]
+            # The scenario as given may not be a candidate.
+            rows = [self._raced.index(each) for each in settings if each in self._raced]
             fresh = np.full((len(self._known), self.seeds), np.nan)
-            fresh[rows] = self._logs(values[:-1, 0])
-            probabilities[:-1] = probability_good(np.hstack([self._known, fresh]))[rows]
-            best = int(np.nanargmax(probabilities))
+            fresh[rows] = self._logs(scores[: len(rows), 0])
+            values = np.hstack([self._known, fresh])
+            probabilities[: len(rows)] = probability_good(values)[rows]
+            best = preferred(probabilities, values[rows])
             if best:
-                measured, values = self._values(settings, first + self.seeds, self.seeds)
+                measured, _ = self._values(settings, first + self.seeds, self.seeds)
                 order.insert(0, order.pop(best))
-        throughput = self.objectives == (THROUGHPUT,)
         method = self.loaded.scenario.server.method
         given = f"as given ({method.type.title or method.name})"
         return tuple(
@@ -412,7 +451,7 @@ class _Work:
                 settings[row],
                 self.space.words(settings[row]) if settings[row] else given,
                 tuple(measured[row]),
-                -values[row] if throughput else values[row],
+                self.objectives,
                 float(probabilities[row]),
             )
             for row in order
@@ -421,30 +460,78 @@ class _Work:
     def _sentence(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
         count = format_counted(len(tried), "setting")
         target = self._target()
-        winner, given = finalists[0], finalists[-1]
+        winner = finalists[0]
         if len(self.objectives) > 1:
             names = " and ".join(QUANTITIES[name].label for name in self.objectives)
             front = f"{len(finalists) - 1} of {count} are best in {names} to {target}"
             least = QUANTITIES[self.objectives[0]].label
             return f"{front}; least {least}: {winner.words}"
         name = self.objectives[0]
-        of = f"{target} " if self.goal.target is not None else ""
+        label = "" if name in ("time", THROUGHPUT) else f", {label_of(name)[0]}"
+        of = f"{target}{label} " if self.goal.target is not None else ""
 
         def value(each: Finalist) -> str:
-            mean = format_objective(name, each.interval()[0])
-            if name == "time":
-                mean = f"after {mean}"
-            if each.missed:
-                mean += f" ({each.missed} of {len(each.runs)} runs missed it)"
-            return mean
+            number = format_objective(name, each.middle())
+            number = f"a median of {number}" if each.missed and of else number
+            number = f"after {number}" if name == "time" else number
+            if not (each.missed and of):
+                return number
+            reached = f"{len(each.runs) - each.missed} of {format_counted(len(each.runs), 'run')}"
+            known = math.isfinite(each.middle())
+            return f"{number} ({reached} reached it)" if known else f"reached by {reached}"
 
         _, low, high = winner.interval()
         bounds = format_interval(low, high, lambda end: format_value(end, label_of(name)[1]))
+        known = f", 95% interval {bounds}" if math.isfinite(low) else ""
+        probability = format_decimals(winner.probability, 2)
+        equal = [
+            each.words
+            for each in finalists[1:]
+            if format_decimals(each.probability, 2) == probability
+        ]
+        given = [f"; {each.words}: {value(each)}" for each in finalists[1:] if not each.setting]
         return (
-            f"{winner.words}: {of}{value(winner)}, 95% interval {bounds}; best of {count} (to within "
-            f"{INDIFFERENCE:.0%}) with probability {format_decimals(winner.probability, 2)}; "
-            f"{given.words}: {value(given)}"
+            f"{winner.words}: {of}{value(winner)}{known}; best of {count} (to within {INDIFFERENCE:.0%}) with "
+            f"probability {probability}{', equal to that of ' * bool(equal)}{format_names(equal or [''])}"
+            + "".join(given)
         )
+
+    def _binding(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
+        """Which limits bind, of the scenario and of the question, in words."""
+        binding = []
+        missed = sum(each.missed for each in finalists)
+        if missed and self.goal.target is not None:
+            runs = sum(len(each.runs) for each in finalists)
+            binding.append(
+                f"{self._ends()} ({missed} of {runs} fresh runs ended without the target)"
+            )
+        for limit in self.limits:
+            count = sum(limit.excludes(each.measured) for each in tried if each.measured)
+            fresh = sum(map(limit.excludes, finalists[0].runs))
+            runs = len(finalists[0].runs)
+            if count or fresh:
+                binding.append(
+                    f"{limit} ({format_counted(count, 'setting')} reached the target beyond it, and {fresh} of {runs} "
+                    "fresh runs of the choice)"
+                )
+        ends = [*([self._ends()] if self.goal.target is not None else []), *map(str, self.limits)]
+        if binding:
+            return f"limits that bind: {', '.join(binding)}"
+        return f"no limit binds ({', '.join(ends)})" if ends else ""
+
+    def _ends(self) -> str:
+        """The limits of ``stop`` at which a run ends that misses the target."""
+        stop, target = self.loaded.scenario.stop, self.goal.target
+        limits = {
+            name: f"{name} {format_count(most)}"
+            for name in ("rounds", "dispatches", "arrivals")
+            if (most := getattr(stop, name)) is not None
+        }
+        if stop.simulated_time is not None:
+            limits["simulated_time"] = f"simulated time {format_duration(stop.simulated_time)}"
+        if target is not None:
+            limits.pop(target.metric, "")
+        return " or ".join(limits.values()) or "stop"
 
     def _target(self) -> str:
         if self.goal.target is None or self.goal.timing_only:
@@ -462,16 +549,24 @@ class _Work:
                 f"all of {format_counted(len(tried), 'setting')} failed or were ruled out by timing"
             )
             return UserError(f"{what}; the first: {tried[0].problem}", where=folder)
-        reached = any(measured.reached for _, measured in known)
-        by = (lambda row: row[0].violation) if reached else (lambda row: row[1].shortfall)
-        closest, _ = min(known, key=by)
-        what = "met the limits" if reached else f"reached {self._target()}"
+        count = format_counted(len(tried), "setting")
+        if any(measured.reached for _, measured in known):
+            closest, measured = min(known, key=lambda row: (not row[1].reached, row[0].violation))
+            limit = max(self.limits, key=lambda each: measured.costs[each.name] / each.most)
+            needed = format_value(measured.costs[limit.name], QUANTITIES[limit.name].kind)
+            return UserError(
+                f"none of {count} that reached {self._target()} met the limit {limit}; the closest, "
+                f"{self.space.words(closest.setting)}, needs {needed}",
+                where=folder,
+                hint=f"relax --limit {limit.name}",
+            )
+        closest, _ = min(known, key=lambda row: row[1].shortfall)
+        longer = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
         return UserError(
-            f"none of {format_counted(len(tried), 'setting')} {what}; the closest: {self.space.words(closest.setting)}",
+            f"none of {count} reached {self._target()} within {self._within}; the closest: "
+            f"{self.space.words(closest.setting)}",
             where=folder,
-            hint="relax the limits"
-            if reached
-            else "let runs last longer (stop.simulated_time), or choose an easier target",
+            hint="keep the scenario as given, or vary more" if self._given.reached else longer,
         )
 
     def _write(self, decision: Decision) -> None:
