@@ -137,7 +137,7 @@ def unmet(
                 where="training.optimizer_state",
                 hint="use kept or reset",
             )
-        elif reason := _beyond_one_model(method, part.type):
+        elif reason := _beyond_one_model(method, part.type, is_cloud=method is cloud):
             yield UserError(
                 f"{title} does not work with edge servers: {reason}",
                 where=where,
@@ -183,7 +183,7 @@ def relocating(scenario: Scenario) -> Iterator[None]:
         raise error if scenario.server.edges is None else relocated(error) from error
 
 
-def _beyond_one_model(method: Method, kind: type[Component]) -> str:
+def _beyond_one_model(method: Method, kind: type[Component], *, is_cloud: bool) -> str:
     """Why a method needs more than the exchange of one model; empty if it does not."""
     down, up = ([vector.name for vector in way()] for way in (method.download, method.upload))
     if method.personal or method.continues_models:
@@ -196,8 +196,11 @@ def _beyond_one_model(method: Method, kind: type[Component]) -> str:
         others = dict.fromkeys(name for name in (*down, *up) if name not in ("model", "delta"))
         return f"it exchanges more than the model: {', '.join(others) or 'several vectors'}"
     own: Any = kind(method.params, method.context)  # type: ignore[call-arg]
-    if any(memory.keeper != "server" for memory in own.memories().values()):
+    memories = own.memories().values()
+    if any(memory.keeper != "server" for memory in memories):
         return "its clients keep vectors between their dispatches"
+    if not is_cloud and (memories or own.weight_of_absent):
+        return "its server weighs updates by all clients, of whom an edge server has only some"
     return ""
 
 

@@ -465,7 +465,7 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
         scenario.seed,
         folder,
         datasets.load,
-        merges=scenario.server.method.type.merges,
+        merges=scenario.server.of_devices.method.type.merges,
         adapted=submodels.adapted,
     )
     kind = scenario.task.type

@@ -424,6 +424,7 @@ class Method(Component, ABC):
         needs_no_momentum: why local steps must be SGD without momentum; empty if they need not be.
         continues_models: whether clients that have finished their work in the round before continue their own models.
         personal: whether each client has a personal part of the model.
+        trains_twice: whether a dispatch consists of two trainings, whose optimizers have no common state.
         spans_edges: whether it works through both levels of a run with edge servers. What the cloud remembers of an
             edge server then goes down with its model, as the vector of that name in the edge server's state.
         needs_exact: why a compression must not change some vectors on the way down, as clauses by vector.
@@ -449,6 +450,7 @@ class Method(Component, ABC):
     needs_no_momentum: str = ""
     continues_models: ClassVar[bool] = False
     personal: ClassVar[bool] = False
+    trains_twice: bool = False
     spans_edges: ClassVar[bool] = False
     needs_exact: Mapping[str, str] = MappingProxyType({})
     buffers_with: str = "delta"

@@ -39,6 +39,7 @@ class Ditto(FedAvg):
     title = "Ditto"
     paper = "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1"
     personal = True
+    trains_twice = True
     Params = DittoParams
     params: DittoParams
 

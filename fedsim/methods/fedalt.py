@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pydantic import Field
 
-from fedsim.methods.base import Cohort, LocalUpdate, Trainer
+from fedsim.methods.base import Cohort, LocalUpdate, MethodContext, Trainer
 from fedsim.methods.fedsim_method import FedSim, FedSimParams
 from fedsim.methods.phases import phase_steps, run_phase
 
@@ -32,6 +32,10 @@ class FedAlt(FedSim):
     paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 2"
     Params = FedAltParams
     params: FedAltParams
+
+    def __init__(self, params: FedAltParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.trains_twice = bool(self.split.personal_size and self.split.shared_size)
 
     def compute_factor(self) -> float:
         """Passes per local step: those on the personal part and one on the shared part."""

@@ -80,10 +80,14 @@ class Mtgc(Method):
             return server
         trainable = self.context.layout.trainable
         weights = averaging_weights(updates, "uniform")
-        per_length = 1 / (updates.learning_rates * updates.steps)
-        mean = updates.weighted_sum("delta", weights * per_length)
-        for index, factor in enumerate(per_length.tolist()):
-            grown = updates.row("delta", index) * factor - mean
+        model = server["model"] + updates.weighted_sum("delta", weights)
+        lengths = updates.learning_rates * updates.steps
+        if not lengths.all():
+            # At a rate of 0, the changes say nothing about the gradients.
+            return {**server, "model": model}
+        mean = updates.weighted_sum("delta", weights * (1 / lengths))
+        for index, length in enumerate(lengths.tolist()):
+            grown = updates.row("delta", index) * (1 / length) - mean
             grown[trainable:] = 0
             updates.remember("correction", index, updates.memory("correction", index) + grown)
-        return {**server, "model": server["model"] + updates.weighted_sum("delta", weights)}
+        return {**server, "model": model}

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
     Memory,
     Method,
+    MethodContext,
     ServerState,
     Tensor,
     Trainer,
@@ -24,7 +26,21 @@ STATE = "optimizer"
 """Name of the memory, or of the vector, that holds the state."""
 
 
-class _Kept(Method):
+class _Continuing(Method):
+    """A method whose clients continue with a state of their optimizer."""
+
+    def __init__(self, params: Any, context: MethodContext) -> None:
+        super().__init__(params, context)
+        if self.trains_twice:
+            raise UserError(
+                f"{self.title or self.name} trains more than once in a dispatch, so its optimizer has no single state "
+                "to continue from",
+                where="training.optimizer_state",
+                hint="use optimizer_state: reset",
+            )
+
+
+class _Kept(_Continuing):
     """A method whose clients keep the state of their optimizer, as a memory that is counted as such."""
 
     def memories(self) -> Mapping[str, Memory]:
@@ -37,7 +53,7 @@ class _Kept(Method):
         return replace(update, memory={**update.memory, STATE: trainer.optimizer_state(cohort)})
 
 
-class _Sent(Method):
+class _Sent(_Continuing):
     """A method whose server averages the states of the clients' optimizers and sends the mean with the model."""
 
     def download(self) -> Sequence[Vector]:
@@ -55,15 +71,23 @@ class _Sent(Method):
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method, and the new state."""
         update = super().local_update(cohort, trainer)
-        return replace(update, vectors={**update.vectors, STATE: trainer.optimizer_state(cohort)})
+        state = trainer.optimizer_state(cohort)
+        if self._is_silent(int(cohort.versions[0])):
+            return update
+        return replace(update, vectors={**update.vectors, STATE: state})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """That of the method, and the plain mean of the states."""
         mean = server[STATE]
-        if len(updates):
+        if len(updates) and not self._is_silent(updates.version - 1):
             mean = updates.weighted_sum(STATE, averaging_weights(updates, "uniform"))
         method: Any = super()
         return {**method.aggregate(server, updates), STATE: mean}
+
+    def _is_silent(self, version: int) -> bool:
+        """Whether work on this version is that of a prologue whose uploads have no state."""
+        prologue = None if version else self.prologue()
+        return prologue is not None and STATE not in [one.name for one in prologue.upload]
 
 
 def with_optimizer_state(method: type[Method], kind: Literal["kept", "sent"]) -> type[Method]:

@@ -178,6 +178,9 @@ class ScaffoldP(FedAvgP):
 
     def _control_change(self, delta: Tensor, lengths: Tensor | float, everyones: Tensor) -> Tensor:
         """c_i's change, -c + (u - u_i) / (K gamma_u), from the change of u (..., d_u) and K gamma_u."""
+        import torch
+
         change = -everyones - delta / lengths
         change[..., self.split.shared_trainable :] = 0
-        return change
+        # At a rate of 0, the change of u says nothing about the gradient.
+        return change.masked_fill(torch.as_tensor(lengths) == 0, 0.0)

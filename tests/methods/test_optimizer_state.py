@@ -108,10 +108,13 @@ def test_different_numbers_of_steps_in_one_group(tmp_path: Path) -> None:
     assert model(tmp_path / "eager", content) == grouped
 
 
-def test_a_method_that_trains_twice_is_refused(tmp_path: Path) -> None:
-    content = scenario(OPTIMIZERS["adam"][0], "kept", method={"name": "ditto"})
+@pytest.mark.parametrize("name", ["ditto", "fedalt", "fedrep"])
+def test_a_method_that_trains_twice_is_refused_before_the_run(name: str) -> None:
+    content = scenario(OPTIMIZERS["adam"][0], "kept", method={"name": name})
+    content["task"]["names"] = {"body": 1, "head": 1}
+    content["task"] |= {"centers": [[1, 0], [2, 1], [0, 3]], "curvatures": 1.0, "initial": 0.0}
     with pytest.raises(UserError, match="trains more than once"):
-        fedsim.run(content, tmp_path / "run")
+        assemble(load_scenario_dict(content, Path()))
 
 
 def test_the_state_is_averaged_beside_fragments(tmp_path: Path) -> None:
