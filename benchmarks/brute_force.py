@@ -75,7 +75,7 @@ def main() -> int:
             print("\n".join(differences(case, Path(folder))[:5]))
     seeds = range(arguments.seed, arguments.seed + arguments.cases)
     apart = {
-        seed: lines for seed in seeds if (lines := hierarchy_differences(random_hierarchy(seed)))
+        seed: rows for seed in seeds if (rows := hierarchy_differences(random_hierarchy(seed)))
     }
     moving = sum(bool(random_hierarchy(seed)["moves"]) for seed in seeds)
     print(f"{'edge servers':40} {arguments.cases:7} {len(apart):9}")
