@@ -66,7 +66,7 @@ class Ranks:
 
     def __init__(self, launched: Launch, *, on_cuda: bool = False) -> None:
         self.number, self.count = launched.rank, launched.count
-        self._store: dist.TCPStore | None = None
+        self._store: Any = None
         if self.count > SHARDS:
             raise UserError(
                 f"{self.count} processes were started, but a run uses at most {SHARDS}",
@@ -92,7 +92,7 @@ class Ranks:
                 raise ValueError("MASTER_ADDR is not set")
             with _interruptible():
                 # As torch's env:// does, but it does not wait yet, so that the processes can be counted.
-                self._store = dist.TCPStore(
+                self._store = dist.TCPStore(  # type: ignore[attr-defined]
                     os.environ["MASTER_ADDR"],
                     int(os.environ["MASTER_PORT"]),
                     self.count,
