@@ -243,7 +243,8 @@ def test_groups_threads_deferral_and_resuming_do_not_change_bits(
     """Nor does it whether errors are changed in place: in all but the last run, where memories lie on disk."""
     if up in ("sparseloco", "topk"):
         monkeypatch.setattr("fedsim.methods.compression._CPU_ENTRIES", ALL_LARGE)
-    server = {**digits()["server"], "compression": {"up": up, **COMPRESSED}}
+    method = "scaffold" if up == "eden" else "fedavg"
+    server = {**digits()["server"], "method": method, "compression": {**COMPRESSED, "up": up}}
     results = []
     for training in ({}, {"verify": "eager"}, {"threads": 3}, {"memory": "disk"}):
         content = digits(server=server)
