@@ -133,7 +133,9 @@ def _print(decision: Decision, as_json: bool) -> None:
     rows = []
     for each in decision.finalists:
         cells = [each.words]
-        cells += [each.described(number) for number in range(len(decision.objectives))]
+        for number in range(len(decision.objectives)):
+            middle, interval = each.described(number)
+            cells.append(f"{middle} ({interval})" if interval != ABSENT else ABSENT)
         cells.append(f"{each.missed} of {len(each.runs)}")
         if probable:
             known = each.probability == each.probability

@@ -57,10 +57,9 @@ from fedsim.scenario.own_code import as_data
 from fedsim.scenario.source import relocated, to_yaml
 from fedsim.sweeps.folder import claimed
 from fedsim.vocabulary.formatting import (
-    format_count,
+    Kind,
     format_counted,
     format_decimals,
-    format_duration,
     format_interval,
     format_names,
     format_value,
@@ -359,22 +358,17 @@ class _Work:
 
         The scenario as given takes part, and is measured in any case; so it is left out, under whatever name.
         """
-        question, given = Question(self.objectives, self.limits), self.loaded.resolved()
-        as_given = Tried(
-            {},
-            COMPLETE,
-            question.values(self._given),
-            self._given,
-            question.violation(self._given),
-        )
+        question, given = Question(self.objectives, self.limits), self._given
+        values, over = question.values(given), question.violation(given)
         candidates = [
             each
             for each in search.candidates
-            if each.values != as_given.values
-            or self.space.scenario(each.setting).resolved() != given
+            if each.values != values
+            or self.space.scenario(each.setting).resolved() != self.loaded.resolved()
         ]
-        if as_given.is_candidate:
-            candidates = sorted([as_given, *candidates], key=lambda each: each.values)
+        if given.reached and over <= 0:
+            candidates.append(Tried({}, COMPLETE, values, given, over))
+            candidates.sort(key=lambda each: each.values)
         self._raced = [each.setting for each in candidates]
 
         def run(rows: Sequence[int], number: int, count: int) -> Floats:
@@ -469,69 +463,58 @@ class _Work:
         name = self.objectives[0]
         label = "" if name in ("time", THROUGHPUT) else f", {label_of(name)[0]}"
         of = f"{target}{label} " if self.goal.target is not None else ""
+        after = "after " if name == "time" else ""
 
         def value(each: Finalist) -> str:
-            number = format_objective(name, each.middle())
-            number = f"a median of {number}" if each.missed and of else number
-            number = f"after {number}" if name == "time" else number
-            if not (each.missed and of):
-                return number
+            if self.goal.target is None or not each.missed:
+                return f"{after}{format_objective(name, each.middle())}"
             reached = f"{len(each.runs) - each.missed} of {format_counted(len(each.runs), 'run')}"
-            known = math.isfinite(each.middle())
-            return f"{number} ({reached} reached it)" if known else f"reached by {reached}"
+            if math.isinf(each.middle()):
+                return f"reached by {reached}"
+            return (
+                f"{after}a median of {format_objective(name, each.middle())} ({reached} reached it)"
+            )
 
         _, low, high = winner.interval()
         bounds = format_interval(low, high, lambda end: format_value(end, label_of(name)[1]))
-        known = f", 95% interval {bounds}" if math.isfinite(low) else ""
-        probability = format_decimals(winner.probability, 2)
-        equal = [
-            each.words
-            for each in finalists[1:]
-            if format_decimals(each.probability, 2) == probability
-        ]
+        bounds = f", 95% interval {bounds}" if math.isfinite(low) else ""
+        chance = format_decimals(winner.probability, 2)
+        equal = [e.words for e in finalists[1:] if format_decimals(e.probability, 2) == chance]
+        also = f", equal to that of {format_names(equal)}" if equal else ""
         given = [f"; {each.words}: {value(each)}" for each in finalists[1:] if not each.setting]
         return (
-            f"{winner.words}: {of}{value(winner)}{known}; best of {count} (to within {INDIFFERENCE:.0%}) with "
-            f"probability {probability}{', equal to that of ' * bool(equal)}{format_names(equal or [''])}"
-            + "".join(given)
+            f"{winner.words}: {of}{value(winner)}{bounds}; best of {count} (to within {INDIFFERENCE:.0%}) with "
+            f"probability {chance}{also}{''.join(given)}"
         )
 
     def _binding(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
         """Which limits bind, of the scenario and of the question, in words."""
-        binding = []
-        missed = sum(each.missed for each in finalists)
-        if missed and self.goal.target is not None:
-            runs = sum(len(each.runs) for each in finalists)
-            binding.append(
-                f"{self._ends()} ({missed} of {runs} fresh runs ended without the target)"
-            )
+        runs = [run for each in finalists for run in each.runs]
+        missed = sum(not run.reached for run in runs) if self.goal.target is not None else 0
+        binding = [f"{self._ends()} ({missed} of {len(runs)} fresh runs ended there)"] * bool(
+            missed
+        )
         for limit in self.limits:
-            count = sum(limit.excludes(each.measured) for each in tried if each.measured)
-            fresh = sum(map(limit.excludes, finalists[0].runs))
-            runs = len(finalists[0].runs)
-            if count or fresh:
+            settings = sum(limit.excludes(each.measured) for each in tried if each.measured)
+            fresh = sum(map(limit.excludes, runs))
+            if settings or fresh:
+                count = format_counted(settings, "setting")
                 binding.append(
-                    f"{limit} ({format_counted(count, 'setting')} reached the target beyond it, and {fresh} of {runs} "
-                    "fresh runs of the choice)"
+                    f"{limit} (exceeded by {count} and {fresh} of {len(runs)} fresh runs)"
                 )
-        ends = [*([self._ends()] if self.goal.target is not None else []), *map(str, self.limits)]
-        if binding:
-            return f"limits that bind: {', '.join(binding)}"
-        return f"no limit binds ({', '.join(ends)})" if ends else ""
+        every = " or ".join([self._ends(), *map(str, self.limits)])
+        return f"limits that bind: {', '.join(binding)}" if binding else f"no limit binds: {every}"
 
     def _ends(self) -> str:
         """The limits of ``stop`` at which a run ends that misses the target."""
         stop, target = self.loaded.scenario.stop, self.goal.target
-        limits = {
-            name: f"{name} {format_count(most)}"
-            for name in ("rounds", "dispatches", "arrivals")
-            if (most := getattr(stop, name)) is not None
-        }
-        if stop.simulated_time is not None:
-            limits["simulated_time"] = f"simulated time {format_duration(stop.simulated_time)}"
-        if target is not None:
-            limits.pop(target.metric, "")
-        return " or ".join(limits.values()) or "stop"
+        kinds: dict[str, Kind] = {"simulated_time": "time"}
+        kinds |= dict.fromkeys(("rounds", "dispatches", "arrivals"), "count")
+        return " or ".join(
+            f"{name.replace('_', ' ')} {format_value(most, kind)}"
+            for name, kind in kinds.items()
+            if (most := getattr(stop, name)) and (target is None or target.metric != name)
+        )
 
     def _target(self) -> str:
         if self.goal.target is None or self.goal.timing_only:
@@ -554,19 +537,21 @@ class _Work:
             closest, measured = min(known, key=lambda row: (not row[1].reached, row[0].violation))
             limit = max(self.limits, key=lambda each: measured.costs[each.name] / each.most)
             needed = format_value(measured.costs[limit.name], QUANTITIES[limit.name].kind)
-            return UserError(
-                f"none of {count} that reached {self._target()} met the limit {limit}; the closest, "
-                f"{self.space.words(closest.setting)}, needs {needed}",
-                where=folder,
-                hint=f"relax --limit {limit.name}",
+            what, hint = f"within the limit {limit}", f"relax --limit {limit.name}"
+            more = f", which needs {needed}"
+        else:
+            closest, _ = min(known, key=lambda row: row[1].shortfall)
+            what, more, hint = (
+                f"within {self._within}",
+                "",
+                "keep the scenario as given, or vary more",
             )
-        closest, _ = min(known, key=lambda row: row[1].shortfall)
-        longer = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
+            if not self._given.reached:
+                hint = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
         return UserError(
-            f"none of {count} reached {self._target()} within {self._within}; the closest: "
-            f"{self.space.words(closest.setting)}",
+            f"none of {count} reached {self._target()} {what}; the closest: {self.space.words(closest.setting)}{more}",
             where=folder,
-            hint="keep the scenario as given, or vary more" if self._given.reached else longer,
+            hint=hint,
         )
 
     def _write(self, decision: Decision) -> None:

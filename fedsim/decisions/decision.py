@@ -50,42 +50,35 @@ class Finalist:
 
     @property
     def values(self) -> Floats:
-        """The objectives by seed, shape (objectives, seeds), in base units; infinite where the target was missed."""
-        rows = [
-            [run.rate if name == THROUGHPUT else run.costs[name] for run in self.runs]
-            for name in self.objectives
-        ]
-        has_target = self.objectives != (THROUGHPUT,)
-        missed = [has_target and not run.reached for run in self.runs]
-        return np.where(missed, np.inf, np.array(rows))
+        """The objectives by seed, shape (objectives, seeds), in base units; infinite if the run missed the target."""
+        if self.objectives == (THROUGHPUT,):
+            return np.array([[run.rate for run in self.runs]])
+        return np.array(
+            [
+                [run.costs[name] if run.reached else math.inf for run in self.runs]
+                for name in self.objectives
+            ]
+        )
 
     def interval(self, objective: int = 0) -> tuple[float, float, float]:
         """Mean of an objective, and its 95% interval, which does not go below 0; NaN if a run missed the target."""
-        values = self.values[objective]
-        if np.isinf(values).any():
+        if np.isinf(self.values[objective]).any():
             return math.nan, math.nan, math.nan
-        mean, low, high = interval(values)
+        mean, low, high = interval(self.values[objective])
         return mean, max(low, 0.0), high
 
     def middle(self, objective: int = 0) -> float:
         """The mean of an objective; the median if a run missed the target, infinite if half of them did."""
-        mean, _, _ = self.interval(objective)
+        mean = self.interval(objective)[0]
         return float(np.median(self.values[objective])) if math.isnan(mean) else mean
 
-    def described(self, objective: int = 0) -> str:
-        """An objective in words: its mean and interval, or its median."""
-        name = self.objectives[objective]
-        if math.isinf(self.middle(objective)):
-            return ABSENT
-        middle, low, high = (
-            format_objective(name, value)
-            for value in (self.middle(objective), *self.interval(objective)[1:])
-        )
-        return (
-            f"{middle} (median)"
-            if math.isnan(self.interval(objective)[1])
-            else f"{middle} ({low} to {high})"
-        )
+    def described(self, objective: int = 0) -> tuple[str, str]:
+        """The :meth:`middle` of an objective in words, and its interval."""
+        middle, (mean, *ends) = self.middle(objective), self.interval(objective)
+        if math.isinf(middle):
+            return ABSENT, ABSENT
+        words = [format_objective(self.objectives[objective], each) for each in (middle, *ends)]
+        return words[0], "median" if math.isnan(mean) else f"{words[1]} to {words[2]}"
 
     @property
     def missed(self) -> int:

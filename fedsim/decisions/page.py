@@ -45,11 +45,10 @@ def write_decision_page(decision: Decision) -> None:
 
 def _tiles(decision: Decision) -> Iterator[Tile]:
     winner, name = decision.finalists[0], decision.objectives[0]
-    number, _, rest = winner.described().partition(" (")
-    yield Tile(sentence(label_of(name)[0]), number, rest.removesuffix(")"))
+    yield Tile(sentence(label_of(name)[0]), *winner.described())
     for given in decision.finalists[1:]:
         if not given.setting:
-            yield Tile("As given", given.described().partition(" (")[0], given.words[10:-1])
+            yield Tile("As given", given.described()[0], given.words[10:-1])
     tried = decision.tried
     early = sum(each.state == STOPPED for each in tried)
     failed = sum(each.state == FAILED for each in tried)
@@ -75,10 +74,10 @@ def _finalists(decision: Decision) -> Figure:
     columns = [Column("words", "Setting", "text", [each.words for each in finalists])]
     for number, name in enumerate(decision.objectives):
         label, kind = label_of(name)
-        middles = [each.middle(number) for each in finalists]
-        middles = [each if math.isfinite(each) else math.nan for each in middles]
-        columns.append(Column(name, sentence(label), kind, middles))
-        ends = [each.described(number).partition(" (")[2][:-1] or ABSENT for each in finalists]
+        middles = np.array([each.middle(number) for each in finalists])
+        middles[np.isinf(middles)] = np.nan
+        columns.append(Column(name, sentence(label), kind, middles.tolist()))
+        ends = [each.described(number)[1] for each in finalists]
         columns.append(Column(f"{name}_interval", "95% interval", "text", ends))
     missed = [f"{each.missed} of {len(each.runs)}" for each in finalists]
     columns.append(Column("missed", "Missed the target", "text", missed))

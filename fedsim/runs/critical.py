@@ -39,8 +39,6 @@ _TIMED = ("carbon_aware", "periodic_groups")
 Floats = npt.NDArray[np.float64]
 _SAME_S = 1e-6
 """Instants that are closer than this are one instant."""
-_PARTS = 8
-"""Parts of a run whose times per version are compared."""
 
 
 class Interval(NamedTuple):
@@ -80,32 +78,25 @@ def waiting_by_cause(path: pd.DataFrame) -> pd.Series[float]:
 
 
 class Saving(NamedTuple):
-    """What a change saves.
-
-    Attributes:
-        share: of the time until the version, 0 to 1.
-        error: how far the change may be from this, measured on the run; 0 if its rounds are repeated exactly.
-        is_bound: whether it saves at most this, because something else may then be waited for.
-    """
+    """The share of the time that a change saves, the error of this measured on the run (0 if its rounds are repeated
+    exactly), and whether it is a bound, because something else may then be waited for."""
 
     share: float
     error: float
     is_bound: bool
 
 
-def saving(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving | None:
-    """What it saves to halve the setting behind causes of waiting; None if it cannot be predicted.
+def saving(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving:
+    """What it saves to halve the setting behind causes of waiting, if as many versions are made.
 
-    A synchronous round lasts until the last of its updates that were in time, or to its deadline, and the next begins
-    after the longer of aggregation and pause. So the rounds of the run are repeated with the new times, exactly if
-    these are functions of the settings alone. If rates vary over time, the error is half the difference between the
-    halves of the run.
+    Synchronous rounds are repeated with the new times: each lasts until the last of its updates that were in time, and
+    the next one begins after the longer of aggregation and pause. The time of rounds that a deadline ended is an error,
+    because other updates may be in time.
 
-    Where the order may change, there are four estimates, two from each half of the time: if deadlines ended rounds,
-    with these rounds as they were, and with all of their updates; for other schedules, as if dispatches followed on the
-    ends of others in the same order, and as if every client repeated its own. The error is half their range, plus the
-    standard error of the time per version: a change of order alters the run as another seed would.
-    Not predicted are runs of fewer than eight versions, and schedules with timers that depend on how fast clients are.
+    For other schedules, the share is the middle of four estimates, two from each half of the time: dispatches follow on
+    the ends of others in the same order, or each client repeats its own. The error is half their range plus the
+    standard error of the time per version, because a change of order alters the run as another seed would. So it does
+    if rates vary over time.
 
     Args:
         run: a run.
@@ -153,7 +144,11 @@ class _Path:
         self._lost_s = np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
         self._deadline_s = float(server.get("schedule", {}).get("deadline") or np.inf)
         devices = server.get("edges", {}) if run.has_edges else run.scenario.get("devices", {})
-        self._network = devices.get("network", {})
+        network = devices.get("network", {})
+        is_fluid = network.get("transport", {}).get("name") == "fluid"
+        self._is_static = network.get("name") == "static" and is_fluid
+        self._rates_vary = network.get("name") == "traced"
+        self._latency_s = network.get("latency")
         # These are about the clients.
         pauses, online = (None, None) if run.has_edges else (run.pauses, run.online)
         self._pauses = np.empty((0, 3)) if pauses is None else pauses.to_numpy(np.float64)
@@ -183,116 +178,82 @@ class _Path:
 
     def saving(self, path: pd.DataFrame, causes: Collection[str]) -> Saving:
         """See :func:`saving`."""
-        until_s = path["to_s"].iloc[-1]
+        spent, until_s = waiting_by_cause(path), path["to_s"].iloc[-1]
         last = int(np.searchsorted(self._made_s, until_s - _SAME_S))
-        shorter_s = self._shorter_s(causes)
-        is_fluid = self._network.get("transport", {}).get("name") == "fluid"
-        is_static = self._network.get("name") == "static" and is_fluid
-        is_bound = "deadline" in causes or len(self._pauses) > 0
-        is_bound |= bool(path["cause"].isin(["nobody_online", "too_few_online", "selection"]).any())
-        if {"download", "upload"} & {*causes}:
-            is_bound |= not is_static or self._latency_s is None
         lasted_s = np.diff(self._made_s[: last + 1])
-        repeated_s = self._repeated_s(last, shorter_s, causes)
-        is_timed = bool((path["cause"] == "deadline").any())
+        # Latencies that differ between clients are halved, too.
+        latency_s = self._latency_s if isinstance(self._latency_s, int | float) else None
+        is_bound = "deadline" in causes or len(self._pauses) > 0
+        is_bound |= not {"nobody_online", "too_few_online", "selection"}.isdisjoint(spent.index)
+        if {"download", "upload"} & {*causes}:
+            is_bound |= not self._is_static or latency_s is None
+        shorter_s = self._shorter_s(causes, latency_s or 0.0)
+        gaps_s = [self._aggregation_s, self._pause_s]
+        halved_s = [
+            gap_s / (1 + (cause in causes))
+            for cause, gap_s in zip(("aggregation", "pause"), gaps_s, strict=True)
+        ]
+        gap = max(halved_s) / max(*gaps_s, _SAME_S)
+        error = 0.0 if "deadline" in causes else spent.get("deadline", 0.0) / until_s
+        repeated_s = self._repeated_s(lasted_s, shorter_s, "deadline" in causes)
         if repeated_s is not None:
-            saved_s = lasted_s - repeated_s
-            halves = np.array_split(np.arange(last), min(last, 2))
-            shares = [each[at].sum() / lasted_s[at].sum() for at in halves for each in saved_s]
-            if not is_timed or "deadline" in causes:
-                error = 0.0 if is_static else float(np.ptp(shares)) / 2
-                return Saving(float(saved_s[0].sum() / until_s), error, is_bound)
-        elif is_timed:
-            return None
+            repeated_s[1:] -= (1 - gap) * max(gaps_s)
+            share = 1 - float(repeated_s.sum()) / until_s
         else:
-            middle_s = until_s / 2
-            shares = [
-                each
-                for half_s in ((0.0, middle_s), (middle_s, until_s))
-                for each in self._estimates(path, half_s, shorter_s, causes)
-            ]
-        if last < _PARTS:
-            return None
-        paces_s = np.array([part.mean() for part in np.array_split(lasted_s, _PARTS)])
-        share = float(min(shares) + max(shares)) / 2
-        pace = float(paces_s.std(ddof=1) / math.sqrt(_PARTS) / lasted_s.mean())
-        error = float(np.ptp(shares)) / 2 + (1 - share) * pace
+            shares = [*self._estimates(path, shorter_s, gap)]
+            share = (min(shares) + max(shares)) / 2
+            error += float(np.ptp(shares)) / 2
+        if repeated_s is None or self._rates_vary:
+            error += (1 - share) * float(lasted_s.std() / lasted_s.mean()) / math.sqrt(last)
         return Saving(share + error if is_bound else share, error, is_bound)
 
-    @property
-    def _latency_s(self) -> float | None:
-        """The latency of all clients; None if they differ."""
-        latency = self._network.get("latency")
-        return float(latency) if isinstance(latency, int | float) else None
-
-    def _shorter_s(self, causes: Collection[str]) -> Floats:
+    def _shorter_s(self, causes: Collection[str], latency_s: float) -> Floats:
         """Seconds by which each dispatch is shorter, shape (dispatches,)."""
         ends_s = np.fmin(self._marks_s, self._ended_s[:, None])
         ends_s = np.where(np.isnan(ends_s), self._ended_s[:, None], ends_s)
         seconds = np.diff(ends_s, axis=1, prepend=self._dispatched_s[:, None])
-        saved_s = self._lost_s / 2 if "detection" in causes else np.zeros(len(seconds))
-        for number, phase in enumerate(WORK_PHASES):
-            if phase in causes:
-                fixed_s = (self._latency_s or 0.0) if phase != "compute" else 0.0
-                saved_s = saved_s + np.maximum(seconds[:, number] - fixed_s, 0.0) / 2
-        return np.asarray(saved_s)
+        seconds -= np.array([latency_s, 0.0, latency_s])
+        halved = [phase in causes for phase in WORK_PHASES]
+        detected_s = self._lost_s * ("detection" in causes)
+        return np.asarray((np.maximum(seconds, 0.0) @ halved + detected_s) / 2)
 
-    def _gaps_s(self, causes: Collection[str]) -> tuple[float, float]:
-        """Seconds from a version to the next dispatch, as it was and as it would be."""
-        seconds = {"aggregation": self._aggregation_s, "pause": self._pause_s}
-        halved = [value / 2 if cause in causes else value for cause, value in seconds.items()]
-        return max(seconds.values()), max(halved)
+    def _repeated_s(
+        self, lasted_s: Floats, shorter_s: Floats, half_the_deadline: bool
+    ) -> Floats | None:
+        """How long each version takes, from the one before, with rounds as they were; shape (versions,).
 
-    def _repeated_s(self, last: int, shorter_s: Floats, causes: Collection[str]) -> Floats | None:
-        """How long each version would take, from the one before, with rounds as they were; shape (2, versions).
-
-        A round that its deadline ended lasts until it again (first row), or to the last of its updates (second row).
         None if dispatches from a version begin after others from it have ended: these are not rounds.
         """
-        lasted_s = np.diff(self._made_s[: last + 1])
-        of, known_s = self._version, self._known_s
-        begun = np.flatnonzero(of < last)
-        made_s, next_s = self._made_s[of[begun]], self._made_s[of[begun] + 1]
-        in_time = begun[~self._is_cut[begun] & (known_s[begun] <= next_s + _SAME_S)]
-        since_s = np.where(self._is_cut, np.inf, known_s) - self._made_s[of]
-        start_s, first_s = np.full((2, last), np.inf)
-        np.minimum.at(first_s, of[in_time], known_s[in_time])
-        if not self._has_rounds or (self._dispatched_s[begun] > first_s[of[begun]] - _SAME_S).any():
-            return None
-        before_s, after_s, all_s = np.full((3, last), -np.inf)
+        begun = np.flatnonzero(self._version < len(lasted_s))
+        of = self._version[begun]
+        since_s, start_s = self._known_s[begun] - self._made_s[of], self._dispatched_s[begun]
+        start_s = start_s - self._made_s[of]
+        in_time = ~self._is_cut[begun] & (since_s <= lasted_s[of] + _SAME_S)
+        before_s, after_s = np.full((2, len(lasted_s)), -np.inf)
+        first_s, begins_s = np.full((2, len(lasted_s)), np.inf)
+        np.minimum.at(first_s, of[in_time], since_s[in_time])
+        np.minimum.at(begins_s, of, start_s)
         np.maximum.at(before_s, of[in_time], since_s[in_time])
-        np.maximum.at(after_s, of[in_time], since_s[in_time] - shorter_s[in_time])
-        np.maximum.at(all_s, of[begun], since_s[begun] - shorter_s[begun])
-        is_timed = before_s < lasted_s - _SAME_S
-        timed_s = np.stack([lasted_s, np.minimum(lasted_s, all_s)])
-        repeated_s = np.where(is_timed, timed_s, after_s)
-        if "deadline" in causes:
-            np.minimum.at(start_s, of[begun], self._dispatched_s[begun] - made_s)
-            repeated_s = np.minimum(repeated_s, start_s + self._deadline_s / 2)
-        before, after = self._gaps_s(causes)
-        repeated_s[:, 1:] -= before - after
-        return np.asarray(repeated_s)
+        np.maximum.at(after_s, of[in_time], (since_s - shorter_s[begun])[in_time])
+        if not self._has_rounds or (start_s > first_s[of] - _SAME_S).any():
+            return None
+        repeated_s = np.where(before_s < lasted_s - _SAME_S, lasted_s, after_s)
+        ends_s = begins_s + self._deadline_s / 2 if half_the_deadline else np.inf
+        return np.asarray(np.minimum(repeated_s, ends_s))
 
-    def _estimates(
-        self,
-        path: pd.DataFrame,
-        half_s: tuple[float, float],
-        shorter_s: Floats,
-        causes: Collection[str],
-    ) -> Iterator[float]:
-        """The share of a part of the time that a change saves, estimated in two ways."""
-        from_s, to_s = half_s
-        spent = waiting_by_cause(path.assign(**path[["from_s", "to_s"]].clip(from_s, to_s)))
-        work_s = spent.reindex([*WORK_PHASES, "paused", "detection"]).sum()
-        rest_s, (before, after) = 0.0, self._gaps_s(causes)
-        if before:
-            rest_s += spent.reindex(["aggregation", "pause"]).sum() * (1 - after / before)
-        rows = ~self._is_cut & (self._known_s > from_s) & (self._known_s <= to_s)
-        seconds, less_s = (self._known_s - self._dispatched_s)[rows], shorter_s[rows]
-        in_order = less_s.sum() / max(seconds.sum(), _SAME_S)
-        by_client = 1 - rows.sum() / max((seconds / np.maximum(seconds - less_s, _SAME_S)).sum(), 1)
-        for share in (in_order, by_client):
-            yield float((work_s * share + rest_s) / (to_s - from_s))
+    def _estimates(self, path: pd.DataFrame, shorter_s: Floats, gap: float) -> Iterator[float]:
+        """The share of each half of the time that a change saves, estimated in two ways."""
+        half_s = path["to_s"].iloc[-1] / 2
+        for from_s in (0.0, half_s):
+            within = path[["from_s", "to_s"]].clip(from_s, from_s + half_s)
+            spent = waiting_by_cause(path.assign(**within)) / half_s
+            gaps = spent.reindex(["aggregation", "pause"]).sum() * (1 - gap)
+            work = spent.reindex([*WORK_PHASES, "paused", "detection"]).sum()
+            rows = ~self._is_cut & (self._known_s > from_s) & (self._known_s <= from_s + half_s)
+            before_s = (self._known_s - self._dispatched_s)[rows]
+            after_s = before_s - shorter_s[rows]
+            yield gaps + work * (1 - after_s.sum() / before_s.sum())
+            yield gaps + work * (1 - rows.sum() / (before_s / np.maximum(after_s, _SAME_S)).sum())
 
     def _trigger(self, version: int) -> int | None:
         """The dispatch whose end completed a version; None if a deadline did."""

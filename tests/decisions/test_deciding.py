@@ -69,7 +69,7 @@ def test_fresh_runs_end_as_the_scenario_says(made: Decision) -> None:
     ends = {(run.entry("seed") > 3, run.scenario["stop"]["simulated_time"]) for run in runs}
     assert {end_s for is_fresh, end_s in ends if is_fresh} == {3600.0}
     assert len(ends) > 2
-    assert made.binding == "no limit binds (simulated time 1 h)"
+    assert made.binding == "no limit binds: simulated time 1 h"
 
 
 def test_the_scenario_as_given_is_the_answer_if_it_is_as_good(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
     ("more", "problem"),
     [
         ({"metric": "time_to:arrivals=9999"}, r"settings reached 9,999 arrived updates within 1 h; the closest: "),
-        ({"limits": {"bytes": "1kB"}}, r"settings .* met the limit data moved at most 1 kB; .*, needs \d+ kB"),
+        ({"limits": {"bytes": "1kB"}}, r"settings reached .* data moved at most 1 kB; .*, which needs \d+ kB"),
     ],
 )  # fmt: skip
 def test_what_no_setting_reaches_is_refused(more: Any, problem: str, tmp_path: Path) -> None:

@@ -22,13 +22,13 @@ def finalist(*times_s: float, ended_s: float = 9.0) -> Finalist:
 @pytest.mark.parametrize(
     ("times_s", "middle", "words"),
     [
-        ([10.0, 20.0], 15.0, "15 s (0 s to 1 min 19 s)"),
-        ([10.0, 20.0, math.nan], 20.0, "20 s (median)"),
-        ([math.nan, 10.0, math.nan], math.inf, "–"),
-        ([10.0, math.nan], math.inf, "–"),
+        ([10.0, 20.0], 15.0, ("15 s", "0 s to 1 min 19 s")),
+        ([10.0, 20.0, math.nan], 20.0, ("20 s", "median")),
+        ([math.nan, 10.0, math.nan], math.inf, ("–", "–")),
+        ([10.0, math.nan], math.inf, ("–", "–")),
     ],
 )
-def test_a_miss_is_not_a_time(times_s: list[float], middle: float, words: str) -> None:
+def test_a_miss_is_not_a_time(times_s: list[float], middle: float, words: tuple[str, str]) -> None:
     """Neither the end of the run nor how much was missing enters a number."""
     shown = finalist(*times_s)
     assert shown.missed == sum(map(math.isnan, times_s))

@@ -162,9 +162,11 @@ def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
         if taken & {*causes} or not all(type(each) in (int, float) for each in numbers):
             continue
         taken |= {*causes}
-        saved = saving(run, path, causes) if spent.reindex(causes).any() else None
-        if saved is None:
+        if not spent.reindex(causes).any():
             continue
+        saved = saving(run, path, causes)
+        if saved.error > saved.share:
+            continue  # not predicted
         about = "at most" if saved.is_bound else "about"
         error = (
             f" ± {format_share(saved.error)}"
