@@ -74,7 +74,9 @@ def main() -> int:
             print(f"\nseed {seed}, shrunk:\n{json.dumps(case)}")
             print("\n".join(differences(case, Path(folder))[:5]))
     seeds = range(arguments.seed, arguments.seed + arguments.cases)
-    apart = {seed: lines for seed in seeds if (lines := hierarchy_differences(seed))}
+    apart = {
+        seed: rows for seed in seeds if (rows := hierarchy_differences(random_hierarchy(seed)))
+    }
     moving = sum(bool(random_hierarchy(seed)["moves"]) for seed in seeds)
     print(f"{'edge servers':40} {arguments.cases:7} {len(apart):9}")
     print(f"{'edge servers, clients that move':40} {moving:7}")

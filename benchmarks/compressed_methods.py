@@ -199,11 +199,11 @@ def settled(name: str) -> tuple[Tensor, bool]:
 
 def outcome(name: str, up: str = "none", down: str = "none") -> str:
     """The row's text for a method and its compressions; a reason if they are refused."""
-    expected, is_settled = settled(name)
     try:
         model = run(name, up, down)
     except UserError as error:
         return error.message
+    expected, is_settled = settled(name)
     if not is_settled:
         return "moves on"
     distance = _distance(name, model, expected)

@@ -116,7 +116,7 @@ def simulate(
         server = build_server(assembly, None, counts)
         server.run()
     step_s = assembly.population.compute.step_s
-    schedule: Any = server.server._schedule
+    schedule: Any = server.server.schedule
     return schedule, counts, float(step_s.max() / step_s.min())
 
 

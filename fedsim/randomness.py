@@ -6,15 +6,18 @@ on the wall clock, and runs that are compared simulate the same world. One hash 
 (:meth:`Stream.uniforms`), and as the key of a Philox generator (:meth:`Stream.generator`) for libraries that need a
 ``numpy`` generator.
 
-Users' code that draws from a global generator while a part is built is :func:`isolated`.
+Users' code that draws from a global generator while a part is built is :func:`isolated`; while it runs, the seeds that
+it takes from the system are :func:`watched`.
 """
 
 from __future__ import annotations
 
 import enum
+import linecache
 import random
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from statistics import NormalDist
 from typing import Any
@@ -22,7 +25,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.errors import UserError
+
 _MASK = (1 << 64) - 1
+_IN_LIBRARY = re.compile(r"[/\\](site|dist)-packages[/\\]")
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_1 = 0xBF58476D1CE4E5B9
 MIX_2 = 0x94D049BB133111EB
@@ -226,3 +232,59 @@ def isolated(seed: int) -> Iterator[None]:
             torch.default_generator.set_state(torch_former)
             if on_cuda:
                 torch.cuda.set_rng_state_all(cuda_former)
+
+
+@contextmanager
+def watched(on_seed: Callable[[str], None]) -> Iterator[None]:
+    """Context in which the first line of the user's code is reported at which a generator is seeded by the system.
+
+    The generators are those of NumPy and Python without a seed, such as ``numpy.random.default_rng()``: all ask one of
+    two functions of the module ``random``. What libraries take, for the name of a file or a key, is not reported,
+    nor is ``RandomState()``, which cannot be told from ``RandomState(seed)``.
+    """
+    urandom, seed = random._urandom, random.Random.seed  # type: ignore[attr-defined]
+    is_reported = False
+
+    def note() -> None:
+        nonlocal is_reported
+        frame = sys._getframe(2)
+        while frame.f_back is not None and frame.f_globals.get("__name__") in ("random", "secrets"):
+            frame = frame.f_back
+        package, file = (
+            frame.f_globals.get("__name__", "").partition(".")[0],
+            frame.f_code.co_filename,
+        )
+        is_users = package not in ("fedsim", *sys.stdlib_module_names) and not _IN_LIBRARY.search(
+            file
+        )
+        if is_reported or not is_users:
+            return
+        # RandomState(seed) takes a seed from the system before it uses its own.
+        if "RandomState" not in linecache.getline(file, frame.f_lineno):
+            is_reported = True
+            on_seed(f"{file}:{frame.f_lineno}")
+
+    def noted_urandom(size: int) -> bytes:
+        note()
+        return bytes(urandom(size))
+
+    def noted_seed(self: random.Random, a: Any = None, version: int = 2) -> None:
+        if a is None:
+            note()
+        seed(self, a, version)
+
+    random._urandom, random.Random.seed = noted_urandom, noted_seed  # type: ignore
+    try:
+        yield
+    finally:
+        random._urandom, random.Random.seed = urandom, seed  # type: ignore
+
+
+def unseeded(where: str) -> UserError:
+    """The warning about a line at which a generator took its seed from the system."""
+    return UserError(
+        "a generator without a seed draws other numbers in every run, so this run cannot be repeated",
+        where=where,
+        hint="give it a seed that differs between clients; to test whether the rest can be repeated: fedsim scenario "
+        "check --replay",
+    )

@@ -33,7 +33,6 @@ TOGETHER = {
 """Packages whose parts share the file named after the package, and why."""
 
 ELSEWHERE = {
-    "decisions/decision.py": ("decisions/test_deciding.py", "what a decision shows"),
     "composition/assembled.py": ("composition/test_assembly.py", "the parts put together"),
     "composition/stays.py": ("composition/test_edges.py", "where the clients of edge servers are"),
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),

@@ -1,12 +1,17 @@
 """Counter-based random numbers: a published generator, and forms that agree bit for bit."""
 
+import random
+import tempfile
+import uuid
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kstest
 
-from fedsim.randomness import GOLDEN, Draws, Purpose, Stream, mix64
+from fedsim.randomness import GOLDEN, Draws, Purpose, Stream, mix64, watched
 
 MASK = (1 << 64) - 1
 
@@ -97,3 +102,34 @@ def test_prepared_draws_are_those_of_the_stream() -> None:
         for client in range(50):
             for number in range(12):
                 assert draws.uniform(client, number) == stream.uniform(client, number)
+
+
+@pytest.mark.parametrize(
+    ("draw", "is_reported"),
+    [
+        ("np.random.default_rng()", True),
+        ("np.random.Generator(np.random.PCG64())", True),
+        ("random.Random()", True),
+        ("random.SystemRandom().random()", True),
+        ("np.random.default_rng(1)", False),
+        ("np.random.RandomState(1)", False),
+        ("random.Random('a')", False),
+        ("np.random.normal() + random.random()", False),
+        ("tempfile.mktemp()", False),
+        ("uuid.uuid4()", False),
+    ],
+)
+@pytest.mark.parametrize("folder", ["app", "lib/site-packages"])
+def test_seeds_taken_from_the_system_are_reported(
+    draw: str, is_reported: bool, folder: str, tmp_path: Path
+) -> None:
+    file = tmp_path / folder / "drawing.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(draw)
+    names = {"__name__": "app", "np": np, "random": random, "tempfile": tempfile, "uuid": uuid}
+    code, seen = compile(draw, str(file), "exec"), list[str]()
+    with watched(seen.append):
+        exec(code, names)
+        exec(code, names)
+    exec(code, names)
+    assert seen == ([f"{file}:1"] if is_reported and folder == "app" else [])

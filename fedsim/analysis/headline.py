@@ -146,10 +146,10 @@ def tiles(run: Run) -> list[Tile]:
     notes = [f"of {format_count(len(given))}", *others]
     contributed = format_count(int((given > 0).sum()))
     shown.append(Tile("Clients that contributed", contributed, "; ".join(notes)))
-    down, up = int(table["bytes_down"].sum()), int(table["bytes_up"].sum())
+    down, up = (int(run.work[f"bytes_{way}"].sum()) for way in ("down", "up"))
     note = f"{format_bytes(down)} down, {format_bytes(up)} up"
     shown.append(Tile("Data moved", format_bytes(down + up), note))
-    energy = float(np.nansum(table["energy_j"].to_numpy()))
+    energy = float(np.nansum(run.work["energy_j"].to_numpy()))
     if energy:
         from fedsim.scenario.model import Energy  # Slow to import, and comparisons do not need it.
 
@@ -159,8 +159,8 @@ def tiles(run: Run) -> list[Tile]:
         note = format_watt_hours(energy) + ("; default watts" if by_default else "")
         shown.append(Tile("Energy of the devices", format_energy(energy), note))
     for name, label in (("gco2e", "Emissions, g CO2e"), ("cost", "Cost")):
-        if name in table:
-            total, used = table[name].sum(), table[name][table["outcome"] == "aggregated"].sum()
+        if name in (work := run.work):
+            total, used = work[name].sum(), work[name][work["outcome"] == "aggregated"].sum()
             note = f"{format_share(used / total)} for aggregated updates" if total else ""
             shown.append(Tile(label, format_number(total), note))
     return shown

@@ -174,7 +174,7 @@ def _counters(run: Run) -> Iterator[Event]:
         # Viewers show the name of the counter and that of the value together.
         return {"ph": "C", "name": name, "pid": process, "ts": at / 1000, "args": {"": value}}
 
-    begun, ended = map(_ns, work_changes(run.dispatches, run.pauses))
+    begun, ended = map(_ns, work_changes(run.work, run.pauses))
     times, position = np.unique(np.concatenate([begun, ended]), return_inverse=True)
     changes = np.bincount(position, np.repeat([1.0, -1.0], len(begun)), minlength=len(times))
     for at, value in zip(times.tolist(), np.cumsum(changes).tolist(), strict=True):

@@ -45,7 +45,7 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
     battery was below the floor; the eight add up to the number of clients times the duration of the run.
 
     Args:
-        spent: as :attr:`Run.phases`.
+        spent: as :attr:`Run.work_phases`.
         clients: as :attr:`Run.clients`.
     """
     seconds = {name: float(spent[f"{name}_s"].sum()) for name in DISPATCH_PARTS}

@@ -9,7 +9,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO, cast
 
 import click
 
@@ -98,6 +98,10 @@ class Commands(Suggesting):
         except BrokenPipeError:
             _drop_output()
             return 0
+        except SystemExit as error:
+            if isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
+                return 0
+            raise
         return result
 
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
@@ -198,9 +202,34 @@ def _lacks_memory(error: Exception) -> bool:
     return ran_out or "can't allocate memory" in str(error)
 
 
-def _drop_output() -> None:
-    """Let nothing more be written to standard output, so that Python does not fail when it flushes at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _drop_output(stream: TextIO | None = None) -> None:
+    """Let nothing more be written to a stream (standard output), so that Python does not fail when it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
+
+
+class _Notes:
+    """Standard error; if its reader is gone or its disk is full, progress and warnings are dropped."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write text, or drop it."""
+        try:
+            return self._stream.write(text)
+        except OSError:
+            _drop_output(self._stream)
+            return len(text)
+
+    def flush(self) -> None:
+        """Write what is buffered, or drop it."""
+        try:
+            self._stream.flush()
+        except OSError:
+            _drop_output(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @click.group(
@@ -217,4 +246,9 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        # Closed by a service manager or by pythonw: nothing can be read or shown, and no other file may get its number.
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    sys.stderr = cast(TextIO, _Notes(sys.stderr))
     sys.exit(cli.exit_code(prog_name="fedsim"))

@@ -119,22 +119,23 @@ def command(
 
 
 def _print(decision: Decision, as_json: bool) -> None:
-    from fedsim.decisions.decision import BEST, PAGE, format_objective
+    from fedsim.decisions.decision import BEST, PAGE
 
     best, page = decision.path / BEST, decision.path / PAGE
     if as_json:
         table = json.loads(decision.table.to_json(orient="records"))
         content = {"answer": decision.sentence, "best": str(best), "page": str(page)}
         counts = {"tried": len(decision.tried), "ruled_out": decision.ruled_out}
+        counts["limits"] = decision.binding
         options.print_json({**content, "finalists": table, **counts, "notes": decision.notes})
         return
     probable = len(decision.objectives) == 1
     rows = []
     for each in decision.finalists:
         cells = [each.words]
-        for number, name in enumerate(decision.objectives):
-            mean, low, high = (format_objective(name, value) for value in each.interval(number))
-            cells.append(f"{mean} ({low} to {high})")
+        for number in range(len(decision.objectives)):
+            middle, interval = each.described(number)
+            cells.append(f"{middle} ({interval})" if interval != ABSENT else ABSENT)
         cells.append(f"{each.missed} of {len(each.runs)}")
         if probable:
             known = each.probability == each.probability
@@ -143,8 +144,8 @@ def _print(decision: Decision, as_json: bool) -> None:
     click.secho(decision.sentence, bold=True)
     headings = ["", *decision.objectives, "missed", *(["probability"] if probable else [])]
     options.print_table(headings, rows)
-    if decision.ruled_out:
-        click.echo(decision.ruled_out)
+    for words in filter(None, (decision.binding, decision.ruled_out)):
+        click.echo(words)
     for note in decision.notes:
         click.echo(f"warning about the choice: {note}")
     click.echo(f"run it: {format_command('run', best)}")

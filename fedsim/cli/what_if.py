@@ -85,7 +85,7 @@ def _print_waiting(run: Run, as_json: bool) -> None:
     numeric = [column.label for column in figure.columns if column.numeric]
     options.print_table(headings, rows, right=numeric, box=None)
     for change in figure.extra["changes"]:
-        click.echo(f"{change['words']}: about −{format_share(change['share'])}; to try it:")
+        click.echo(f"{change['words']}; to try it:")
         click.echo(f"  {change['command']}")
 
 

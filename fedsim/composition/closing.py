@@ -61,8 +61,8 @@ def write_population(
     if footprint is not None and footprint.regions is not None:
         names = {**(names or {}), "region": footprint.regions}
     clients = clients_table(
-        run.dispatches,
-        run.phases,
+        run.work,
+        run.work_phases,
         duration_s=run.simulated_s,
         samples=samples,
         step_s=population.compute.step_s,
@@ -134,16 +134,16 @@ class _Absences:
     """What clients did while they were offline."""
 
     def __init__(self, run: Run, population: Population, end_ns: int) -> None:
-        self._dispatches = run.dispatches
-        self._clients: Integers = run.dispatches["client_id"].to_numpy()
-        self._paused_s: Floats = run.phases["paused_s"].to_numpy()
-        self._waiting_s: Floats = run.phases["waiting_s"].to_numpy()
+        self._work = run.work
+        self._clients: Integers = run.work["client_id"].to_numpy()
+        self._paused_s: Floats = run.work_phases["paused_s"].to_numpy()
+        self._waiting_s: Floats = run.work_phases["waiting_s"].to_numpy()
         self._population = population
         self._end_ns = end_ns
 
     def pauses(self) -> pa.Table:
         """One row per pause, ready for ``pauses.parquet``."""
-        table = self._dispatches[self._paused_s > 0]
+        table = self._work[self._paused_s > 0]
         clients, begin_s, end_s = (
             table[name].to_numpy() for name in ("client_id", "dispatched_s", "ended_s")
         )
@@ -158,7 +158,7 @@ class _Absences:
             from_s = np.concatenate([from_s, np.maximum(from_s, works_until)])
             to_s = np.concatenate([np.minimum(to_s, works_from), to_s])
         some = from_s < to_s
-        ids = table["dispatch_id"].to_numpy()[row[some]]
+        ids = table["dispatch_id"].fillna(-1).to_numpy(np.int64)[row[some]]
         return from_columns(
             PAUSES, {"dispatch_id": ids, "from_s": from_s[some], "to_s": to_s[some]}
         )
@@ -167,7 +167,7 @@ class _Absences:
         """How long each client did local steps while it was offline, (clients,)."""
         if self._population.on_disconnect != "finish":
             return np.zeros(self._population.clients)
-        table = self._dispatches[self._dispatches["downloaded_s"].notna()]
+        table = self._work[self._work["downloaded_s"].notna()]
         end_s = table["computed_s"].fillna(table["ended_s"]).to_numpy()
         return self._total_s(table["client_id"].to_numpy(), table["downloaded_s"].to_numpy(), end_s)
 
@@ -178,7 +178,7 @@ class _Absences:
         """
         rows = np.flatnonzero((self._waiting_s > 0) & leaves[self._clients])
         clients, waiting_s = self._clients[rows], self._waiting_s[rows]
-        arrived_s = self._dispatches["arrived_s"].to_numpy()[rows]
+        arrived_s = self._work["arrived_s"].to_numpy()[rows]
         # Most waiting is short: one look-up per update leaves few clients that go offline meanwhile.
         arrived_ns = np.rint(arrived_s * NS_PER_S).astype(np.int64)
         online_until_ns = self._population.availability.online_until_many(clients, arrived_ns)
@@ -191,7 +191,7 @@ class _Absences:
         if batteries is None:
             return np.zeros(count)
         dispatched_s, ended_s, energy_j = (
-            self._dispatches[name].to_numpy() for name in ("dispatched_s", "ended_s", "energy_j")
+            self._work[name].to_numpy() for name in ("dispatched_s", "ended_s", "energy_j")
         )
         begin_ns, ended_ns = (
             np.rint(times_s * NS_PER_S).astype(np.int64) for times_s in (dispatched_s, ended_s)

@@ -42,6 +42,7 @@ from fedsim.errors import ProcessLost, UserError, raise_all
 from fedsim.files.durable import is_disk_full
 from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
+from fedsim.randomness import unseeded, watched
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -132,6 +133,7 @@ def execute(
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with contextlib.ExitStack() as stack:
         ranks = stack.enter_context(joined(loaded.scenario))
+        stack.enter_context(watched(lambda where: on_warning(unseeded(where))))
         # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
         assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
         if shared is None:

@@ -12,9 +12,9 @@ from typing import Any
 import pandas as pd
 
 from fedsim.composition.execution import OnProgress, execute
+from fedsim.composition.resuming import load_original
 from fedsim.errors import UserError
 from fedsim.runs.run import Run
-from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.overrides import Override
 from fedsim.units import share_of
 from fedsim.vocabulary.formatting import Kind
@@ -43,13 +43,13 @@ def what_if(
         ``after``.
 
     Raises:
-        UserError: the change cannot be made.
+        UserError: the change cannot be made, or a file has changed since the run, which would look like its effect.
     """
     changes = [_scaled(before, override) for override in overrides]
     if without is not None:
         kept_out = _clients(before, without)
         changes.append(Override("devices.exclude", kept_out, "--without-clients"))
-    loaded = load_scenario(before.folder.scenario, overrides=changes)
+    loaded = load_original(before.folder, before.info, ()).changed(changes)
     after = execute(
         loaded,
         output or default_folder(before),

@@ -114,6 +114,24 @@ def probability_good(values: Floats) -> Floats:
     return total / _QUANTILES
 
 
+def preferred(probabilities: Floats, values: Floats) -> int:
+    """The setting to choose: of those that are most probably good, the one with the best mean.
+
+    Probabilities are equal if they are printed alike. The last setting, the scenario as given, is chosen if it is one
+    of them and not worse than the best mean by more than :data:`INDIFFERENCE`.
+
+    Args:
+        probabilities: those of the settings, shape (m,); the last may be NaN, if it cannot be chosen.
+        values: their values as for :func:`probability_good`; means are those over the seeds that all have.
+    """
+    printed = np.round(probabilities, 2)
+    equal = np.flatnonzero(printed == np.nanmax(printed))
+    means = values[:, ~np.isnan(values).any(axis=0)].mean(axis=1)
+    best, given = int(equal[np.argmin(means[equal])]), len(probabilities) - 1
+    is_as_good = given in equal and means[given] - means[best] <= math.log1p(INDIFFERENCE)
+    return given if is_as_good else best
+
+
 def pareto(values: Floats) -> npt.NDArray[np.bool_]:
     """Whether no other row is at least as good in every column and better in one; less is better. Shape (rows,)."""
     at_least = (values[:, None, :] <= values[None, :, :]).all(axis=2)

@@ -2,7 +2,8 @@
 
 The scenario as given is run first. Then settings are searched with its seed (:mod:`fedsim.decisions.search`). The best
 ones are run with more seeds, and the one with the best mean is chosen. Its numbers come from seeds that had no part in
-the choice: the best of many noisy values is better than its mean.
+the choice: the best of many noisy values is better than its mean. These runs end as the scenario says, at its target or
+at a limit of ``stop``; a miss is a miss, not a time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.decisions.choosing import INDIFFERENCE, ROUNDS, SEEDS, pareto, probability_good, raced
+from fedsim.decisions.choosing import (
+    INDIFFERENCE,
+    ROUNDS,
+    SEEDS,
+    pareto,
+    preferred,
+    probability_good,
+    raced,
+)
 from fedsim.decisions.decision import (
     BEST,
     HOPELESS,
@@ -35,7 +44,7 @@ from fedsim.decisions.decision import (
 from fedsim.decisions.goal import QUANTITIES, Goal, Limit, Measured, updates_within
 from fedsim.decisions.page import write_decision_page
 from fedsim.decisions.runs import Progress, Runs
-from fedsim.decisions.search import BATCH, Question, Search, Tried
+from fedsim.decisions.search import BATCH, COMPLETE, Question, Search, Tried
 from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
 from fedsim.files.documents import json_text
@@ -48,9 +57,11 @@ from fedsim.scenario.own_code import as_data
 from fedsim.scenario.source import relocated, to_yaml
 from fedsim.sweeps.folder import claimed
 from fedsim.vocabulary.formatting import (
+    Kind,
     format_counted,
     format_decimals,
     format_interval,
+    format_names,
     format_value,
 )
 
@@ -61,7 +72,7 @@ _CONFIRMED = 3
 _FRONT = 6
 """The same for several objectives."""
 _LATER = 2.0
-"""How many times as long as the scenario as given takes to the target a run may last."""
+"""How many times as long as the scenario as given takes to the target a run of the search may last."""
 
 
 def decide(
@@ -206,11 +217,14 @@ class _Work:
         # Step 1. The scenario as given, which says how long runs take.
         [run] = self.runs.perform([self.goal.applied(self.loaded)], self._report)
         assert not isinstance(run, str)
-        given = self.goal.measure(run)
-        self._horizon_s = given.costs["time"]
+        self._given = given = self.goal.measure(run)
+        self._horizon_s, words = given.costs["time"], "the time of the scenario as given"
         if given.reached and self.goal.target is not None:
-            stop_s = self.loaded.scenario.stop.simulated_time or math.inf
-            self._horizon_s = min(stop_s, _LATER * given.costs["time"])
+            self._horizon_s, words = _LATER * self._horizon_s, f"twice {words}"
+        end_s = self.loaded.scenario.stop.simulated_time or math.inf
+        self._within = f"{format_value(self._horizon_s, 'time')} ({words})"
+        if self._horizon_s >= end_s:
+            self._horizon_s, self._within = end_s, format_value(end_s, "time")
         question = Question(
             self.objectives,
             self.limits,
@@ -265,6 +279,8 @@ class _Work:
             self.objectives,
             self.space,
             search.importance(),
+            self._within + "".join(f" and {limit}" for limit in self.limits),
+            self._binding(finalists, tried_all),
         )
         self._write(decision)
         return decision
@@ -313,6 +329,7 @@ class _Work:
         """
         problems = dict.fromkeys(range(len(settings)), "")
         until_s = min([self._horizon_s, *(e.most for e in self.limits if e.name == "time")])
+        limits = "".join(f" and {limit}" for limit in self.limits)
         planned = {}
         for number, setting in enumerate(settings) if not self.goal.timing_only else ():
             with contextlib.suppress(UserError):
@@ -325,28 +342,43 @@ class _Work:
                 count = 0 if isinstance(run, str) else updates_within(run, self.limits)
                 if not isinstance(run, str) and count < self._fewest:
                     arrived = format_counted(count, "update")
-                    problems[number] = f"{arrived} until {format_value(until_s, 'time')} or a limit"
+                    problems[number] = f"{arrived} within {self._within}{limits}"
         return list(problems.values())
 
     def _until(self, setting: Setting, until_s: float, seed: int, **more: Any) -> LoadedScenario:
-        limits = {f"stop__{name}": None for name in ("rounds", "dispatches", "arrivals")}
-        ends = {**limits, "stop__simulated_time": until_s, "seed": seed}
-        return self.space.scenario(setting, **{**ends, **more})
+        if until_s < (self.loaded.scenario.stop.simulated_time or math.inf):
+            more["stop__simulated_time"] = until_s
+        return self.space.scenario(setting, seed=seed, **more)
 
     def _report(self, share: float) -> None:
         self.on_progress(Progress(min(1.0, self._share), self._words))
 
     def _chosen(self, search: Search) -> list[Tried]:
-        """The best candidates, ordered by the mean over the seed of the search and more seeds."""
-        candidates = search.candidates
+        """The best candidates, ordered by the mean over the seed of the search and more seeds.
+
+        The scenario as given takes part, and is measured in any case; so it is left out, under whatever name.
+        """
+        question, given = Question(self.objectives, self.limits), self._given
+        values, over = question.values(given), question.violation(given)
+        candidates = [
+            each
+            for each in search.candidates
+            if each.values != values
+            or self.space.scenario(each.setting).resolved() != self.loaded.resolved()
+        ]
+        if given.reached and over <= 0:
+            candidates.append(Tried({}, COMPLETE, values, given, over))
+            candidates.sort(key=lambda each: each.values)
+        self._raced = [each.setting for each in candidates]
 
         def run(rows: Sequence[int], number: int, count: int) -> Floats:
-            settings, seed = [candidates[row].setting for row in rows], self.loaded.scenario.seed
-            return self._logs(self._values(settings, seed + number, count)[1][:, 0])
+            settings, seed = [self._raced[row] for row in rows], self.loaded.scenario.seed
+            values = self._values(settings, seed + number, count, self._horizon_s)[1]
+            return self._logs(values[:, 0])
 
         first = self._logs(np.array([each.values[0] for each in candidates]))
-        self._order, self._known = raced(first, run)
-        return [candidates[row] for row in self._order[:_CONFIRMED]]
+        order, self._known = raced(first, run)
+        return [candidates[row] for row in order if self._raced[row]][:_CONFIRMED]
 
     def _logs(self, values: Floats) -> Floats:
         """Logarithms of an objective, of which less is better."""
@@ -363,16 +395,16 @@ class _Work:
         return [front[pick] for pick in picks]
 
     def _values(
-        self, settings: Sequence[Setting], first: int, count: int
+        self, settings: Sequence[Setting], first: int, count: int, until_s: float = math.inf
     ) -> tuple[list[list[Measured]], Floats]:
-        """What settings showed with seeds, and the objectives, shape (settings, objectives, seeds).
+        """What settings showed with seeds, and :meth:`Question.values`, shape (settings, objectives, seeds).
 
         Raises:
             UserError: a run failed.
         """
         seeds = range(first, first + count)
         results = self._perform(
-            [(setting, seed) for setting in settings for seed in seeds], self._horizon_s
+            [(setting, seed) for setting in settings for seed in seeds], until_s
         )
         for result in results:
             if isinstance(result, str):
@@ -388,23 +420,24 @@ class _Work:
     def _confirmed(self, chosen: Sequence[Tried]) -> tuple[Finalist, ...]:
         """The chosen settings and the scenario as given with fresh seeds.
 
-        Of one objective, the first is the setting that is most probably good, given these seeds as well. If that is
-        not the choice, all numbers come from further seeds, the same for all.
+        Of one objective, the first is :func:`preferred`, given these seeds as well. If that is not the choice, all
+        numbers come from further seeds, the same for all.
         """
         first = self.loaded.scenario.seed + SEEDS
         settings: list[Setting] = [*(each.setting for each in chosen), {}]
-        measured, values = self._values(settings, first, self.seeds)
+        measured, scores = self._values(settings, first, self.seeds)
         probabilities, order = np.full(len(settings), np.nan), list(range(len(settings)))
         if len(self.objectives) == 1:
-            rows = self._order[: len(chosen)]
+            # The scenario as given may not be a candidate.
+            rows = [self._raced.index(each) for each in settings if each in self._raced]
             fresh = np.full((len(self._known), self.seeds), np.nan)
-            fresh[rows] = self._logs(values[:-1, 0])
-            probabilities[:-1] = probability_good(np.hstack([self._known, fresh]))[rows]
-            best = int(np.nanargmax(probabilities))
+            fresh[rows] = self._logs(scores[: len(rows), 0])
+            values = np.hstack([self._known, fresh])
+            probabilities[: len(rows)] = probability_good(values)[rows]
+            best = preferred(probabilities, values[rows])
             if best:
-                measured, values = self._values(settings, first + self.seeds, self.seeds)
+                measured, _ = self._values(settings, first + self.seeds, self.seeds)
                 order.insert(0, order.pop(best))
-        throughput = self.objectives == (THROUGHPUT,)
         method = self.loaded.scenario.server.method
         given = f"as given ({method.type.title or method.name})"
         return tuple(
@@ -412,7 +445,7 @@ class _Work:
                 settings[row],
                 self.space.words(settings[row]) if settings[row] else given,
                 tuple(measured[row]),
-                -values[row] if throughput else values[row],
+                self.objectives,
                 float(probabilities[row]),
             )
             for row in order
@@ -421,29 +454,66 @@ class _Work:
     def _sentence(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
         count = format_counted(len(tried), "setting")
         target = self._target()
-        winner, given = finalists[0], finalists[-1]
+        winner = finalists[0]
         if len(self.objectives) > 1:
             names = " and ".join(QUANTITIES[name].label for name in self.objectives)
             front = f"{len(finalists) - 1} of {count} are best in {names} to {target}"
             least = QUANTITIES[self.objectives[0]].label
             return f"{front}; least {least}: {winner.words}"
         name = self.objectives[0]
-        of = f"{target} " if self.goal.target is not None else ""
+        label = "" if name in ("time", THROUGHPUT) else f", {label_of(name)[0]}"
+        of = f"{target}{label} " if self.goal.target is not None else ""
+        after = "after " if name == "time" else ""
 
         def value(each: Finalist) -> str:
-            mean = format_objective(name, each.interval()[0])
-            if name == "time":
-                mean = f"after {mean}"
-            if each.missed:
-                mean += f" ({each.missed} of {len(each.runs)} runs missed it)"
-            return mean
+            if self.goal.target is None or not each.missed:
+                return f"{after}{format_objective(name, each.middle())}"
+            reached = f"{len(each.runs) - each.missed} of {format_counted(len(each.runs), 'run')}"
+            if math.isinf(each.middle()):
+                return f"reached by {reached}"
+            return (
+                f"{after}a median of {format_objective(name, each.middle())} ({reached} reached it)"
+            )
 
         _, low, high = winner.interval()
         bounds = format_interval(low, high, lambda end: format_value(end, label_of(name)[1]))
+        bounds = f", 95% interval {bounds}" if math.isfinite(low) else ""
+        chance = format_decimals(winner.probability, 2)
+        equal = [e.words for e in finalists[1:] if format_decimals(e.probability, 2) == chance]
+        also = f", equal to that of {format_names(equal)}" if equal else ""
+        given = [f"; {each.words}: {value(each)}" for each in finalists[1:] if not each.setting]
         return (
-            f"{winner.words}: {of}{value(winner)}, 95% interval {bounds}; best of {count} (to within "
-            f"{INDIFFERENCE:.0%}) with probability {format_decimals(winner.probability, 2)}; "
-            f"{given.words}: {value(given)}"
+            f"{winner.words}: {of}{value(winner)}{bounds}; best of {count} (to within {INDIFFERENCE:.0%}) with "
+            f"probability {chance}{also}{''.join(given)}"
+        )
+
+    def _binding(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
+        """Which limits bind, of the scenario and of the question, in words."""
+        runs = [run for each in finalists for run in each.runs]
+        missed = sum(not run.reached for run in runs) if self.goal.target is not None else 0
+        binding = [f"{self._ends()} ({missed} of {len(runs)} fresh runs ended there)"] * bool(
+            missed
+        )
+        for limit in self.limits:
+            settings = sum(limit.excludes(each.measured) for each in tried if each.measured)
+            fresh = sum(map(limit.excludes, runs))
+            if settings or fresh:
+                count = format_counted(settings, "setting")
+                binding.append(
+                    f"{limit} (exceeded by {count} and {fresh} of {len(runs)} fresh runs)"
+                )
+        every = " or ".join([self._ends(), *map(str, self.limits)])
+        return f"limits that bind: {', '.join(binding)}" if binding else f"no limit binds: {every}"
+
+    def _ends(self) -> str:
+        """The limits of ``stop`` at which a run ends that misses the target."""
+        stop, target = self.loaded.scenario.stop, self.goal.target
+        kinds: dict[str, Kind] = {"simulated_time": "time"}
+        kinds |= dict.fromkeys(("rounds", "dispatches", "arrivals"), "count")
+        return " or ".join(
+            f"{name.replace('_', ' ')} {format_value(most, kind)}"
+            for name, kind in kinds.items()
+            if (most := getattr(stop, name)) and (target is None or target.metric != name)
         )
 
     def _target(self) -> str:
@@ -462,16 +532,26 @@ class _Work:
                 f"all of {format_counted(len(tried), 'setting')} failed or were ruled out by timing"
             )
             return UserError(f"{what}; the first: {tried[0].problem}", where=folder)
-        reached = any(measured.reached for _, measured in known)
-        by = (lambda row: row[0].violation) if reached else (lambda row: row[1].shortfall)
-        closest, _ = min(known, key=by)
-        what = "met the limits" if reached else f"reached {self._target()}"
+        count = format_counted(len(tried), "setting")
+        if any(measured.reached for _, measured in known):
+            closest, measured = min(known, key=lambda row: (not row[1].reached, row[0].violation))
+            limit = max(self.limits, key=lambda each: measured.costs[each.name] / each.most)
+            needed = format_value(measured.costs[limit.name], QUANTITIES[limit.name].kind)
+            what, hint = f"within the limit {limit}", f"relax --limit {limit.name}"
+            more = f", which needs {needed}"
+        else:
+            closest, _ = min(known, key=lambda row: row[1].shortfall)
+            what, more, hint = (
+                f"within {self._within}",
+                "",
+                "keep the scenario as given, or vary more",
+            )
+            if not self._given.reached:
+                hint = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
         return UserError(
-            f"none of {format_counted(len(tried), 'setting')} {what}; the closest: {self.space.words(closest.setting)}",
+            f"none of {count} reached {self._target()} {what}; the closest: {self.space.words(closest.setting)}{more}",
             where=folder,
-            hint="relax the limits"
-            if reached
-            else "let runs last longer (stop.simulated_time), or choose an easier target",
+            hint=hint,
         )
 
     def _write(self, decision: Decision) -> None:

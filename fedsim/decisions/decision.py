@@ -19,7 +19,7 @@ from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
-from fedsim.vocabulary.formatting import Kind, format_value
+from fedsim.vocabulary.formatting import ABSENT, Kind, format_value
 
 Floats = npt.NDArray[np.float64]
 
@@ -37,20 +37,48 @@ class Finalist:
         setting: its values; empty for the scenario as given.
         words: the setting in words.
         runs: what each run showed.
-        values: the objectives by seed, shape (objectives, seeds), in base units; the rate is positive.
-        probability: that it is good (:func:`probability_good`); NaN for the scenario as given, and several objectives.
+        objectives: names of the objectives.
+        probability: that it is good (:func:`probability_good`); NaN for the scenario as given if it misses the target
+            or a limit, and for several objectives.
     """
 
     setting: Setting
     words: str
     runs: tuple[Measured, ...]
-    values: Floats
+    objectives: tuple[str, ...]
     probability: float = math.nan
 
+    @property
+    def values(self) -> Floats:
+        """The objectives by seed, shape (objectives, seeds), in base units; infinite if the run missed the target."""
+        if self.objectives == (THROUGHPUT,):
+            return np.array([[run.rate for run in self.runs]])
+        return np.array(
+            [
+                [run.costs[name] if run.reached else math.inf for run in self.runs]
+                for name in self.objectives
+            ]
+        )
+
     def interval(self, objective: int = 0) -> tuple[float, float, float]:
-        """Mean of an objective, and its 95% interval, which does not go below 0."""
+        """Mean of an objective, and its 95% interval, which does not go below 0; NaN if a run missed the target."""
+        if np.isinf(self.values[objective]).any():
+            return math.nan, math.nan, math.nan
         mean, low, high = interval(self.values[objective])
         return mean, max(low, 0.0), high
+
+    def middle(self, objective: int = 0) -> float:
+        """The mean of an objective; the median if a run missed the target, infinite if half of them did."""
+        mean = self.interval(objective)[0]
+        return float(np.median(self.values[objective])) if math.isnan(mean) else mean
+
+    def described(self, objective: int = 0) -> tuple[str, str]:
+        """The :meth:`middle` of an objective in words, and its interval."""
+        middle, (mean, *ends) = self.middle(objective), self.interval(objective)
+        if math.isinf(middle):
+            return ABSENT, ABSENT
+        words = [format_objective(self.objectives[objective], each) for each in (middle, *ends)]
+        return words[0], "median" if math.isnan(mean) else f"{words[1]} to {words[2]}"
 
     @property
     def missed(self) -> int:
@@ -66,13 +94,15 @@ class Decision:
         path: its folder.
         sentence: the answer in words.
         scenario: the chosen scenario, also in ``best.yaml``.
-        finalists: the chosen setting, its rivals, and last the scenario as given, over fresh seeds; for several
-            objectives, the Pareto front.
+        finalists: the chosen setting, its rivals, and the scenario as given (last, if it is not the choice), over
+            fresh seeds; for several objectives, the Pareto front.
         tried: every setting of the search, in order.
         objectives: names of the objectives.
         space: the settings among which was decided.
         importance: share of the variation of the first objective that each key explains (fANOVA; Hutter et al., 2014),
             of keys that all settings have; empty if there are too few settings.
+        within: the end of the runs of the search, and the limits, in words.
+        binding: which limits bind, of the scenario and of the question, in words.
     """
 
     path: Path
@@ -83,16 +113,23 @@ class Decision:
     objectives: tuple[str, ...]
     space: Space
     importance: Mapping[str, float]
+    within: str
+    binding: str
 
     @property
     def table(self) -> pd.DataFrame:
-        """One row per finalist: ``words``, mean, low and high of each objective, ``missed``, ``probability``."""
+        """One row per finalist: ``words``, mean, low and high of each objective, ``missed``, ``probability``.
+
+        If a run missed the target, there is no mean; the median is that of all runs, if less than half did.
+        """
         rows = []
         for each in self.finalists:
             row: dict[str, Any] = {"words": each.words}
             for number, name in enumerate(self.objectives):
                 means = zip(("", "_low", "_high"), each.interval(number), strict=True)
                 row |= {f"{name}{end}": value for end, value in means}
+                median = float(np.median(each.values[number]))
+                row[f"{name}_median"] = median if math.isfinite(median) else math.nan
             rows.append({**row, "missed": each.missed, "probability": each.probability})
         return pd.DataFrame(rows)
 
@@ -122,8 +159,8 @@ class Decision:
         """How many settings were not trained, in words; empty if all were."""
         count = sum(each.state == RULED_OUT for each in self.tried)
         return (
-            f"{count} of {len(self.tried)} settings were ruled out by timing alone: before the end or a limit, fewer "
-            f"than {HOPELESS:.0%} of the client updates arrive with which the scenario as given reaches the target"
+            f"{count} of {len(self.tried)} settings were ruled out by timing alone: within {self.within}, fewer than "
+            f"{HOPELESS:.0%} of the client updates arrive with which the scenario as given reaches the target"
             if count
             else ""
         )

@@ -180,7 +180,7 @@ def forecast(
     """
     goal = Goal(target)
     with claimed(folder, FORECAST):
-        write_text(folder / FORECAST, "")
+        (folder / FORECAST).touch()
         first = loaded.scenario.seed + 1
         clients = build_world(loaded).task.clients
         bundles = Bundles()

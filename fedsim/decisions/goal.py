@@ -123,6 +123,10 @@ class Limit:
             raise UserError("must be more than 0", where=f"--limit {text}")
         return cls(name, most)
 
+    def excludes(self, measured: Measured) -> bool:
+        """Whether a run reached the target and exceeds the limit."""
+        return measured.reached and measured.costs[self.name] > self.most
+
     def __str__(self) -> str:
         written = QUANTITIES[self.name]
         return f"{written.label} at most {format_value(self.most, written.kind)}"

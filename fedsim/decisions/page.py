@@ -12,7 +12,7 @@ from fedsim.analysis.comparison.targets import THROUGHPUT
 from fedsim.analysis.figures.base import Column, Figure, plain, sentence
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
-from fedsim.decisions.decision import PAGE, Decision, format_objective, label_of, shown
+from fedsim.decisions.decision import PAGE, Decision, label_of, shown
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices
 from fedsim.vocabulary.formatting import ABSENT, format_counted, format_decimals
@@ -28,7 +28,9 @@ def write_decision_page(decision: Decision) -> None:
         .render(
             title=f"Decision: {decision.scenario.scenario.name}",
             answer=sentence(first),
-            rest=[sentence(words) for words in rest],
+            rest=[
+                sentence(words) for words in (*rest, decision.binding, decision.ruled_out) if words
+            ],
             tiles=_tiles(decision),
             figures=figures,
             fronts=[figure for name, figure in figures.items() if name.startswith("front")],
@@ -42,13 +44,11 @@ def write_decision_page(decision: Decision) -> None:
 
 
 def _tiles(decision: Decision) -> Iterator[Tile]:
-    winner, given = decision.finalists[0], decision.finalists[-1]
-    name = decision.objectives[0]
-    mean, low, high = winner.interval()
-    written = [format_objective(name, value) for value in (mean, low, high)]
-    yield Tile(sentence(label_of(name)[0]), written[0], f"{written[1]} to {written[2]}")
-    if math.isfinite(given.interval()[0]):
-        yield Tile("As given", format_objective(name, given.interval()[0]), given.words[10:-1])
+    winner, name = decision.finalists[0], decision.objectives[0]
+    yield Tile(sentence(label_of(name)[0]), *winner.described())
+    for given in decision.finalists[1:]:
+        if not given.setting:
+            yield Tile("As given", given.described()[0], given.words[10:-1])
     tried = decision.tried
     early = sum(each.state == STOPPED for each in tried)
     failed = sum(each.state == FAILED for each in tried)
@@ -74,10 +74,10 @@ def _finalists(decision: Decision) -> Figure:
     columns = [Column("words", "Setting", "text", [each.words for each in finalists])]
     for number, name in enumerate(decision.objectives):
         label, kind = label_of(name)
-        intervals = [each.interval(number) for each in finalists]
-        columns.append(Column(name, sentence(label), kind, [mean for mean, _, _ in intervals]))
-        written = [[format_objective(name, end) for end in each[1:]] for each in intervals]
-        ends = [" to ".join(pair) for pair in written]
+        middles = np.array([each.middle(number) for each in finalists])
+        middles[np.isinf(middles)] = np.nan
+        columns.append(Column(name, sentence(label), kind, middles.tolist()))
+        ends = [each.described(number)[1] for each in finalists]
         columns.append(Column(f"{name}_interval", "95% interval", "text", ends))
     missed = [f"{each.missed} of {len(each.runs)}" for each in finalists]
     columns.append(Column("missed", "Missed the target", "text", missed))
@@ -154,8 +154,10 @@ def _parallel(decision: Decision) -> Figure:
             "values": plain(np.array(values)),
         }
     )
-    chosen = [dict(each.setting) for each in tried].index(dict(decision.finalists[0].setting))
-    finding = "Each line is a setting; the darker, the better. The thick line is the choice."
+    settings, choice = [each.setting for each in tried], decision.finalists[0].setting
+    chosen = settings.index(choice) if choice in settings else None
+    finding = "Each line is a setting; the darker, the better. "
+    finding += "The thick line is the choice." if choice else "The choice is the scenario as given."
     return Figure("parallel", finding, tuple(columns), {"axes": axes, "chosen": chosen})
 
 
@@ -166,9 +168,7 @@ def _front(decision: Decision, number: int) -> Figure:
     searched = [
         (each.values[0], each.values[number], False) for each in decision.tried if each.is_candidate
     ]
-    front = [
-        (each.interval(0)[0], each.interval(number)[0], True) for each in decision.finalists[:-1]
-    ]
+    front = [(each.middle(0), each.middle(number), True) for each in decision.finalists[:-1]]
     rows = sorted([*searched, *front])
     columns = (
         Column("first", label, kind, [x for x, _, _ in rows]),

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.analysis.run import load_run
-from fedsim.errors import UserError
+from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.processes.stopping import Grace
 from fedsim.runs.run import Run
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.sweeps.execution import perform, write_own_code
+from fedsim.sweeps.folder import changed_since
 from fedsim.sweeps.local import Shares
 from fedsim.sweeps.task import Result, Task, is_done
 
@@ -49,6 +50,7 @@ class Runs:
 
     def __init__(self, folder: Path, *, timing_only: bool = False, **settings: Any) -> None:
         self._folder, self._timing_only, self._settings = folder, timing_only, settings
+        self._made: set[str] = set()
 
     def perform(
         self,
@@ -62,13 +64,17 @@ class Runs:
             on_progress: called several times a second with the share that is done.
 
         Raises:
-            UserError: all of them failed; it is the error of the first.
+            UserError: all of them failed; it is the error of the first. Or a file has changed since complete runs of
+                an earlier call were made from it.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
         resolved = [loaded.resolved() for loaded in scenarios]
         names = [text_sha256(text(data))[:_DIGITS] for data in resolved]
         first = dict(zip(reversed(names), reversed(range(len(names))), strict=True))
         missing = [name for name in dict.fromkeys(names) if not is_done(self._folder / name)]
+        known = {name: scenarios[first[name]] for name in first.keys() - self._made - {*missing}}
+        raise_all(changed_since(self._folder, known.items()))
+        self._made.update(names)
         tasks = [
             Task(
                 number,

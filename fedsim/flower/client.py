@@ -14,10 +14,11 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.clock import on_node, thread_on
+from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import Counts, counted
+from fedsim.flower.turns import on_node
 from fedsim.parts.component import announce_user_code
-from fedsim.randomness import isolated
+from fedsim.randomness import isolated, watched
 
 _HAS_ACCELERATOR = torch.accelerator.is_available()
 
@@ -57,7 +58,8 @@ class Answer:
         counts: the work done.
         num_examples: examples that the reply reports (``num-examples``); 0 if it reports none.
         problem: the traceback of the app's error; None without an error.
-        slept_ns: simulated nanoseconds that the app has slept.
+        slept_ns: simulated nanoseconds that the app has slept or waited.
+        unseeded: line of the app at which a generator took its seed from the system; empty if none did.
     """
 
     reply: bytes
@@ -66,6 +68,7 @@ class Answer:
     num_examples: int = 0
     problem: str | None = None
     slept_ns: int = 0
+    unseeded: str = ""
 
 
 def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
@@ -119,8 +122,9 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
         torch.set_num_threads(job.threads)
     # Messages carry simulated time, from which the time to live of a reply is computed.
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
-    problem = None
+    problem, unseeded = None, list[str]()
     with (
+        watched(unseeded.append),
         fl.messages_made_at(delivered),
         fl.identity(message.metadata.run_id, job.node_id),
         on_node() as node,
@@ -147,7 +151,8 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
             value = record.get("num-examples", record.get("num_examples"))
             if isinstance(value, int | float):
                 examples = int(value)
-    return Answer(serialized(reply), state, counts, examples, problem, node.slept_ns)
+    line = "".join(unseeded)
+    return Answer(serialized(reply), state, counts, examples, problem, node.now_ns, line)
 
 
 def serialized(message: fl.Message) -> bytes:

@@ -7,8 +7,8 @@ as a pool, are among them: they take turns (:mod:`fedsim.flower.turns`). All oth
 library, such as logging, keep the time of the host. Waits for other processes pass there, too: an app that waits out
 their timeout is ended, with its line.
 
-A ClientApp reads the host's clock, as a program that measures itself expects, but sleeps in its node's simulated time:
-see :func:`on_node`.
+A ClientApp is on a :class:`NodeClock`: it reads the host's clock, as a program that measures itself expects, but sleeps
+and waits in its node's simulated time.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ import multiprocessing.process
 import multiprocessing.queues
 import multiprocessing.synchronize
 import queue
+import sched
 import select
 import selectors
 import signal
@@ -32,11 +33,12 @@ import sysconfig
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
+from typing_extensions import override
 
 from fedsim.errors import UserError
 from fedsim.units import NEVER, NS_PER_S
@@ -49,15 +51,18 @@ EPOCH_S = 1_767_225_600
 _EPOCH_NS = {"time": EPOCH_S * NS_PER_S, "monotonic": 0, "perf_counter": 0}
 _HOST = {name: getattr(time, name) for name in ("sleep", "time", "monotonic", "perf_counter")}
 _HOST |= {f"{name}_ns": getattr(time, f"{name}_ns") for name in _EPOCH_NS}
+_EXACT_NS = NS_PER_S >> 9
+"""2**-9 s: a double holds the sum of a multiple of it and a usual duration exactly."""
 _HOST_DATETIME = datetime.datetime
 _HOST_DATE = datetime.date
 _HOST_WAIT = threading.Condition.wait
 _HOST_START, _HOST_JOIN = threading.Thread.start, threading.Thread.join
 _HOST_LOCK, _HOST_RLOCK = threading.Lock, threading.RLock
 _HOST_SELECT = select.select
+_HOST_SCHEDULER = sched.scheduler.__init__
 _KEPT = frozenset(sys.stdlib_module_names) | {"fedsim", "simpy", "ray"}
 """Packages that keep the host's time."""
-_WAITING = frozenset({"threading", "queue", "concurrent", "asyncio"})
+_WAITING = frozenset({"threading", "queue", "concurrent", "asyncio", "sched"})
 """Packages of the standard library that read the time to wait for those who call them."""
 _NOT_APPS = frozenset({"fedsim", "simpy", "ray", "flwr", "grpc", "torch"})
 """Packages whose own waits are real."""
@@ -65,7 +70,17 @@ _STARTERS = ("concurrent.futures.thread", "asyncio")
 """Modules of the standard library that start threads for the code of those who call them."""
 _LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 """Folders of libraries, whose threads keep the host's time."""
-_PATCHED = ("time", "timeit", "datetime", "select", "signal", "queue", "threading", "__main__")
+_PATCHED = (
+    "time",
+    "timeit",
+    "datetime",
+    "select",
+    "signal",
+    "queue",
+    "sched",
+    "threading",
+    "__main__",
+)
 """Modules of the standard library whose own names are replaced, for code that calls them as ``time.time()``."""
 _PATIENCE, _TICK_NS = 100_000, 10_000_000
 """Readings at one instant after which each further one advances time by a tick: the app is polling, not sleeping."""
@@ -75,18 +90,13 @@ _helpers: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 Done = Callable[[], bool]
 
 
+def never() -> bool:
+    """The condition of a sleep."""
+    return False
+
+
 class RunEnded(BaseException):
     """A limit of ``stop`` has been reached; unwinds the ServerApp, which must not catch it."""
-
-
-class Node:
-    """The time that a ClientApp has slept while it handles a message.
-
-    Attributes:
-        slept_ns: simulated nanoseconds.
-    """
-
-    slept_ns = 0
 
 
 def _apps_frame(frame: FrameType | None) -> FrameType | None:
@@ -106,11 +116,10 @@ def _own_frame(frame: FrameType | None) -> FrameType | None:
     return None if frame and frame.f_code.co_filename.startswith(_LIBRARIES) else frame
 
 
-def _node() -> Node | None:
-    """The node whose ClientApp the calling thread runs, if the calling module is the app's."""
-    node: Node | None = getattr(_current, "node", None)
-    package = sys._getframe(2).f_globals.get("__name__", "").partition(".")[0]
-    return None if package in _KEPT and package != "__main__" else node
+def _clock_here() -> SimulatedClock | None:
+    """The clock of the calling thread; None for the host's, as for a thread that has outlived its message."""
+    clock: SimulatedClock | None = getattr(_current, "clock", None)
+    return None if clock is None or clock.is_over else clock
 
 
 def _clock(*, reads: bool = True) -> SimulatedClock | None:
@@ -119,7 +128,7 @@ def _clock(*, reads: bool = True) -> SimulatedClock | None:
     Args:
         reads: whether the module reads the time now.
     """
-    clock: SimulatedClock | None = getattr(_current, "clock", None)
+    clock = _clock_here()
     if clock is None:
         return None
     caller = sys._getframe(2)
@@ -128,7 +137,7 @@ def _clock(*, reads: bool = True) -> SimulatedClock | None:
     if package in _WAITING:
         # What a thread or a pool of the app calls is the app's, also time.sleep itself.
         is_apps = _apps_frame(caller) or (not reads and clock.threads.is_served)
-        return clock if is_apps else None
+        return clock.of_waits if is_apps else None
     if package in _KEPT and module != "__main__":
         return None
     # Flower itself reads the time only to stamp messages.
@@ -139,15 +148,14 @@ def _clock(*, reads: bool = True) -> SimulatedClock | None:
 
 def _reading(name: str) -> Callable[[], float]:
     host: Callable[[], float] = _HOST[name]
-    start_ns = _EPOCH_NS[name.removesuffix("_ns")]
+    kind = name.removesuffix("_ns")
     whole = name.endswith("_ns")
 
     def read() -> float:
-        clock, node = _clock(), _node()
+        clock = _clock()
         if clock is None:
-            slept_ns = node.slept_ns if node else 0
-            return host() + (slept_ns if whole else slept_ns / NS_PER_S)
-        now_ns = start_ns + clock.now_ns()
+            return host()
+        now_ns = clock.reading_ns(kind)
         return now_ns if whole else now_ns / NS_PER_S
 
     read.__name__ = name
@@ -155,22 +163,28 @@ def _reading(name: str) -> Callable[[], float]:
 
 
 def _sleep(seconds: float) -> None:
-    clock, node = _clock(reads=False), _node()
-    if clock is None and node is None:
+    clock = _clock(reads=False)
+    if clock is None:
         _HOST["sleep"](seconds)
         return
     if seconds < 0:
         raise ValueError("sleep length must be non-negative")
-    duration_ns = round(seconds * NS_PER_S)
-    if clock is not None:
-        clock.pass_ns(duration_ns)
-    elif node is not None:
-        node.slept_ns += duration_ns
+    clock.pass_ns(round(seconds * NS_PER_S))
+
+
+def _make_scheduler(
+    self: sched.scheduler,
+    timefunc: Callable[[], float] = time.monotonic,
+    delayfunc: Callable[[float], object] = time.sleep,
+) -> None:
+    """``sched.scheduler``, whose defaults are those at the call: its own are functions of the host."""
+    functions = (_STAND_INS.get(function, function) for function in (timefunc, delayfunc))
+    _HOST_SCHEDULER(self, *functions)
 
 
 def _waits_on(timeout: float | None) -> SimulatedClock | None:
     """The clock on which the caller of a function of the standard library waits; None if it waits on the host's."""
-    clock: SimulatedClock | None = getattr(_current, "clock", None)
+    clock = _clock_here()
     if clock is None or (timeout is not None and timeout <= 0):
         return None
     frame = sys._getframe(2)
@@ -264,7 +278,7 @@ def _on_host(owner: Any, name: str) -> Callable[..., Any]:
         frame: FrameType | None = sys._getframe(1)
         while frame is not None and frame.f_globals.get("__name__") == module:
             frame = frame.f_back
-        if not getattr(_current, "clock", None) or frame is None or _own_frame(frame) is not frame:
+        if _clock_here() is None or frame is None or _own_frame(frame) is not frame:
             return host(*args, **kwargs)
         timeout = _timeout_of(host, *args, **kwargs) if is_method else None
         began_s = _HOST["monotonic"]()
@@ -284,7 +298,7 @@ def _on_host(owner: Any, name: str) -> Callable[..., Any]:
 
 def _start(self: threading.Thread) -> None:
     """``Thread.start``: threads of the app take turns, and those of its libraries are noted."""
-    clock: SimulatedClock | None = getattr(_current, "clock", None)
+    clock = _clock_here()
     starter = sys._getframe(1)
     if clock is not None and _apps_frame(starter):
         own, module = _own_frame(starter), starter.f_globals.get("__name__", "")
@@ -306,7 +320,7 @@ def _on(clock: SimulatedClock, call: Callable[[], None]) -> Callable[[], None]:
 
 def _join(self: threading.Thread, timeout: float | None = None) -> None:
     """``Thread.join``."""
-    clock: SimulatedClock | None = getattr(_current, "clock", None)
+    clock = _clock_here()
     if clock is None or not clock.threads.serves(self):
         _HOST_JOIN(self, timeout)
     else:
@@ -326,7 +340,7 @@ class _Lock:
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As of ``threading.Lock``."""
-        clock: SimulatedClock | None = getattr(_current, "clock", None)
+        clock = _clock_here()
         if not blocking or clock is None or (timeout <= 0 and not clock.threads.has_threads):
             return self._lock.acquire(blocking, timeout)
         if _busy(clock) and self._lock.acquire(True, timeout):
@@ -377,15 +391,24 @@ def _of_moment(name: str) -> Callable[..., Any]:
     return read
 
 
-def _clock_gettime(identifier: int) -> float:
-    clock = _clock()
-    if clock is None:
-        return float(_CLOCK_GETTIME(identifier))
-    start_s = EPOCH_S if identifier == time.CLOCK_REALTIME else 0
-    return start_s + clock.now_ns() / NS_PER_S
+def _gettime(name: str) -> Callable[[int], float]:
+    """``clock_gettime`` or ``clock_gettime_ns``."""
+    host: Callable[[int], float] = getattr(time, name)
+
+    def read(identifier: int) -> float:
+        clock = _clock()
+        if clock is None or identifier in _OF_CPU:
+            return host(identifier)
+        kind = "time" if identifier == time.CLOCK_REALTIME else "monotonic"
+        now_ns = clock.reading_ns(kind)
+        return now_ns if name.endswith("_ns") else now_ns / NS_PER_S
+
+    read.__name__ = name
+    return read
 
 
-_LOCALTIME, _CLOCK_GETTIME = time.localtime, time.clock_gettime
+_OF_CPU = (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID)
+_LOCALTIME = time.localtime
 
 
 class _Kind(type):
@@ -424,11 +447,8 @@ class _Datetime(_HOST_DATETIME, metaclass=_Kind):
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-        clock, node = _clock(), _node()
-        if clock is None:
-            slept_s = node.slept_ns / NS_PER_S if node else 0
-            return _HOST_DATETIME.now(tz) + datetime.timedelta(seconds=slept_s)
-        return _HOST_DATETIME.fromtimestamp(clock.unix_s(), tz)
+        clock = _clock()
+        return _HOST_DATETIME.fromtimestamp(clock.unix_s(), tz) if clock else _HOST_DATETIME.now(tz)
 
     @classmethod
     def today(cls) -> Any:
@@ -450,7 +470,8 @@ def _timestamp_now(cls: type[pd.Timestamp], tz: Any = None) -> pd.Timestamp:
 _STAND_INS: dict[Any, Any] = {_HOST[name]: _reading(name) for name in _HOST if name != "sleep"}
 _STAND_INS |= {_HOST["sleep"]: _sleep, _HOST_DATETIME: _Datetime, _HOST_DATE: _Date}
 _STAND_INS |= {getattr(time, name): _of_moment(name) for name in ("localtime", "gmtime", "ctime")}
-_STAND_INS |= {time.strftime: _of_moment("strftime"), time.clock_gettime: _clock_gettime}
+_STAND_INS |= {time.strftime: _of_moment("strftime"), time.clock_gettime: _gettime("clock_gettime")}
+_STAND_INS |= {time.clock_gettime_ns: _gettime("clock_gettime_ns")}
 _STAND_INS |= {_HOST_LOCK: _make_lock, _HOST_RLOCK: _make_rlock}
 # Idle threads of a pool wait for work in such a queue, and only the one in Python waits by a condition.
 _STAND_INS |= {select.select: _select, queue.SimpleQueue: queue._PySimpleQueue}  # type: ignore[attr-defined]
@@ -469,6 +490,7 @@ _ON_HOST: tuple[tuple[type, str], ...] = (
 )
 _METHODS: tuple[tuple[type, str, Any], ...] = (
     (threading.Condition, "wait", _wait),
+    (sched.scheduler, "__init__", _make_scheduler),
     (threading.Thread, "start", _start),
     (threading.Thread, "join", _join),
     *(
@@ -486,11 +508,25 @@ class SimulatedClock:
     Args:
         threads: the threads on this clock.
         pass_ns: lets simulated time pass for the calling thread, for so many nanoseconds or until a condition holds.
+        start_ns: what the clocks of ``time`` show at the start.
+
+    Attributes:
+        is_over: whether its threads that are left wait on the host.
+        of_waits: the clock that the standard library reads to wait.
     """
 
-    def __init__(self, threads: Turns, pass_ns: Callable[[int, Done], None]) -> None:
+    is_over = False
+
+    def __init__(
+        self,
+        threads: Turns,
+        pass_ns: Callable[[int, Done], None],
+        start_ns: Mapping[str, int] = _EPOCH_NS,
+    ) -> None:
         self.threads = threads
         self._pass_ns = pass_ns
+        self._start_ns = start_ns
+        self.of_waits = self
         self._read_at_ns = -1
         self._readings = 0
 
@@ -498,7 +534,11 @@ class SimulatedClock:
         """Simulated nanoseconds since the start."""
         return self.threads.now_ns
 
-    def pass_ns(self, duration_ns: int, done: Done = lambda: False) -> None:
+    def reading_ns(self, kind: str) -> int:
+        """What a clock of ``time`` shows: ``time``, ``monotonic`` or ``perf_counter``."""
+        return self._start_ns[kind] + self.now_ns()
+
+    def pass_ns(self, duration_ns: int, done: Done = never) -> None:
         """Let simulated time pass for the calling thread."""
         self._pass_ns(duration_ns, done)
 
@@ -521,7 +561,7 @@ class SimulatedClock:
 
     def unix_s(self) -> float:
         """Simulated seconds since 1970."""
-        return EPOCH_S + self.now_ns() / NS_PER_S
+        return self.reading_ns("time") / NS_PER_S
 
     @staticmethod
     @contextlib.contextmanager
@@ -554,6 +594,27 @@ class SimulatedClock:
                 setattr(holder, key, value)
 
 
+class NodeClock(SimulatedClock):
+    """The clock of a ClientApp while it handles a message: that of the host, plus the simulated time that has passed.
+
+    For the standard library, which only waits, no time passes on the host, so that waits are exact.
+    """
+
+    def __init__(self, threads: Turns, pass_ns: Callable[[int, Done], None]) -> None:
+        super().__init__(threads, pass_ns)
+        start_ns = {kind: _HOST[f"{kind}_ns"]() // _EXACT_NS * _EXACT_NS for kind in _EPOCH_NS}
+        self.of_waits = SimulatedClock(threads, pass_ns, start_ns)
+
+    @override
+    def reading_ns(self, kind: str) -> int:
+        host_ns: int = _HOST[f"{kind}_ns"]()
+        return host_ns + self.now_ns()
+
+    @override
+    def note_reading(self) -> None:
+        """Nothing: the host's time passes by itself."""
+
+
 _IDS = frozenset(map(id, _STAND_INS))
 _KINDS = (BuiltinFunctionType, FunctionType, type)
 _LOCK = type(_HOST_LOCK())
@@ -568,14 +629,3 @@ def thread_on(clock: SimulatedClock | None) -> Iterator[None]:
         yield
     finally:
         _current.clock = before
-
-
-@contextlib.contextmanager
-def on_node() -> Iterator[Node]:
-    """Run a ClientApp on the calling thread: the time that it sleeps is noted, and does not pass on the host."""
-    before = getattr(_current, "node", None)
-    _current.node = node = Node()
-    try:
-        yield node
-    finally:
-        _current.node = before

@@ -5,7 +5,7 @@ and the size of the reply are known after running the ClientApp, which happens w
 whose message is lost before that never runs.
 
 Training messages are the dispatches of the run. Evaluation and query messages take the time of their node in the same
-way, but have no rows in ``dispatches``.
+way, but have no rows in ``dispatches``; the table ``messages`` has a row for each message of any kind.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.level import Limits
 from fedsim.simulation.life import Plan, lives
 from fedsim.simulation.plan import Dispatches, OnEnd, Planner
-from fedsim.simulation.updates import Recorder, Updates
+from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending, Outcome
@@ -462,8 +462,7 @@ class Exchange:
 
     def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
         parcel = self._parcels.remove(dispatch)
-        plan = plan._replace(steps_done=min(plan.steps_done, dispatch.steps))
-        parcel.sent.follow(plan)
+        plan = self._note(parcel, dispatch, plan)
         if plan.computed_ns >= 0:
             parcel.commit(parcel)
         self._release(dispatch.client, plan)
@@ -493,6 +492,12 @@ class Exchange:
                     self.now_ns + self._detection_ns,
                     lambda: self._change(parcel, State.UNAVAILABLE),
                 )
+
+    def _note(self, parcel: Parcel, dispatch: Dispatch, plan: Plan) -> Plan:
+        """Record the course of a message, whatever its kind; returns it with the steps that were assigned at most."""
+        plan = plan._replace(steps_done=min(plan.steps_done, dispatch.steps))
+        parcel.sent.ended = Ended(dispatch, plan, Outcome.UNFINISHED, -1, 0, self.now_ns)
+        return plan
 
     def _release(self, client: int, plan: Plan) -> None:
         """Hand a node its next message; with a low battery, only once it has recharged."""
@@ -561,10 +566,9 @@ class Exchange:
     def finish(self) -> None:
         """Record the messages that are still under way, and the replies that entered no version."""
         now = self.now_ns
-        for dispatch, plan in self._dispatches.stop_all():
-            self._parcels.of_dispatch[dispatch.dispatch_id].sent.follow(plan)
+        for dispatch, stopped in self._dispatches.stop_all():
+            plan = self._note(self._parcels.of_dispatch[dispatch.dispatch_id], dispatch, stopped)
             if dispatch.dispatch_id < _NOT_RECORDED:
-                plan = plan._replace(steps_done=min(plan.steps_done, dispatch.steps))
                 self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         for dispatch in list(self._updates.held):
             self._discard(dispatch)

@@ -59,7 +59,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         exchange, turns, clock, nodes, workers: the parts of the run.
         params: how work is counted, and which nodes are shown.
         work: returns the work of an answer.
-        on_error: called with the parcel and the traceback when a ClientApp fails.
+        on_answer: called with a parcel and the answer of its ClientApp.
         aggregation_ns: time that the server takes for an aggregation.
 
     Attributes:
@@ -76,7 +76,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         workers: Workers,
         params: FlowerParams,
         work: Callable[[Parcel, Answer], Work],
-        on_error: Callable[[Parcel, str], None],
+        on_answer: Callable[[Parcel, Answer], None],
         *,
         aggregation_ns: int = 0,
     ) -> None:
@@ -87,7 +87,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._workers = workers
         self._params = params
         self._work = work
-        self._on_error = on_error
+        self._on_answer = on_answer
         self._aggregation_ns = aggregation_ns
         self._client_of = {node_id: client for client, node_id in enumerate(nodes.ids)}
         self._parcels: dict[str, Parcel] = {}
@@ -319,9 +319,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         if self._stateful is None or answer.state:
             self._stateful = bool(answer.state)
         parcel.sent.reply_hash = hash_of(answer.reply)
-        if answer.problem is not None:
-            parcel.sent.failed = True
-            self._on_error(parcel, answer.problem)
+        parcel.sent.failed = answer.problem is not None
+        self._on_answer(parcel, answer)
 
     def _commit(self, parcel: Parcel) -> None:
         """Keep the node's state after work that it has completed."""

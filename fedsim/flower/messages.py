@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from fedsim.runs.schema import MESSAGES
+from fedsim.runs.schema import MESSAGE_INSTANTS, MESSAGES, with_columns
 from fedsim.runs.tables import from_columns, null_if_negative
-from fedsim.simulation.life import Plan
+from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
 
 
 @dataclass(slots=True, eq=False)
 class Sent:
-    """One message that was sent; see :data:`fedsim.runs.schema.MESSAGES`. Instants are -1 until they have come."""
+    """One message that was sent; see :data:`fedsim.runs.schema.MESSAGES`.
+
+    Attributes:
+        replied_ns: arrival of its reply; -1 until then.
+        ended: its course and its work on the node; None if it has not reached the front of the node's queue.
+    """
 
     kind: str
     client: int
@@ -25,17 +32,10 @@ class Sent:
     sent_hash: str
     reply_hash: str | None = None
     dispatch_id: int = -1
-    delivered_ns: int = -1
     replied_ns: int = -1
-    bytes_down: float = 0.0
-    bytes_up: float = 0.0
     failed: bool = False
     outcome: str = "unfinished"
-
-    def follow(self, plan: Plan) -> None:
-        """Record the course of the message up to now."""
-        self.delivered_ns = plan.downloaded_ns
-        self.bytes_down, self.bytes_up = plan.bytes_down, plan.bytes_up
+    ended: Ended | None = None
 
 
 def hash_of(content: bytes) -> str:
@@ -43,25 +43,39 @@ def hash_of(content: bytes) -> str:
     return f"{zlib.crc32(content):08x}"
 
 
-def messages_table(sent: Sequence[Sent]) -> pa.Table:
-    """The table of messages, in order of sending."""
-    instants = {
-        f"{name}_s": np.array([getattr(each, f"{name}_ns") for each in sent], np.float64) / NS_PER_S
-        for name in ("sent", "delivered", "replied")
-    }
-    columns = {
+def messages_table(
+    sent: Sequence[Sent], columns_of: Callable[[Sequence[Ended]], Mapping[str, npt.NDArray[Any]]]
+) -> pa.Table:
+    """The table of messages, in order of sending.
+
+    Args:
+        sent: the messages.
+        columns_of: the columns of ``dispatches``, as :func:`fedsim.simulation.rows.dispatch_columns` makes them.
+    """
+    columns: dict[str, Any] = {
         "message_id": np.arange(len(sent)),
         "kind": [each.kind for each in sent],
         "client_id": [each.client for each in sent],
         "dispatch_id": null_if_negative(np.array([each.dispatch_id for each in sent], np.int64)),
-        **{name: np.where(values < 0, np.nan, values) for name, values in instants.items()},
-        "bytes_down": [round(each.bytes_down) for each in sent],
-        "bytes_up": [round(each.bytes_up) for each in sent],
         "outcome": [
             "failed" if each.failed and each.outcome == "replied" else each.outcome for each in sent
         ],
+        **{name: [getattr(each, name) for each in sent] for name in ("sent_hash", "reply_hash")},
     }
-    columns |= {
-        name: [getattr(each, name) for each in sent] for name in ("sent_hash", "reply_hash")
-    }
-    return from_columns(MESSAGES, columns)
+    for name in ("sent", "replied"):
+        instants_ns = np.array([getattr(each, f"{name}_ns") for each in sent], np.float64)
+        columns[f"{name}_s"] = np.where(instants_ns < 0, np.nan, instants_ns / NS_PER_S)
+    begun = np.array([each.ended is not None for each in sent], np.bool_)
+    spent = (
+        columns_of([each.ended for each in sent if each.ended is not None]) if begun.any() else {}
+    )
+    table = with_columns(MESSAGES, spent)
+    for field in table.schema:
+        if field.name not in columns:
+            # A message that its node never began took nothing.
+            is_instant = field.name in MESSAGE_INSTANTS
+            values = np.full(len(sent), np.nan if is_instant else 0, field.type.to_pandas_dtype())
+            if begun.any():
+                values[begun] = spent[MESSAGE_INSTANTS.get(field.name, field.name)]
+            columns[field.name] = values
+    return from_columns(table, columns)

@@ -10,10 +10,13 @@ from unittest import mock
 
 import torch
 
+from fedsim.composition.execution import log_warning
 from fedsim.flower import internals as fl
+from fedsim.flower.client import Answer
 from fedsim.flower.clock import SimulatedClock
 from fedsim.flower.exchange import Exchange, Parcel
 from fedsim.flower.turns import Turns
+from fedsim.randomness import unseeded
 from fedsim.runs.writer import RunWriter
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_duration
@@ -34,6 +37,7 @@ class Recording:
     Attributes:
         last: newest value of each metric.
         errors: number of errors of ClientApps.
+        notes: for the page.
     """
 
     def __init__(
@@ -50,6 +54,7 @@ class Recording:
         self._result: fl.Result | None = None
         self.last: dict[str, float] = {}
         self.errors = 0
+        self.notes: list[str] = []
 
     def metrics(self, prefix: str, values: Mapping[str, Any]) -> None:
         """Record metrics; those of one instant and version are one row."""
@@ -96,7 +101,21 @@ class Recording:
                 tensors[str(name)] = torch.from_numpy(array.numpy().copy()).contiguous()
         return tensors
 
-    def error(self, parcel: Parcel, problem: str) -> None:
+    def answered(self, parcel: Parcel, answer: Answer) -> None:
+        """Show what is wrong with an answer of a ClientApp."""
+        if answer.problem is not None:
+            self._error(parcel, answer.problem)
+        if answer.unseeded:
+            self.unseeded(answer.unseeded)
+
+    def unseeded(self, where: str) -> None:
+        """Warn, once, that a generator took its seed from the system at a line of the app."""
+        if not self.notes:
+            warning = unseeded(where)
+            self.notes.append(f"{warning.message} ({where})")
+            log_warning(warning)
+
+    def _error(self, parcel: Parcel, problem: str) -> None:
         """Show an error of a ClientApp with its message, node and time; after a few, only count."""
         self.errors += 1
         if self.errors > _ERRORS_SHOWN:

@@ -38,7 +38,7 @@ from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.turns import Turns
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
-from fedsim.randomness import Purpose, Stream
+from fedsim.randomness import Purpose, Stream, watched
 from fedsim.runs.checkpoint import Checkpoints, save_model
 from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
@@ -181,12 +181,13 @@ def execute(
         population, evaluating, names, warnings = _populations(loaded)
     for warning in warnings:
         log_warning(warning)
-    server_app = app.server
-    if isinstance(app.server, AppSource):
-        with SimulatedClock.installed():  # For the locks of its modules.
-            server_app = load_component(app.server.reference, app.server.folder, fl.ServerApp)
+    server_app, unseeded = app.server, list[str]()
+    with watched(unseeded.append):
+        if isinstance(app.server, AppSource):
+            with SimulatedClock.installed():  # For the locks of its modules.
+                server_app = load_component(app.server.reference, app.server.folder, fl.ServerApp)
+        workers = make_workers(params.workers, app.client, params.threads)
     nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
-    workers = make_workers(params.workers, app.client, params.threads)
     with contextlib.closing(workers), folder.claimed(overwrite=overwrite):
         versions = environment()
         versions["versions"]["flwr"] = fl.VERSION
@@ -197,7 +198,8 @@ def execute(
         begun = {**info, "clients": params.clients, "run_config": dict(app.run_config)}
         begun["data_files"] = loaded.data_files()
         folder.begin(to_yaml(resolved(loaded)), begun)
-        writer = RunWriter(folder, clients=params.clients, **recorded(population))
+        of_dispatches = recorded(population)
+        writer = RunWriter(folder, clients=params.clients, **of_dispatches)
         with contextlib.closing(writer):
             stop, server = scenario.stop, scenario.server
             detection = server.failure_detection
@@ -219,6 +221,8 @@ def execute(
             recording = Recording(
                 exchange, writer, lambda metrics: bool(stop.target) and meets(stop.target, metrics)
             )
+            for where in unseeded:
+                recording.unseeded(where)
             if on_progress is not None:
                 limits = {
                     **stop.model_dump(),
@@ -234,7 +238,7 @@ def execute(
                 exchange.on_version = on_version
 
             def write_messages() -> None:
-                messages = messages_table(exchange.messages)
+                messages = messages_table(exchange.messages, of_dispatches["columns"])
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
             # The grid needs the clock's threads, and the clock sleeps through the grid.
@@ -248,7 +252,7 @@ def execute(
                 workers,
                 params,
                 _work_of(params),
-                recording.error,
+                recording.answered,
                 aggregation_ns=to_ns(server.aggregation_time),
             )
             try:
@@ -295,7 +299,7 @@ def execute(
             messages=len(exchange.messages),
             offline_messages=exchange.refused,
             timing_only=not exchange.dispatched and not recording.last,
-            notes=_notes(recording.errors),
+            notes=[*recording.notes, *_notes(recording.errors)],
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
@@ -368,7 +372,7 @@ def _serve(
     )
     _running.append((grid, recording))
     try:
-        with fl.identity(nodes.run.run_id, fl.SUPERLINK_NODE_ID):
+        with watched(recording.unseeded), fl.identity(nodes.run.run_id, fl.SUPERLINK_NODE_ID):
             server_app(grid=grid, context=context)
     except RunEnded:
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
@@ -444,7 +448,8 @@ def _populations(
     if params.unit == "host_seconds":
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
-        training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP
+        # Declared units are those of devices.compute, whatever the message.
+        training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP if params.work is None else 1.0
     method = _UnitOfWork(training)
     population = world.population(method)
     assembly = Assembly(loaded, world, False, method, (), {}, population)

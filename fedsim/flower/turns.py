@@ -12,17 +12,23 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import FedsimError, UserError
-from fedsim.flower.clock import Done, RunEnded, SimulatedClock, thread_on
-from fedsim.flower.exchange import Exchange
+from fedsim.flower.clock import Done, NodeClock, RunEnded, SimulatedClock, never, thread_on
 from fedsim.units import NEVER
 
+if TYPE_CHECKING:
+    from fedsim.flower.exchange import Exchange
+
 _current = threading.local()
+_SLEEP, _MONOTONIC_NS = time.sleep, time.monotonic_ns
+_LOOK_S = 0.001
+"""Seconds of the host between two looks of a ClientApp that waits."""
 
 
 class _Thread:
@@ -92,7 +98,7 @@ class Turns:
         exchange: the exchange whose time passes.
     """
 
-    def __init__(self, exchange: Exchange) -> None:
+    def __init__(self, exchange: Exchange | Node) -> None:
         self._exchange = exchange
         self._main = threading.get_ident()
         self._threads: list[_Thread] = []
@@ -264,3 +270,43 @@ class Turns:
 
         futures = SimpleNamespace(ThreadPoolExecutor=Executor, wait=wait, Future=Future)
         return SimpleNamespace(futures=futures)
+
+
+class Node:
+    """Stands for the exchange while a ClientApp handles a message: only its sleeps and waits let time pass.
+
+    Attributes:
+        now_ns: simulated nanoseconds since it began.
+    """
+
+    now_ns = 0
+
+    def run_until(self, done: Done, until_ns: int) -> None:
+        """Wait on the host, where something else may end the wait, and count the time only if nothing does."""
+        began_ns = _MONOTONIC_NS()
+        while not done():
+            if _MONOTONIC_NS() - began_ns >= until_ns - self.now_ns:
+                self.now_ns = max(self.now_ns, until_ns)
+                return
+            _SLEEP(_LOOK_S)
+
+
+@contextlib.contextmanager
+def on_node() -> Iterator[Node]:
+    """Run a ClientApp on the calling thread, on the clock of its node; at the end, its other threads are unwound."""
+    node = Node()
+    turns = Turns(node)
+
+    def pass_ns(span_ns: int, done: Done) -> None:
+        if done is never and not turns.has_threads:
+            node.now_ns += span_ns
+        else:
+            turns.wait(done, node.now_ns + span_ns)
+
+    clock = NodeClock(turns, pass_ns)
+    try:
+        with thread_on(clock):
+            yield node
+    finally:
+        turns.stop()
+        clock.is_over = True

@@ -428,6 +428,7 @@ class Method(Component, ABC):
         spans_edges: whether it works through both levels of a run with edge servers. What the cloud remembers of an
             edge server then goes down with its model, as the vector of that name in the edge server's state.
         needs_exact: why a compression must not change some vectors on the way down, as clauses by vector.
+        needs_exact_uploads: why a compression must not change uploads, as a clause; empty if it may.
         buffers_with: the uploaded vector that ends with the changes of the model's buffers (running statistics of batch
             normalization), if there is one. The server then takes the mean of their values, whatever the method does.
         needs_adapters: whether the model must have low-rank adapters.
@@ -453,6 +454,7 @@ class Method(Component, ABC):
     trains_twice: bool = False
     spans_edges: ClassVar[bool] = False
     needs_exact: Mapping[str, str] = MappingProxyType({})
+    needs_exact_uploads: str = ""
     buffers_with: str = "delta"
     needs_adapters: ClassVar[bool] = False
     merges: ClassVar[bool] = False

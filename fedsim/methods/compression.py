@@ -62,6 +62,9 @@ class _Compressed(Method):
         self._refuse("up", self._with_feedback(), self._changing, "set error_feedback: false")
         self._refuse("down", self.download(), self._changing, "compress uploads only")
         self._refuse("down", self.download(), lambda one: self.needs_exact.get(one.name), _SOME)
+        self._refuse(
+            "up", self.upload(), lambda one: self.needs_exact_uploads, "compress downloads only"
+        )
         self._refuse("up", self.upload(), lambda one: self._undeclared, _FOLLOWS)
 
     def _refuse(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from types import MappingProxyType
+from typing import Literal
 
 from pydantic import Field
 
@@ -54,7 +55,7 @@ class FedAwe(Method):
     paper_schedules = ("sync",)
     Params = FedAweParams
     only_synchronous = "clients wait for the model that contains their update"
-    needs_exact: ClassVar = {"model": "the server keeps the model of each client"}
+    needs_exact = MappingProxyType({"model": "the server keeps the model of each client"})
 
     def upload(self) -> Sequence[Vector]:
         """The change, amplified by the client, which knows when it last participated."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from types import MappingProxyType
+from typing import Literal
 
 from fedsim.methods.base import (
     Cohort,
@@ -49,7 +50,7 @@ class Mtgc(Method):
     server_vectors = ("correction",)
     Params = MtgcParams
     spans_edges = True
-    needs_exact: ClassVar = {"correction": "the server keeps a part of it for each client"}
+    needs_exact = MappingProxyType({"correction": "the server keeps a part of it for each client"})
     only_synchronous = "corrections are differences to the mean of a round"
     needs_no_momentum = "corrections are computed from the changes of models"
 

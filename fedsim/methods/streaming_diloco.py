@@ -60,6 +60,10 @@ class StreamingDiLoCo(DiLoCo):
     def __init__(self, params: StreamingDiLoCoParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._length = -(-context.layout.size // params.fragments)
+        if params.fragments > 1 and context.layout.buffers:
+            self.needs_exact_uploads = (
+                "its fragments contain running statistics, which must be exact"
+            )
         if params.overlap >= context.local_steps.min():
             raise UserError(
                 f"overlap is {params.overlap}, but a dispatch may have {context.local_steps.min()} local steps",

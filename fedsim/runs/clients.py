@@ -42,8 +42,8 @@ def clients_table(
     are the times online and offline in which it neither works, pauses nor waits. Recharging is a part of idle.
 
     Args:
-        dispatches: as :attr:`Run.dispatches`.
-        spent: as :attr:`Run.phases`.
+        dispatches: as :attr:`Run.work`.
+        spent: as :attr:`Run.work_phases`.
         duration_s: simulated seconds of the run.
         samples: training samples of each client, shape (N,); its length is the number of clients.
         step_s: nominal seconds per local step, shape (N,).
@@ -76,7 +76,7 @@ def clients_table(
         away_s -= busy_offline_s
     offline_s = np.minimum(rest_s, np.maximum(away_s, 0.0))
     idle_s = rest_s - offline_s
-    aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
+    outcome = outcome_codes(dispatches)
     spending = {name: total(dispatches[name].to_numpy()) for name in SPENT if name in dispatches}
     return from_columns(
         with_columns(table, {**(names or {}), **spending}),
@@ -87,8 +87,8 @@ def clients_table(
             "down_bps": down_bps,
             "up_bps": up_bps,
             "online_fraction": online_fraction,
-            "dispatches": np.bincount(clients, minlength=count),
-            "aggregated": np.bincount(clients[aggregated], minlength=count),
+            "dispatches": np.bincount(clients[outcome >= 0], minlength=count),
+            "aggregated": np.bincount(clients[outcome == Outcome.AGGREGATED], minlength=count),
             "steps": count_of("steps_done"),
             "bytes_down": count_of("bytes_down"),
             "bytes_up": count_of("bytes_up"),

@@ -8,6 +8,8 @@ one cause.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +36,7 @@ CAUSES = {
 """What the server may wait for, with words for it."""
 _TIMED = ("carbon_aware", "periodic_groups")
 """Selections that hold back clients who are online until a certain time."""
+Floats = npt.NDArray[np.float64]
 _SAME_S = 1e-6
 """Instants that are closer than this are one instant."""
 
@@ -74,6 +77,35 @@ def waiting_by_cause(path: pd.DataFrame) -> pd.Series[float]:
     return seconds.reindex([cause for cause in CAUSES if seconds.get(cause, 0.0) > 0.5e-9])
 
 
+class Saving(NamedTuple):
+    """The share of the time that a change saves, the error of this measured on the run (0 if its rounds are repeated
+    exactly), and whether it is a bound, because something else may then be waited for."""
+
+    share: float
+    error: float
+    is_bound: bool
+
+
+def saving(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving:
+    """What it saves to halve the setting behind causes of waiting, if as many versions are made.
+
+    Synchronous rounds are repeated with the new times: each lasts until the last of its updates that were in time, and
+    the next one begins after the longer of aggregation and pause. The time of rounds that a deadline ended is an error,
+    because other updates may be in time.
+
+    For other schedules, the share is the middle of four estimates, two from each half of the time: dispatches follow on
+    the ends of others in the same order, or each client repeats its own. The error is half their range plus the
+    standard error of the time per version, because a change of order alters the run as another seed would. So it does
+    if rates vary over time.
+
+    Args:
+        run: a run.
+        path: its :func:`critical_path` to a version.
+        causes: of :data:`CAUSES`. Transfers are halved without their latency, if the scenario gives it.
+    """
+    return _Path(run).saving(path, causes)
+
+
 def _dispatches(run: Run) -> pd.DataFrame:
     """The dispatches of the server that made the versions: those to edge servers, if there are any."""
     return run.edge_dispatches if run.has_edges else run.dispatches
@@ -109,6 +141,14 @@ class _Path:
         self._pause_s = float(server.get("schedule", {}).get("pause") or 0)
         is_timed = server.get("selection", {}).get("name") in _TIMED
         self._some_online = "selection" if is_timed else "too_few_online"
+        self._lost_s = np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
+        self._deadline_s = float(server.get("schedule", {}).get("deadline") or np.inf)
+        devices = server.get("edges", {}) if run.has_edges else run.scenario.get("devices", {})
+        network = devices.get("network", {})
+        is_fluid = network.get("transport", {}).get("name") == "fluid"
+        self._is_static = network.get("name") == "static" and is_fluid
+        self._rates_vary = network.get("name") == "traced"
+        self._latency_s = network.get("latency")
         # These are about the clients.
         pauses, online = (None, None) if run.has_edges else (run.pauses, run.online)
         self._pauses = np.empty((0, 3)) if pauses is None else pauses.to_numpy(np.float64)
@@ -135,6 +175,85 @@ class _Path:
         """Whether a version is that of a round in which nobody was given work."""
         begin, end = np.searchsorted(self._version, [version - 1, version])
         return begin == end and not len(self._contributors[version])
+
+    def saving(self, path: pd.DataFrame, causes: Collection[str]) -> Saving:
+        """See :func:`saving`."""
+        spent, until_s = waiting_by_cause(path), path["to_s"].iloc[-1]
+        last = int(np.searchsorted(self._made_s, until_s - _SAME_S))
+        lasted_s = np.diff(self._made_s[: last + 1])
+        # Latencies that differ between clients are halved, too.
+        latency_s = self._latency_s if isinstance(self._latency_s, int | float) else None
+        is_bound = "deadline" in causes or len(self._pauses) > 0
+        is_bound |= not {"nobody_online", "too_few_online", "selection"}.isdisjoint(spent.index)
+        if {"download", "upload"} & {*causes}:
+            is_bound |= not self._is_static or latency_s is None
+        shorter_s = self._shorter_s(causes, latency_s or 0.0)
+        gaps_s = [self._aggregation_s, self._pause_s]
+        halved_s = [
+            gap_s / (1 + (cause in causes))
+            for cause, gap_s in zip(("aggregation", "pause"), gaps_s, strict=True)
+        ]
+        gap = max(halved_s) / max(*gaps_s, _SAME_S)
+        error = 0.0 if "deadline" in causes else spent.get("deadline", 0.0) / until_s
+        repeated_s = self._repeated_s(lasted_s, shorter_s, "deadline" in causes)
+        if repeated_s is not None:
+            repeated_s[1:] -= (1 - gap) * max(gaps_s)
+            share = 1 - float(repeated_s.sum()) / until_s
+        else:
+            shares = [*self._estimates(path, shorter_s, gap)]
+            share = (min(shares) + max(shares)) / 2
+            error += float(np.ptp(shares)) / 2
+        if repeated_s is None or self._rates_vary:
+            error += (1 - share) * float(lasted_s.std() / lasted_s.mean()) / math.sqrt(last)
+        return Saving(share + error if is_bound else share, error, is_bound)
+
+    def _shorter_s(self, causes: Collection[str], latency_s: float) -> Floats:
+        """Seconds by which each dispatch is shorter, shape (dispatches,)."""
+        ends_s = np.fmin(self._marks_s, self._ended_s[:, None])
+        ends_s = np.where(np.isnan(ends_s), self._ended_s[:, None], ends_s)
+        seconds = np.diff(ends_s, axis=1, prepend=self._dispatched_s[:, None])
+        seconds -= np.array([latency_s, 0.0, latency_s])
+        halved = [phase in causes for phase in WORK_PHASES]
+        detected_s = self._lost_s * ("detection" in causes)
+        return np.asarray((np.maximum(seconds, 0.0) @ halved + detected_s) / 2)
+
+    def _repeated_s(
+        self, lasted_s: Floats, shorter_s: Floats, half_the_deadline: bool
+    ) -> Floats | None:
+        """How long each version takes, from the one before, with rounds as they were; shape (versions,).
+
+        None if dispatches from a version begin after others from it have ended: these are not rounds.
+        """
+        begun = np.flatnonzero(self._version < len(lasted_s))
+        of = self._version[begun]
+        since_s, start_s = self._known_s[begun] - self._made_s[of], self._dispatched_s[begun]
+        start_s = start_s - self._made_s[of]
+        in_time = ~self._is_cut[begun] & (since_s <= lasted_s[of] + _SAME_S)
+        before_s, after_s = np.full((2, len(lasted_s)), -np.inf)
+        first_s, begins_s = np.full((2, len(lasted_s)), np.inf)
+        np.minimum.at(first_s, of[in_time], since_s[in_time])
+        np.minimum.at(begins_s, of, start_s)
+        np.maximum.at(before_s, of[in_time], since_s[in_time])
+        np.maximum.at(after_s, of[in_time], (since_s - shorter_s[begun])[in_time])
+        if not self._has_rounds or (start_s > first_s[of] - _SAME_S).any():
+            return None
+        repeated_s = np.where(before_s < lasted_s - _SAME_S, lasted_s, after_s)
+        ends_s = begins_s + self._deadline_s / 2 if half_the_deadline else np.inf
+        return np.asarray(np.minimum(repeated_s, ends_s))
+
+    def _estimates(self, path: pd.DataFrame, shorter_s: Floats, gap: float) -> Iterator[float]:
+        """The share of each half of the time that a change saves, estimated in two ways."""
+        half_s = path["to_s"].iloc[-1] / 2
+        for from_s in (0.0, half_s):
+            within = path[["from_s", "to_s"]].clip(from_s, from_s + half_s)
+            spent = waiting_by_cause(path.assign(**within)) / half_s
+            gaps = spent.reindex(["aggregation", "pause"]).sum() * (1 - gap)
+            work = spent.reindex([*WORK_PHASES, "paused", "detection"]).sum()
+            rows = ~self._is_cut & (self._known_s > from_s) & (self._known_s <= from_s + half_s)
+            before_s = (self._known_s - self._dispatched_s)[rows]
+            after_s = before_s - shorter_s[rows]
+            yield gaps + work * (1 - after_s.sum() / before_s.sum())
+            yield gaps + work * (1 - rows.sum() / (before_s / np.maximum(after_s, _SAME_S)).sum())
 
     def _trigger(self, version: int) -> int | None:
         """The dispatch whose end completed a version; None if a deadline did."""

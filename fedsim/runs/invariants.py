@@ -126,7 +126,7 @@ def _dispatches(
     staleness = table["staleness"].to_numpy(dtype=np.int64, na_value=0)
     forbid(staleness < 0, "staleness is negative")
 
-    order, is_followed = rows_by_client(table)
+    order, is_followed = rows_by_client(table["client_id"], ids)
     heads = np.flatnonzero(~np.append(False, is_followed[:-1]))
     position = np.arange(len(order))
     sequence = np.empty_like(position)
@@ -149,7 +149,7 @@ def _pauses(run: Run, pauses: pd.DataFrame, messages: list[str]) -> None:
     forbid = _rules("dispatch", paused, messages)
     # Rows are numbered as dispatches are, which _dispatches checks.
     known = (paused >= 0) & (paused < len(ids))
-    forbid(~known, "paused, but is not among the dispatches")
+    forbid(~known & (paused != -1), "paused, but is not among the dispatches")
     paused, begin, end = paused[known], begin[known], end[known]
     forbid = _rules("dispatch", paused, messages)
     dispatched, ended = (run.dispatches[f"{name}_s"].to_numpy() for name in ("dispatched", "ended"))
@@ -228,20 +228,21 @@ def _metrics(run: Run, messages: list[str]) -> None:
 def _clients(run: Run, messages: list[str]) -> None:
     if not run.has_clients:
         return
-    table, dispatches = run.clients, run.dispatches
+    table, dispatches = run.clients, run.work
     ids, clients = table["client_id"].to_numpy(), dispatches["client_id"].to_numpy()
     forbid = _rules("client", ids, messages)
     forbid(ids != np.arange(len(ids)), "ids are not consecutive from 0")
     known = (clients >= 0) & (clients < len(ids))
     # Selecting all rows would copy every column.
     rows = slice(None) if known.all() else known
+    outcome = outcome_codes(dispatches)
     values = {
-        "dispatches": np.ones(len(clients)),
-        "aggregated": outcome_codes(dispatches) == Outcome.AGGREGATED,
+        "dispatches": outcome >= 0,
+        "aggregated": outcome == Outcome.AGGREGATED,
         "steps": dispatches["steps_done"].to_numpy(),
         **{name: dispatches[name].to_numpy() for name in ("bytes_down", "bytes_up", "energy_j")},
         **{name: dispatches[name].to_numpy() for name in SPENT if name in dispatches},
-        **{str(name): column.to_numpy() for name, column in run.phases.items()},
+        **{str(name): column.to_numpy() for name, column in run.work_phases.items()},
     }
     for name, column in values.items():
         sums = np.bincount(clients[rows], column[rows], minlength=len(ids)).astype(np.float64)

@@ -57,10 +57,11 @@ def aggregation_times(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> F
     return made
 
 
-def rows_by_client(dispatches: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Row numbers by client and ``dispatch_id``, and whether each of these rows is followed by one of its client."""
-    clients = dispatches["client_id"].to_numpy().astype(np.int64, copy=False)
-    ids = dispatches["dispatch_id"].to_numpy()
+def rows_by_client(
+    client_ids: pd.Series[int], ids: npt.NDArray[np.int64]
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Row numbers by client and then by ``ids``, and whether each of these rows is followed by one of its client."""
+    clients = client_ids.to_numpy().astype(np.int64, copy=False)
     rows = len(ids)
     if rows and (ids[1:] > ids[:-1]).all() and np.abs(clients).max() < _LARGEST_KEY // rows:
         # Pairs of client and row as single integers, which sort many times faster than pairs do.
@@ -72,8 +73,8 @@ def rows_by_client(dispatches: pd.DataFrame) -> tuple[npt.NDArray[np.intp], npt.
 
 
 def next_dispatch_times(dispatches: pd.DataFrame) -> Floats:
-    """When the client of each dispatch was dispatched next; infinity if it was not."""
-    order, is_followed = rows_by_client(dispatches)
+    """When the client of each dispatch, in order of time, was dispatched next; infinity if it was not."""
+    order, is_followed = rows_by_client(dispatches["client_id"], np.arange(len(dispatches)))
     starts = dispatches["dispatched_s"].to_numpy()
     following = np.full(len(order), np.inf)
     following[order[is_followed]] = starts[order[np.flatnonzero(is_followed) + 1]]
@@ -104,7 +105,7 @@ def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: flo
     client if that is earlier.
 
     Args:
-        dispatches: as :attr:`Run.dispatches`.
+        dispatches: as :attr:`Run.dispatches`, or :attr:`Run.work`.
         aggregations: as :attr:`Run.aggregations`.
         duration_s: simulated seconds of the run.
     """

@@ -24,6 +24,7 @@ from fedsim.runs.schema import (
     EDGE_DISPATCHES,
     EDGES,
     LABELS,
+    MESSAGE_INSTANTS,
     MESSAGES,
     METRICS,
     ONLINE,
@@ -141,12 +142,36 @@ class Run:
         return frame.sort_values("dispatch_id", ignore_index=True)
 
     @functools.cached_property
-    def phases(self) -> pd.DataFrame:
-        """Seconds that each dispatch spent downloading, computing, uploading, paused and waiting.
+    def work(self) -> pd.DataFrame:
+        """All work of the clients, in order of its begin: the dispatches and, of a Flower app, its other messages.
+
+        The columns are those of :attr:`dispatches`, whose rows keep their index. Other messages have a client,
+        instants, bytes, seconds and energy, but no ``dispatch_id``, version or outcome, and no steps.
+        """
+        dispatches = self.dispatches
+        if self.messages is None:
+            return dispatches
+        others = self.messages.rename(columns=MESSAGE_INSTANTS)
+        others = others[others["dispatch_id"].isna() & others["dispatched_s"].notna()]
+        others = others.drop(columns="outcome").assign(steps_done=0)
+        others = others[[name for name in dispatches if name in others]]
+        work = pd.concat([dispatches, others], ignore_index=True)
+        work["outcome"] = work["outcome"].astype(dispatches["outcome"].dtype)
+        return work.sort_values(["dispatched_s", "ended_s"], kind="stable")
+
+    @functools.cached_property
+    def work_phases(self) -> pd.DataFrame:
+        """Seconds that each row of :attr:`work` spent downloading, computing, uploading, paused and waiting.
 
         See :func:`fedsim.runs.phases.phases`.
         """
-        return phases(self.dispatches, self.device_aggregations, self.simulated_s)
+        return phases(self.work, self.device_aggregations, self.simulated_s)
+
+    @property
+    def phases(self) -> pd.DataFrame:
+        """The rows of :attr:`work_phases` that are dispatches, aligned with :attr:`dispatches`."""
+        spent, dispatches = self.work_phases, self.dispatches
+        return spent if self.work is dispatches else spent.loc[dispatches.index]
 
     @functools.cached_property
     def aggregations(self) -> pd.DataFrame:

@@ -155,7 +155,7 @@ METRICS = _table(
 
 CLIENTS = _table(
     "clients",
-    "One row per client; sums over its dispatches.",
+    "One row per client; sums over its dispatches and, of a Flower app, its other messages.",
     ("client_id",),
     _field("client_id", pa.int64(), "", "client"),
     _field("samples", pa.int64(), "samples", "training samples it holds"),
@@ -231,7 +231,12 @@ PAUSES = _table(
     "pauses",
     "When clients were offline in the middle of a dispatch and did not work: one row per pause.",
     ("dispatch_id", "from_s"),
-    _field("dispatch_id", pa.int64(), "", "dispatch that paused"),
+    _field(
+        "dispatch_id",
+        pa.int64(),
+        "",
+        "dispatch that paused; -1 for another message of a Flower app",
+    ),
     _field("from_s", pa.float64(), "s", "simulated time at which the pause began"),
     _field("to_s", pa.float64(), "s", "simulated time at which it, or the dispatch, ended"),
 )
@@ -272,10 +277,17 @@ MESSAGES = _table(
     _field("client_id", pa.int64(), "", "client to which it was sent"),
     _field("dispatch_id", pa.int64(), "", "its dispatch; null if it has none"),
     _field("sent_s", pa.float64(), "s", "simulated time at which the ServerApp sent it"),
+    _field("dispatched_s", pa.float64(), "s", "begin of its download; NaN if never"),
     _field("delivered_s", pa.float64(), "s", "end of its download; NaN if never"),
+    _field("computed_s", pa.float64(), "s", "end of its work; NaN if never"),
     _field("replied_s", pa.float64(), "s", "arrival of its reply; NaN if never"),
+    _field("ended_s", pa.float64(), "s", "reply, drop, or end of the run; NaN if never begun"),
+    _field("download_s", pa.float64(), "s", "time spent on the download, without pauses"),
+    _field("compute_s", pa.float64(), "s", "time spent on its work, without pauses"),
+    _field("upload_s", pa.float64(), "s", "time spent on the reply, without pauses"),
     _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
     _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
+    _field("energy_j", pa.float64(), "J", "energy that the device spent on it"),
     _field(
         "outcome",
         pa.string(),
@@ -287,6 +299,14 @@ MESSAGES = _table(
     _field("sent_hash", pa.string(), "", "CRC-32 of its content, by which runs can be compared"),
     _field("reply_hash", pa.string(), "", "CRC-32 of its reply; null if its ClientApp did not run"),
 )
+
+MESSAGE_INSTANTS: Mapping[str, str] = {
+    "dispatched_s": "dispatched_s",
+    "delivered_s": "downloaded_s",
+    "computed_s": "computed_s",
+    "ended_s": "ended_s",
+}
+"""The instants of a message at its node, and the columns of ``dispatches`` that they are in for training."""
 
 
 def with_columns(table: Table, names: Iterable[str]) -> Table:

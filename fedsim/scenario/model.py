@@ -256,10 +256,12 @@ class WireCompression(Parameters):
 
     up: Annotated[Part[Any], OfKind("compression", "factor")] = BY_DEFAULT
     """Compression of uploads; by default none. It may keep its errors with the client and add them to the next upload
-    (``error_feedback``). A vector named ``model`` is compressed as the difference to the model received."""
+    (``error_feedback``). A vector named ``model`` is compressed as the difference to the model from which
+    the client started."""
     down: Annotated[Part[Any], OfKind("compression", "factor")] = BY_DEFAULT
     """Compression of downloads; by default none. What is compressed is the difference to the client's reference: what
-    it received with its last update that was used. Until one was used, downloads are complete."""
+    it received with its newest update that the server has accepted. Until one has entered a version, downloads are
+    complete."""
 
 
 class EdgeColumn(Parameters):

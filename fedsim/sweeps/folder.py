@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -174,7 +174,7 @@ def record(
         if folder.has_begun and run.loaded.scenario.task.type.learns:
             _require_timing_only(folder, timing_only)
         entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
-    raise_all(_changed_since(path, settled))
+    raise_all(changed_since(path, [(run.name, run.loaded) for run in settled]))
     source = None if loaded.path is None else str(loaded.path)
     if earlier_record and source and Path(source).resolve() == (path / SCENARIO).resolve():
         source = earlier_record.scenario  # Its folder may have a paper's tables.
@@ -257,13 +257,18 @@ def _require_timing_only(folder: RunFolder, timing_only: bool) -> None:
     )
 
 
-def _changed_since(path: Path, planned: Sequence[PlannedRun]) -> Iterator[UserError]:
-    """One error per file of code or data that complete runs of a sweep were made from and that has changed since."""
+def changed_since(path: Path, runs: Iterable[tuple[str, LoadedScenario]]) -> Iterator[UserError]:
+    """One error per file of code or data that has changed since complete runs were made from it.
+
+    Args:
+        path: the folder of the run folders.
+        runs: the name of each run's folder, and its scenario.
+    """
     from fedsim.composition.resuming import changed_files
 
     compared, changed = set[str](), set[Path]()
-    for run in planned:
-        folder = RunFolder(path / run.name)
+    for run, loaded in runs:
+        folder = RunFolder(path / run)
         info = folder.read_info() if folder.info.exists() else {}
         if info.get("status") != Status.COMPLETE:
             continue
@@ -272,17 +277,17 @@ def _changed_since(path: Path, planned: Sequence[PlannedRun]) -> Iterator[UserEr
         if files not in compared:
             compared.add(files)
             changed |= {Path(str(error.where)) for error in changed_files(folder, info)}
-        # Classes without a file have one in the sweep's folder, which is written after this.
-        now = {path.resolve() / name: source for name, source in run.loaded.sources().items()}
+        # Classes without a file have one in the folder, which is written after this.
+        now = {path.resolve() / name: source for name, source in loaded.sources().items()}
         for name, digest in (info.get("user_code") or {}).items():
             file = Path(name.rpartition(":")[0])
             if file in now and text_sha256(now[file]) != digest:
                 changed.add(file)
     for file in sorted(changed):
         yield UserError(
-            "complete runs of the sweep were made before this file changed",
+            f"complete runs in {path} were made before this file changed",
             where=str(file),
-            hint="undo the change, choose another folder for the sweep with -o, or remove the folders of these runs",
+            hint="undo the change, choose another folder with -o, or remove the folders of these runs",
         )
 
 

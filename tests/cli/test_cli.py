@@ -5,15 +5,24 @@ import os
 import subprocess
 import sys
 from importlib.metadata import version
+from pathlib import Path
 
 import click
 import pytest
 from click.testing import Result
 
+import fedsim
 from fedsim.cli import cli
 from fedsim.errors import InvariantViolation, UserError, UserErrors
 from tests.cli.invoking import assert_refused, invoke
 from tests.lines import rows
+
+TIMED = """\
+name: tiny
+task: {name: timing, clients: 2, parameters: 1000}
+devices: {compute: {name: values, step: 1s}, network: {name: static, down: 10Mbps, up: 10Mbps}}
+stop: {rounds: 2}
+"""
 
 
 def test_help_lists_all_commands_and_loads_none() -> None:
@@ -63,6 +72,30 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         ["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stdout, result.stderr) == (0, "{\n", "")
+
+
+@pytest.mark.parametrize(
+    ("streams", "code"),
+    [
+        (">&-", 0),
+        (">&- 2>&- <&-", 0),
+        ("| head -n 1", 0),
+        ("2>&1 >log | true", 0),
+        ("2>&1 | true", 0),
+        ("2>/dev/full", 0),
+        (">/dev/full 2>&1", 2),
+    ],
+)
+def test_a_run_completes_whatever_becomes_of_its_output(
+    tmp_path: Path, streams: str, code: int
+) -> None:
+    (tmp_path / "s.yaml").write_text(TIMED)
+    command = f"{sys.executable} -m fedsim run s.yaml -o run {streams}; exit ${{PIPESTATUS[0]}}"
+    result = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, fedsim.load(tmp_path / "run").status) == (code, "complete")
+    assert "Traceback" not in result.stdout + result.stderr
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")

@@ -11,6 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import fedsim
+from fedsim.composition.execution import execute
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg
@@ -18,6 +19,7 @@ from fedsim.runs import Run, RunFolder
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
 from fedsim.runs.verification import verify_run_folder
+from fedsim.scenario.loading import load_scenario_dict
 from tests.composition.interrupting import interrupted
 from tests.composition.killing import run_killed, started
 from tests.composition.worlds import digests, digits, quadratic
@@ -296,3 +298,37 @@ def test_checkpoints_are_at_most_30_seconds_apart_unless_they_take_long(
     world["server"]["selection"]["cohort"] = 1
     fedsim.run(world, tmp_path / "run")
     assert saved == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("seed", ["", "0"])
+def test_a_generator_without_a_seed_in_the_users_code_is_one_warning(
+    tmp_path: Path, seed: str
+) -> None:
+    code = f"""\
+import numpy as np
+from fedsim.scheduling.base import CohortParams, Selection
+
+
+class Pick(Selection):
+    Params = CohortParams
+
+    def draw(self, count):
+        return np.random.default_rng({seed}).permutation(self.available())[:count].tolist()
+"""
+    (tmp_path / "pick.py").write_text(code)
+    selection = {"name": f"{tmp_path}/pick.py:Pick", "cohort": 1}
+    scenario = {
+        "name": "unseeded",
+        "task": {"name": "timing", "clients": 3, "parameters": 100},
+        "devices": {
+            "compute": {"name": "values", "step": "1s"},
+            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
+        },
+        "server": {"selection": selection},
+        "stop": {"rounds": 3},
+    }
+    seen: list[UserError] = []
+    execute(load_scenario_dict(scenario, tmp_path), tmp_path / "run", on_warning=seen.append)
+    assert [each.where for each in seen if "without a seed" in each.message] == (
+        [] if seed else [f"{tmp_path}/pick.py:9"]
+    )

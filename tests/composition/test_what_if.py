@@ -1,14 +1,18 @@
 """A run again with a change, against cases on paper and the predictions of the critical path."""
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fedsim
 from fedsim.analysis.figures.time import predicted_changes
+from fedsim.errors import UserError
 from fedsim.runs.critical import waiting_by_cause
 from tests.cli.invoking import assert_refused, invoke
+from tests.composition.worlds import timed
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -52,8 +56,95 @@ def test_predictions_hold(before: Path, cause: str, change: str, seconds: float)
     assert predicted == pytest.approx(seconds)
     # The order of arrival does not matter to the mean.
     assert figures["final loss"]["after"] == pytest.approx(figures["final loss"]["before"])
-    commands = {each["command"]: each["share"] for each in predicted_changes(run, spent)}
+    changes = predicted_changes(run, run.critical)
+    commands = {each["command"]: each["share"] for each in changes}
     assert commands[f"fedsim what-if {before} -s {change}"] == pytest.approx(1 - seconds / 40)
+
+
+STATIC = {"name": "static", "latency": "2s", "down": "8Mbps", "up": "200kbps"}
+PAUSED: dict[str, Any] = {
+    "server": {"schedule": {"name": "sync", "pause": "20s"}, "aggregation_time": "8s"}
+}
+LATE: dict[str, Any] = {
+    "devices": {"compute": {"name": "values", "step": [0.1, 0.2, 0.3, 9.0]}, "network": STATIC},
+    "server": {"schedule": {"name": "sync", "deadline": "30s"}},
+}
+BUFFERED: dict[str, Any] = {
+    "task": {"name": "timing", "clients": 12, "size": "400kB"},
+    "server": {
+        "method": "fedbuff",
+        "schedule": {"name": "buffered", "buffer_size": 3, "concurrency": 12},
+    },
+    "stop": {"rounds": 60},
+}
+UP, PAUSE, STEP = "devices.network.up", "server.schedule.pause", "devices.compute.median"
+
+
+@pytest.mark.parametrize(
+    ("more", "network", "change", "word"),
+    [
+        ({}, {}, f"{UP}=2x", "about"),
+        # A halved latency is not an uplink twice as fast.
+        ({}, {"latency": {"name": "lognormal", "median": "2s", "sigma": 0.5}}, f"{UP}=2x", "at most"),
+        ({}, {"transport": "tcp"}, f"{UP}=2x", "at most"),
+        ({}, {"variation": 0.4}, f"{UP}=2x", "about"),
+        (PAUSED, {}, f"{PAUSE}=0.5x", "about"),
+        (PAUSED, {}, "server.aggregation_time=0.5x", ""),
+        ({"server": {"selection": {"cohort": 2}}}, {}, f"{STEP}=0.5x", "about"),
+        ({"server": {"schedule": {"name": "sync", "quorum": 3}}}, {}, f"{STEP}=0.5x", "about"),
+        (LATE, {}, "server.schedule.deadline=0.5x", "at most"),
+        (BUFFERED, {}, f"{STEP}=0.5x", "±"),
+        (BUFFERED, {}, f"{UP}=2x", "±"),
+        (BUFFERED | {"server": {"method": "rennala"}, "stop": {"rounds": 20}}, {}, f"{UP}=2x", "±"),
+    ],
+)  # fmt: skip
+def test_predictions_agree_with_the_run(
+    more: dict[str, Any], network: dict[str, Any], change: str, word: str, tmp_path: Path
+) -> None:
+    """Within a percentage point, the stated error, or the bound; what saves nothing is not shown."""
+    content = {
+        "name": "before",
+        "task": {"name": "timing", "clients": 4, "size": "100kB"},
+        "training": {"local_steps": 10},
+        "devices": {
+            "compute": {"name": "lognormal", "median": "500ms", "jitter": {"cv": 0.2}},
+            "network": {**STATIC, **network},
+        },
+        "stop": {"rounds": 12},
+        **more,
+    }
+    run = fedsim.run(content, tmp_path / "before")
+    path, _, factor = change.partition("=")
+    fedsim.what_if(run, {path: factor})
+    after = fedsim.load(tmp_path / "before-what-if")
+    saved = 1 - after.aggregations["time_s"].iloc[-1] / run.aggregations["time_s"].iloc[-1]
+    assert run.critical is not None
+    changes = {
+        each["command"].rpartition(" ")[2]: each for each in predicted_changes(run, run.critical)
+    }
+    if not word:
+        assert saved == 0
+        assert change not in changes
+        return
+    words, share = changes[change]["words"], changes[change]["share"]
+    assert word in words
+    if word == "at most":
+        assert 0 < saved <= share + 1e-9
+        return
+    stated = re.search(r"± ([\d.]+)%", words)
+    assert (stated is not None) == (word == "±")
+    assert share == pytest.approx(saved, abs=float(stated[1]) / 100 if stated else 0.01)
+
+
+def test_a_file_that_has_changed_is_not_a_change_of_the_settings(tmp_path: Path) -> None:
+    code = tmp_path / "mine.py"
+    code.write_text(
+        "from fedsim.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n    name = 'mine'\n"
+    )
+    run = fedsim.run(timed(server={"method": f"{code}:Mine"}), tmp_path / "run", timing_only=True)
+    code.write_text(code.read_text() + "\n")
+    with pytest.raises(UserError, match="the code has changed since the run began"):
+        fedsim.what_if(run, {"devices.network.up": "2x"})
 
 
 def test_without_a_change_the_predictions_are_shown(before: Path) -> None:

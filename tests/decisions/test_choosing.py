@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from fedsim.decisions.choosing import INDIFFERENCE, interval, pareto, probability_good, raced
+from fedsim.decisions.choosing import (
+    INDIFFERENCE,
+    interval,
+    pareto,
+    preferred,
+    probability_good,
+    raced,
+)
 
 NOISE = np.array([-0.12, 0.05, 0.02, 0.09, -0.04, 0.0])
 HOURS = np.log(np.array([2.0, 3.0]))
@@ -74,3 +81,20 @@ def test_the_front_has_the_rows_that_none_dominates() -> None:
         not any((other <= row).all() and (other < row).any() for other in values) for row in values
     ]
     assert pareto(values).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("probabilities", "means", "choice"),
+    [
+        ([0.9, 0.8, 0.1], [1.0, 0.9, 2.0], 0),
+        ([0.9999999999999998, 1.0, 0.2], [1.0, 1.01, 2.0], 0),
+        ([1.0, 0.9999999999999998, 0.2], [1.01, 1.0, 2.0], 1),
+        ([0.996, 1.0, 0.996], [1.0, 1.01, 1.04], 2),  # As given, and as good to within 5%.
+        ([0.33, 0.33, 0.33], [1.0, 1.01, 1.1], 0),
+        ([0.4, 0.4, math.nan], [1.0, 0.9, 0.1], 1),
+    ],
+)
+def test_equal_probabilities_do_not_decide(probabilities: Any, means: Any, choice: int) -> None:
+    """Of three settings, the last is the scenario as given; seeds that it does not have do not count."""
+    values = np.array(means)[:, None] + [[9.0, 0.1, -0.1], [0.0, -0.1, 0.1], [math.nan, 0.0, 0.0]]
+    assert preferred(np.array(probabilities), values) == choice

@@ -63,6 +63,31 @@ def test_the_numbers_are_those_of_fresh_seeds(made: Decision) -> None:
     assert good[0] == max(good)
 
 
+def test_fresh_runs_end_as_the_scenario_says(made: Decision) -> None:
+    """Runs of the search end at twice the time of the scenario as given, those of the answer at their own end."""
+    runs = [fedsim.load(path) for path in made.path.glob("runs/*")]
+    ends = {(run.entry("seed") > 3, run.scenario["stop"]["simulated_time"]) for run in runs}
+    assert {end_s for is_fresh, end_s in ends if is_fresh} == {3600.0}
+    assert len(ends) > 2
+    assert made.binding == "no limit binds: simulated time 1 h"
+
+
+def test_the_scenario_as_given_is_the_answer_if_it_is_as_good(tmp_path: Path) -> None:
+    """Deadlines that are never reached make no difference; one setting is the scenario as given itself."""
+    server = {"schedule": {"name": "sync", "deadline": "10min"}, "selection": {"cohort": 2}}
+    over = {"server.schedule.deadline": ["10min", "30min", "20min"]}
+    found = decided(tmp_path / "d", scenario=world(server=server), over=over, settings=8, seeds=2)
+    winner, *rivals = found.finalists
+    assert winner.words == "as given (FedAvg)"
+    assert {each.words for each in rivals} == {"deadline 20 min", "deadline 30 min"}
+    assert [each.probability for each in found.finalists] == pytest.approx([1.0] * 3)
+    assert "with probability 1.00, equal to that of deadline 20 min and deadline 30 min" in (
+        found.sentence.replace("30 min and deadline 20 min", "20 min and deadline 30 min")
+    )
+    best = load_scenario(found.path / "best.yaml").scenario
+    assert best.server.schedule.params.deadline == 600  # type: ignore[attr-defined]
+
+
 def test_the_choice_is_better_than_the_scenario_as_given(made: Decision) -> None:
     given = made.finalists[-1]
     assert given.words == "as given (FedAvg)"
@@ -111,8 +136,8 @@ def test_another_folder_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ({"metric": "time_to:arrivals=9999"}, r"settings reached 9,999 arrived updates; the closest"),
-        ({"limits": {"bytes": "1kB"}}, r"settings met the limits"),
+        ({"metric": "time_to:arrivals=9999"}, r"settings reached 9,999 arrived updates within 1 h; the closest: "),
+        ({"limits": {"bytes": "1kB"}}, r"settings reached .* data moved at most 1 kB; .*, which needs \d+ kB"),
     ],
 )  # fmt: skip
 def test_what_no_setting_reaches_is_refused(more: Any, problem: str, tmp_path: Path) -> None:
@@ -139,9 +164,10 @@ def test_settings_are_ruled_out_by_timing_alone(tmp_path: Path) -> None:
     found = decided(tmp_path / "d", settings=3, **more)
     states = found.settings.set_index("server.schedule.pause")
     assert states["state"].to_dict() == {"1h": RULED_OUT, "1s": "complete", "2s": "complete"}
-    assert states["problem"]["1h"].startswith("2 updates until ")
+    assert states["problem"]["1h"].startswith("2 updates within 5 min 18 s (twice ")
     assert found.ruled_out.startswith("1 of 3 settings were ruled out by timing alone")
     with pytest.raises(
-        UserError, match=r"all of 3 settings .* ruled out by timing; the first: 0 upd"
+        UserError,
+        match=r"all of 3 settings .* ruled out by timing; the first: 0 updates within .* most 1 B",
     ):
         decided(tmp_path / "e", settings=3, limits={"bytes": "1B"}, **more)

@@ -7,6 +7,7 @@ import linecache
 import logging
 import multiprocessing
 import queue
+import sched
 import select
 import selectors
 import signal
@@ -27,8 +28,9 @@ import pandas as pd
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.flower.clock import EPOCH_S, SimulatedClock, on_node, thread_on
-from fedsim.flower.turns import Turns
+from fedsim.flower import turns
+from fedsim.flower.clock import EPOCH_S, SimulatedClock, thread_on
+from fedsim.flower.turns import Turns, on_node
 
 S = 1_000_000_000
 
@@ -138,6 +140,22 @@ def _taken() -> threading.Lock:
     return lock
 
 
+def _schedule(scheduler: sched.scheduler) -> None:
+    scheduler.enter(2, 0, lambda: None)
+    scheduler.run()
+
+
+def _wait_for_timer() -> None:
+    timer = threading.Timer(2, lambda: None)
+    timer.start()
+    timer.join()
+
+
+def _sleep_in_pool() -> None:
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(time.sleep, (2, 1)))
+
+
 TAKEN = _taken()
 WAITS: dict[str, Callable[[], object]] = {
     "sleep": lambda: time.sleep(2),
@@ -152,6 +170,10 @@ WAITS: dict[str, Callable[[], object]] = {
     "poll selector": lambda: selectors.PollSelector().select(2),
     "asyncio": lambda: asyncio.run(_asleep()),
     "asyncio.wait_for": lambda: asyncio.run(_impatient()),
+    "timer": _wait_for_timer,
+    "pool": _sleep_in_pool,
+    "sched": lambda: _schedule(sched.scheduler()),
+    "sched by time": lambda: _schedule(sched.scheduler(time.time, time.sleep)),
 }
 
 
@@ -368,18 +390,45 @@ def test_every_clock_is_simulated() -> None:
         assert time.strftime("%Y") == "2026"
         assert time.strftime("%Y", time.gmtime(0)) == "1970"
         assert time.clock_gettime(time.CLOCK_REALTIME) == EPOCH_S + 86_400
+        assert time.clock_gettime_ns(time.CLOCK_MONOTONIC) == 86_400 * S
+        assert time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) < 80_000
         assert isinstance(datetime.date(2020, 1, 1), datetime.date)
         assert type(datetime.date(2020, 1, 1)) is type(datetime.datetime(2020, 1, 1).date())
 
 
-def test_sleeps_of_a_node_are_noted_and_do_not_pass_on_the_host() -> None:
-    with simulated() as clock, thread_on(None), on_node() as node:
-        began = time.monotonic()
+def test_sleeps_of_a_node_do_not_pass_on_the_host() -> None:
+    with simulated() as clock, on_node() as node:
+        began, began_at = time.monotonic(), datetime.datetime.now()
         time.sleep(30)
         imported_sleep(0.5)
-        assert node.slept_ns == 30 * S + S // 2
+        assert node.now_ns == 30 * S + S // 2
         assert 30.5 <= time.monotonic() - began < 35
+        assert 30.5 <= (datetime.datetime.now() - began_at).total_seconds() < 35
+        with thread_on(clock):
+            assert clock.now_ns() == 0
+
+
+@pytest.mark.parametrize("way", WAITS)
+def test_waits_of_a_node_take_the_time_that_they_are_given(
+    monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    host_ns = turns._MONOTONIC_NS
+    monkeypatch.setattr(turns, "_MONOTONIC_NS", lambda: 50 * host_ns())
+    with simulated() as clock, on_node() as node:
+        WAITS[way]()
+        assert node.now_ns == 2 * S
         assert clock.now_ns() == 0
+
+
+def test_waits_of_a_node_that_the_host_ends_take_no_time() -> None:
+    """A pool of an earlier message works on the host."""
+    with simulated(), on_node():
+        pool = ThreadPoolExecutor(1)
+        pool.submit(time.sleep, 1).result()
+    with simulated(), on_node() as node:
+        assert pool.submit(lambda: time.sleep(0.1) or 1).result(timeout=60) == 1
+        assert node.now_ns == 0
+        pool.shutdown()
 
 
 def test_waits_of_libraries_are_real() -> None:

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
+from flwr.app import Context
+from flwr.serverapp import Grid
 
 from fedsim.errors import UserError
 from tests.flower import apps
-from tests.flower.worlds import RunApp
+from tests.flower.worlds import RunApp, ask
 
 
 def test_the_run_folder_is_a_normal_one(run_app: RunApp) -> None:
@@ -37,3 +40,20 @@ def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: RunApp) 
     with pytest.raises(UserError, match=r"failed 0 s after the start(?s:.*)no test data") as caught:
         run_app(apps.strategy_server(evaluate_fn=broken), apps.torch_client())
     assert "in broken" in str(caught.value)
+
+
+def test_a_generator_without_a_seed_is_one_warning(
+    run_app: RunApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    def main(grid: Grid, context: Context) -> None:
+        for _ in range(2):
+            list(grid.send_and_receive([ask(node) for node in grid.get_node_ids()]))
+
+    client = apps.stepping(1, lambda partition: np.random.default_rng().normal())
+    run = run_app(apps.own_loop(main), client)
+    (note,) = run.info["notes"]
+    assert "a generator without a seed draws other numbers in every run" in note
+    assert f"{__file__}:" in note
+    assert len([text for text in caplog.messages if "without a seed" in text]) == 1
+    client = apps.stepping(1, lambda partition: np.random.default_rng(partition).normal())
+    assert not run_app(apps.own_loop(main), client).info["notes"]

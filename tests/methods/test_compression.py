@@ -243,7 +243,8 @@ def test_groups_threads_deferral_and_resuming_do_not_change_bits(
     """Nor does it whether errors are changed in place: in all but the last run, where memories lie on disk."""
     if up in ("sparseloco", "topk"):
         monkeypatch.setattr("fedsim.methods.compression._CPU_ENTRIES", ALL_LARGE)
-    server = {**digits()["server"], "compression": {"up": up, **COMPRESSED}}
+    method = "scaffold" if up == "eden" else "fedavg"
+    server = {**digits()["server"], "method": method, "compression": {**COMPRESSED, "up": up}}
     results = []
     for training in ({}, {"verify": "eager"}, {"threads": 3}, {"memory": "disk"}):
         content = digits(server=server)
@@ -430,6 +431,9 @@ def test_buffers_are_not_compressed(tmp_path: Path, method: Any) -> None:
     # A sign per parameter, their magnitude, and 16 numbers of 32 bits.
     parameters = 64 * 8 + 8 + 2 * 8 + 8 * 10 + 10
     assert max(runs[2].dispatches["bytes_up"]) == round((parameters + 32 + 16 * 32) / 8)
+    content["server"] |= {"method": FRAGMENTS, "compression": {"up": "qsgd"}}
+    with pytest.raises(UserError, match="fragments contain running statistics"):
+        assemble(load_scenario_dict(content, tmp_path))
 
 
 FRAGMENTS = {"name": "streaming_diloco", "fragments": 2, "overlap": 0}

@@ -59,7 +59,7 @@ def test_rounding_is_not_taken_for_a_pause() -> None:
 @pytest.mark.parametrize("far", [2, 1 << 61])
 def test_rows_by_client_are_in_order_of_client_then_dispatch(ids: list[int], far: int) -> None:
     clients = [far, 0, -1, far, 0, far]
-    order, is_followed = rows_by_client(pd.DataFrame({"client_id": clients, "dispatch_id": ids}))
+    order, is_followed = rows_by_client(pd.Series(clients), np.array(ids))
     expected = sorted(range(6), key=lambda row: (clients[row], ids[row]))
     assert order.tolist() == expected
     ordered = [clients[row] for row in expected]

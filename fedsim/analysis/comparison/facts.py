@@ -211,7 +211,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         progress=_progress(run),
         metrics=_metric_names(run.metrics),
         figures=_figures(run, given),
-        spent_s=statistics.where_time_went(run.phases, table),
+        spent_s=statistics.where_time_went(run.work_phases, table),
         client_accuracy=accuracy,
         lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
         definitions=run.metric_definitions,
@@ -267,13 +267,13 @@ def _progress(run: Run) -> pd.DataFrame:
         entered = np.sort(aggregated_versions(run.dispatches))
         entered = entered[entered > 0]
         aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
-    table = run.dispatches
-    of_dispatches = table.reindex(columns=["energy_j", *SPENT])
+    table = run.work
+    of_work = table.reindex(columns=["energy_j", *SPENT])
     spent: dict[str, npt.NDArray[Any]] = {
         **costs_by(run, times),
         **{
             str(name): statistics.spent_by(table, values.to_numpy(), times)
-            for name, values in of_dispatches.items()
+            for name, values in of_work.items()
         },
         CLIENT_UPDATES: aggregated,
     }
@@ -299,11 +299,11 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "updates": updates,
         "rounds": float(run.info.get("rounds") or np.nan),
         "dispatches": len(dispatches),
-        "bytes": float(whole["bytes"]),
-        "energy_j": float(whole["energy_j"]),
+        "bytes": float(run.work["bytes_down"].sum() + run.work["bytes_up"].sum()),
+        "energy_j": float(run.work["energy_j"].sum()),
         **{name: float(run.info.get(name, np.nan)) for name in SPENT},
-        "compute_s": float(run.phases["compute_s"].sum()),
-        "paused_s": float(run.phases["paused_s"].sum()),
+        "compute_s": float(run.work_phases["compute_s"].sum()),
+        "paused_s": float(run.work_phases["paused_s"].sum()),
         **{
             f"lost_{name}": float(lost[name] / whole[name]) if whole[name] else np.nan
             for name in ("dispatches", "steps", "bytes", "seconds")

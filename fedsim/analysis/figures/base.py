@@ -167,12 +167,12 @@ def population(run: Run) -> int:
 
 
 def costs_by(run: Run, times_s: npt.NDArray[np.float64]) -> dict[str, npt.NDArray[np.float64]]:
-    """``bytes`` moved and ``compute_s`` spent by each instant, over the dispatches that had ended."""
-    table = run.dispatches
+    """``bytes`` moved and ``compute_s`` spent by each instant, over the work that had ended."""
+    table = run.work
     moved = table["bytes_down"].to_numpy() + table["bytes_up"].to_numpy()
     return {
         "bytes": statistics.spent_by(table, moved, times_s),
-        "compute_s": statistics.spent_by(table, run.phases["compute_s"].to_numpy(), times_s),
+        "compute_s": statistics.spent_by(table, run.work_phases["compute_s"].to_numpy(), times_s),
     }
 
 

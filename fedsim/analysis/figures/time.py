@@ -25,7 +25,7 @@ from fedsim.analysis.figures.base import (
 )
 from fedsim.analysis.figures.learning import targets
 from fedsim.runs import Run
-from fedsim.runs.critical import CAUSES, critical_path, waiting_by_cause
+from fedsim.runs.critical import CAUSES, critical_path, saving, waiting_by_cause
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 from fedsim.vocabulary.formatting import (
     format_bytes,
@@ -33,6 +33,7 @@ from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
     format_duration,
+    format_energy,
     format_mean_count,
     format_names,
     format_share,
@@ -82,7 +83,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("failures detected twice as fast", ("detection",), "server.failure_detection", "0.5x"),
 )
 """Changes that halve causes of waiting, with the setting and its factor; the first that fits a cause is taken."""
-_MOST_CHANGES, _LEAST_SHARE = 3, 0.01
+_MOST_CHANGES, _LEAST_SHARE, _LEAST_ERROR = 3, 0.01, 0.0005
 _COLORS = {
     "deadline": "late",
     "detection": "dropped",
@@ -102,9 +103,10 @@ def waiting(run: Run) -> Figure | None:
     """
     if run.critical is None or not len(run.critical):
         return None
-    spent = {"the last server update": waiting_by_cause(run.critical)}
+    paths = {"the last server update": run.critical}
     if (reached := reached_target(run)) and reached[1] < len(run.aggregations):
-        spent = {reached[0]: waiting_by_cause(critical_path(run, reached[1])), **spent}
+        paths = {reached[0]: critical_path(run, reached[1]), **paths}
+    spent = {until: waiting_by_cause(path) for until, path in paths.items()}
     until, seconds = next(iter(spent.items()))
     whole = float(seconds.sum())
     words = CAUSES | ({"compute": "rounds of an edge server"} if run.has_edges else {})
@@ -123,7 +125,7 @@ def waiting(run: Run) -> Figure | None:
         columns.append(Column(f"share{after}", "of the time", "share", shares.tolist()))
         bars.append({"label": f"Simulated time until {end}", "shares": shares.fillna(0).tolist()})
     parts = [_COLORS.get(cause, cause) for cause in causes]
-    changes = predicted_changes(run, seconds)
+    changes = predicted_changes(run, paths[until])
     return Figure(
         "waiting", finding, tuple(columns), {"parts": parts, "bars": bars, "changes": changes}
     )
@@ -140,28 +142,40 @@ def reached_target(run: Run) -> tuple[str, int] | None:
     return None
 
 
-def predicted_changes(run: Run, seconds: pd.Series[float]) -> list[dict[str, Any]]:
-    """The changes that would save most of the seconds of a critical path, on the same timeline: halves of its causes.
+def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
+    """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`).
 
     Returns:
-        For each, the change in words, the ``share`` of the time that it saves, and the command that tries it.
+        For each, the change and its prediction in words, the ``share`` of the time that it saves, and the command that
+        tries it.
     """
-    whole, taken = float(seconds.sum()), set[str]()
+    spent, taken = waiting_by_cause(path), set[str]()
     changes: list[dict[str, Any]] = []
-    for words, causes, path, factor in _CHANGES:
+    for words, causes, setting, factor in _CHANGES:
         if run.has_edges:
             if "compute" in causes:
                 continue  # a round of an edge server is more than the steps of its clients
-            path = path.replace("devices.network", "server.edges.network")
-        *above, key = path.split(".")
+            setting = setting.replace("devices.network", "server.edges.network")
+        *above, key = setting.split(".")
         value = section(run, *above).get(key)
         numbers = value if isinstance(value, list) else [value]
         if taken & {*causes} or not all(type(each) in (int, float) for each in numbers):
             continue
         taken |= {*causes}
-        share = sum(seconds.get(cause, 0.0) for cause in causes) / whole / 2
-        command = format_command("what-if", run.path, "-s", f"{path}={factor}")
-        changes.append({"words": words, "share": share, "command": command})
+        if not spent.reindex(causes).any():
+            continue
+        saved = saving(run, path, causes)
+        if saved.error > saved.share:
+            continue  # not predicted
+        about = "at most" if saved.is_bound else "about"
+        error = (
+            f" ± {format_share(saved.error)}"
+            if saved.error > _LEAST_ERROR and not saved.is_bound
+            else ""
+        )
+        words = f"{words}: {about} −{format_share(saved.share)}{error}"
+        command = format_command("what-if", run.path, "-s", f"{setting}={factor}")
+        changes.append({"words": words, "share": saved.share, "command": command})
     changes = [change for change in changes if change["share"] >= _LEAST_SHARE]
     return sorted(changes, key=lambda change: -change["share"])[:_MOST_CHANGES]
 
@@ -169,7 +183,7 @@ def predicted_changes(run: Run, seconds: pd.Series[float]) -> list[dict[str, Any
 def time_spent(run: Run) -> Figure:
     """Client time by activity."""
     clients = run.clients if run.has_clients else None
-    spent = statistics.where_time_went(run.phases, clients)
+    spent = statistics.where_time_went(run.work_phases, clients)
     spent = {name: s for name, s in spent.items() if s or name not in RARE_PHASES}
     work_s = {name: spent[name] for name in DISPATCH_PARTS if name in spent}
     whole, at_work = sum(spent.values()), sum(work_s.values())
@@ -268,6 +282,13 @@ def work(run: Run) -> Figure:
         finding = (
             f"{format_share(lost['steps'] / steps)} of the local steps and {format_share(lost['bytes'] / moved)} of "
             f"the bytes ({format_bytes(lost['bytes'])}) went into updates that were never aggregated.{_spare(run)}"
+        )
+    others = run.work[run.work["outcome"].isna()]
+    if len(others):
+        moved = others["bytes_down"].sum() + others["bytes_up"].sum()
+        finding += (
+            f" {format_counted(len(others), 'message')} without training moved another {format_bytes(moved)} and "
+            f"took another {format_energy(others['energy_j'].sum())}."
         )
     amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
     return Figure(
@@ -424,7 +445,7 @@ def online(run: Run) -> Figure | None:
         times = np.unique(np.linspace(0.0, run.simulated_s, 400))
         finding = "The number of clients online was not recorded."
         columns = []
-    peak, means = statistics.at_work(run.dispatches, run.pauses, times)
+    peak, means = statistics.at_work(run.work, run.pauses, times)
     working = np.append(means, np.nan)
     mean = float(np.nanmax(working, initial=0.0))
     if not peak and not columns:

@@ -60,7 +60,9 @@ def timeline(run: Run) -> Figure:
     rows = _rows(table, run.phases, clients)
     batteries = _batteries(run)
     if batteries is not None:
-        rows = rows.assign(**_charges(rows, *batteries))
+        # Other messages of a Flower app use charge, too.
+        of_clients = run.work[run.work["client_id"].isin(clients)]
+        rows = rows.join(_charges(of_clients, *batteries))
     edges, chosen = np.empty(0, np.int64), clients
     if run.has_edges:
         of_edges = run.edge_dispatches
@@ -228,9 +230,7 @@ def _types(
     return {"floor": floor, "per_s": per_s}
 
 
-def _charges(
-    rows: pd.DataFrame, energy: Energy, of_client: npt.NDArray[np.uint8]
-) -> dict[str, npt.NDArray[np.float64]]:
+def _charges(rows: pd.DataFrame, energy: Energy, of_client: npt.NDArray[np.uint8]) -> pd.DataFrame:
     """Charge as a share of the capacity before and after each dispatch, replayed from the energy of the dispatches; NaN
     without a battery."""
     batteries = Batteries(energy, of_client)
@@ -243,7 +243,8 @@ def _charges(
     charge = batteries.replay(clients, begin_ns, end_ns, rows["energy_j"].to_numpy())
     capacity_j = np.array(batteries.capacity_j)[of_client[clients]]
     with np.errstate(invalid="ignore"):
-        return {
+        shares = {
             "charge_before": charge.before_j / capacity_j,
             "charge_after": charge.after_j / capacity_j,
         }
+    return pd.DataFrame(shares, rows.index)

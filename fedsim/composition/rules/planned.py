@@ -17,6 +17,7 @@ from fedsim.learning.metrics.base import declares_direction
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import cohort_of
+from fedsim.scheduling.schedules.sync import Sync
 from fedsim.traces.validation import implausible_rates as doubt_of_rates
 from fedsim.traces.validation import implausible_times as doubt_of_times
 from fedsim.units import NS_PER_S, to_ns
@@ -241,6 +242,55 @@ def unusual_schedule(assembly: Assembly) -> Iterator[UserError]:
         where=f"{server.section_of_devices}.schedule",
         hint=f"results are not those of {title} as published",
     )
+
+
+@PLANNED
+def unused_setting(assembly: Assembly) -> Iterator[UserError]:
+    """A setting changes nothing, because another one on which it depends is missing."""
+    server, section = (
+        assembly.scenario.server.of_devices,
+        assembly.scenario.server.section_of_devices,
+    )
+    schedule, given = server.schedule, server.schedule.params
+    draws_all = "cohort" in type(server.selection.params).model_fields
+    draws_all &= cohort_of(server.selection.params) is None
+    # What a schedule of the user announces is unknown.
+    announces = schedule.user is not None or (
+        issubclass(schedule.type, Sync)
+        and (not schedule.type.patience or given.deadline is not None)
+    )
+    sends = server.partial_work == "send"
+    rows = (
+        (
+            draws_all and getattr(given, "over_selection", 1) > 1,
+            f"{section}.schedule.over_selection",
+            "a round without a cohort selects all available clients, and no more",
+            f"give {section}.selection.cohort",
+        ),
+        (
+            getattr(given, "grace", 0) > 0 and given.quorum is None,
+            f"{section}.schedule.grace",
+            "without a quorum, no round waits for it",
+            f"give {section}.schedule.quorum",
+        ),
+        (
+            sends and not announces,
+            "server.partial_work",
+            "the schedule announces no deadline, so no client stops to send what it has",
+            f"give a deadline: {section}.schedule: {{name: sync, deadline: 10min}}",
+        ),
+        (
+            server.foresight and not sends,
+            "server.foresight",
+            "only clients that send partial work use it",
+            "set server.partial_work: send",
+        ),
+    )
+    for is_unused, where, why, hint in rows:
+        if is_unused:
+            yield UserError(
+                f"it changes nothing: {why}", where=where, hint=f"{hint}, or leave it out"
+            )
 
 
 @PLANNED

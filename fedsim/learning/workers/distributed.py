@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import logging
 import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -28,6 +30,7 @@ from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
 from fedsim.processes.launch import Launch
 from fedsim.randomness import mix64
+from fedsim.vocabulary.formatting import format_duration
 from fedsim.vocabulary.timeline import Train
 
 SHARDS = 16
@@ -36,6 +39,11 @@ _WHERE = "training.workers"
 _PORT, _PORTS = 12_000, 20_000
 _TIMEOUT = timedelta(minutes=15)
 """Longest time that a rank waits for the others, which may train or evaluate longer than it does."""
+_PATIENCE_S = 5.0
+"""Seconds after which a process says for which others it waits."""
+_LOOK_S = 0.05
+_HERE = "fedsim/here"
+"""Key of the number of processes that have come."""
 
 _Value = TypeVar("_Value")
 _Item = TypeVar("_Item")
@@ -58,6 +66,7 @@ class Ranks:
 
     def __init__(self, launched: Launch, *, on_cuda: bool = False) -> None:
         self.number, self.count = launched.rank, launched.count
+        self._store: Any = None
         if self.count > SHARDS:
             raise UserError(
                 f"{self.count} processes were started, but a run uses at most {SHARDS}",
@@ -75,10 +84,39 @@ class Ranks:
         # Two jobs on one machine must not meet.
         job, step = (int(os.environ.get(f"SLURM_{name}_ID", 0)) for name in ("JOB", "STEP"))
         os.environ.setdefault("MASTER_PORT", str(_PORT + (16 * job + step) % _PORTS))
+        missing = threading.Timer(_PATIENCE_S, self._say_who_is_missing)
+        missing.daemon = True
+        missing.start()
         try:
+            if "MASTER_ADDR" not in os.environ:
+                raise ValueError("MASTER_ADDR is not set")
             with _interruptible():
+                # As torch's env:// does, but it does not wait yet, so that the processes can be counted.
+                self._store = dist.TCPStore(  # type: ignore[attr-defined]
+                    os.environ["MASTER_ADDR"],
+                    int(os.environ["MASTER_PORT"]),
+                    self.count,
+                    is_master=self.number == 0 and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ,
+                    timeout=_TIMEOUT,
+                    wait_for_workers=False,
+                    multi_tenant=True,
+                )
+                here, until_s = (
+                    self._store.add(_HERE, 1),
+                    time.monotonic() + _TIMEOUT.total_seconds(),
+                )
+                # In init_process_group, the store would answer nobody.
+                while here < self.count and time.monotonic() < until_s:
+                    time.sleep(_LOOK_S)
+                    here = self._store.add(_HERE, 0)
+                if here < self.count:
+                    raise RuntimeError(f"only {here} came")
                 dist.init_process_group(
-                    backend, timeout=_TIMEOUT, rank=self.number, world_size=self.count
+                    backend,
+                    store=self._store,
+                    timeout=_TIMEOUT,
+                    rank=self.number,
+                    world_size=self.count,
                 )
         except (RuntimeError, ValueError) as error:
             raise UserError(
@@ -88,6 +126,27 @@ class Ranks:
                 "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n 1); if another program "
                 "uses the port, export MASTER_PORT, too",
             ) from error
+        finally:
+            missing.cancel()
+
+    def _say_who_is_missing(self) -> None:
+        """Say how many processes are here, or, on a rank that has not reached rank 0, that this one is not."""
+        if self._store is None:
+            said = f"rank {self.number} of {self.count} has not reached rank 0"
+        elif self.number == 0:
+            here = self._store.add(_HERE, 0)
+            said = f"{here} of {self.count} processes {'is' if here == 1 else 'are'} here"
+        else:
+            return
+        address = f"{os.environ.get('MASTER_ADDR')}:{os.environ['MASTER_PORT']}"
+        limit = format_duration(_TIMEOUT.total_seconds())
+        warning = UserError(
+            f"{said}: waiting at {address} (MASTER_ADDR and MASTER_PORT) for up to {limit}",
+            where=_WHERE,
+            hint="if it takes long, check that all processes were started, with the same address and "
+            "port",
+        )
+        logging.getLogger("fedsim").warning("warning: %s", warning)
 
     def part(self) -> None:
         """Wait until all ranks have done their work."""

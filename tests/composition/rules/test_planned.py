@@ -169,6 +169,10 @@ EXAMPLES: dict[str, tuple[World, World]] = {
         timed(server={"method": "fedprox", "schedule": "async"}),
         timed(server={"method": "fedprox", "schedule": "sync"}),
     ),
+    "unused-setting": (
+        timed(server=sync(deadline=50, grace=5) | {"partial_work": "send"}),
+        timed(server=sync(deadline=50, grace=5, quorum=2) | {"partial_work": "send"}),
+    ),
     "absent-clients-weigh": (
         on_phones(availability=PHONES) | {"server": {"method": "fedcompass"}},
         on_phones(availability=PHONES) | {"server": {"method": "fedbuff"}},
@@ -234,6 +238,19 @@ def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str, tmp_pa
         (
             timed(server=sync(deadline=5) | {"partial_work": "send"}),
             ["2 of 3 clients cannot finish"],
+        ),
+        (
+            timed(server={**sync(over_selection=2), "partial_work": "send", "foresight": True}),
+            ["a round without a cohort selects all", "the schedule announces no deadline"],
+        ),
+        (
+            # It always announces the end of a round.
+            timed(server={"schedule": "timely", "partial_work": "send"}),
+            ["was not designed for the timely"],
+        ),
+        (
+            timed(server={"schedule": "buffered", "method": "fedbuff", "foresight": True}),
+            ["only clients that send partial work use it"],
         ),
         (EXAMPLES["large-cohort"][0], ["4 clients should work at once, but there are 3"]),
         (

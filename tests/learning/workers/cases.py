@@ -81,16 +81,17 @@ CASES: dict[str, Case] = {
     "personal parts": (own_test, "fedalt", {}, {}, synchronous),
     "prologue": (own_test, "scaffold_p", {}, {}, synchronous),
     "compression": (mlp, "compressed", {}, {}, synchronous),
+    "memories that follow": (mlp, "followed", {}, {}, synchronous),
 }
 
 
-def compressed_scaffold() -> type[Method]:
-    """SCAFFOLD with errors of uploads and references of downloads."""
+def compressed_scaffold(*, error_feedback: bool) -> type[Method]:
+    """SCAFFOLD with errors of uploads, or memories that follow them, and references of downloads."""
     up, down = (CATALOG.parts("compression")[name] for name in ("topk", "qsgd"))
     layout = Layout.of([("x", (1,))])
     return with_compression(
         CATALOG.parts("method")["scaffold"],
-        up(up.Params(share=0.1), layout),
+        up(up.Params(share=0.1, error_feedback=error_feedback), layout),
         down(down.Params(), layout),
     )
 
@@ -101,7 +102,8 @@ def method_of(name: str) -> type[Method]:
         "failing": Failing,
         "dying": Dying,
         "median": Median,
-        "compressed": compressed_scaffold(),
+        "compressed": compressed_scaffold(error_feedback=True),
+        "followed": compressed_scaffold(error_feedback=False),
     }
     return defined_here.get(name) or CATALOG.parts("method")[name]
 

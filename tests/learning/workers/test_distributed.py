@@ -1,11 +1,14 @@
 """Ranks: the same bits for every number of them, with sums instead of updates between them."""
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import Any
 
 import pytest
+import torch.distributed as dist
 
 from fedsim.errors import InvariantViolation, UserError
+from fedsim.learning.workers import distributed
 from fedsim.learning.workers.distributed import SHARDS, Ranks, place
 from fedsim.processes.launch import Launch
 from tests.learning.problems import Timeline, make_learner, supervised_task
@@ -15,6 +18,7 @@ from tests.learning.workers.ranks import (
     checkpoints,
     continued,
     executed,
+    free_port,
     results_of,
 )
 
@@ -100,3 +104,27 @@ def test_a_rank_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> N
 def test_too_many_ranks() -> None:
     with pytest.raises(UserError, match="17 processes were started, but a run uses at most 16"):
         Ranks(Launch(3, 17, 3))
+
+
+@pytest.mark.parametrize(
+    ("rank", "said"), [(0, "2 of 3 processes are here"), (1, "rank 1 of 3 has not reached rank 0")]
+)
+def test_a_rank_says_for_whom_it_waits(
+    rank: int, said: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of three processes, ranks 0 and 2 are here, or rank 1 alone."""
+    port = free_port()
+    monkeypatch.setenv("MASTER_ADDR", "localhost")
+    monkeypatch.setenv("MASTER_PORT", port)
+    monkeypatch.setattr(distributed, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(distributed, "_TIMEOUT", timedelta(seconds=2))
+    if rank == 0:
+        other = dist.TCPStore(
+            "localhost", int(port), 3, True, wait_for_workers=False, multi_tenant=True
+        )
+        other.add(distributed._HERE, 1)
+    with pytest.raises(UserError, match="the 3 processes of the run do not find each other"):
+        Ranks(Launch(rank, 3, rank))
+    (warning,) = caplog.messages
+    assert f"{said}: waiting at localhost:{port}" in warning
+    assert "for up to 2 s" in warning
