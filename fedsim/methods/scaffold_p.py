@@ -98,7 +98,8 @@ class ScaffoldP(FedAvgP):
         """The personal part and c_i, whose changes are sent, or follow from that of u."""
         follows: dict[str, Factor] = {"control": 1.0}
         if self.params.uplink == 1:
-            follows["delta"] = lambda cohort: -1 / self._lengths(cohort)
+            # At a rate of 0, nothing of the change of u is a change of c_i.
+            follows["delta"] = lambda cohort: (-1 / self._lengths(cohort)).nan_to_num(neginf=0.0)
         control = Memory(self.split.shared_size, follows=follows)
         return {**super().memories(), "control": control}
 
