@@ -238,6 +238,9 @@ class _Path:
         if not self._has_rounds or (start_s > first_s[of] - _SAME_S).any():
             return None
         repeated_s = np.where(before_s < lasted_s - _SAME_S, lasted_s, after_s)
+        # A round in which nobody is given work has no dispatches, but a deadline.
+        resumed_s = max(self._aggregation_s, self._pause_s) * (np.arange(len(lasted_s)) > 0)
+        begins_s = np.where(np.isinf(begins_s), resumed_s, begins_s)
         ends_s = begins_s + self._deadline_s / 2 if half_the_deadline else np.inf
         return np.asarray(np.minimum(repeated_s, ends_s))
 
