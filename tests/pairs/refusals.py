@@ -13,7 +13,7 @@ from pathlib import Path
 from fedsim.errors import UserError, UserErrors, without_numbers
 from fedsim.scenario.model import Scenario
 from tests.pairs.arrays import Combination, CoveringArray
-from tests.pairs.parameters import Row, Values, scenario
+from tests.pairs.parameters import SLOW, Row, Values, scenario
 from tests.pairs.running import prepared
 
 FILE = Path(__file__).with_name("refused.json")
@@ -159,21 +159,19 @@ def learn(
     known: Mapping[Combination, str] = {},
     progress: Callable[[str], None] = lambda _: None,
 ) -> dict[Combination, str]:
-    """Try rows until every combination that is not refused has occurred in an accepted one.
-
-    Combinations that are ``known`` to be refused are not tried again.
-    """
+    """Make arrays until one has no row that is refused; those ``known`` to be refused are not tried again."""
     refused = dict(known)
-    array = CoveringArray(judge.table, strength, refused)
-    for row in array.rows():
-        if judge.refusal(row) is None:
-            array.cover(row)
-            continue
-        blamed = judge.blamed(row)
-        for combination in blamed:
-            array.refuse(combination)
-        refused |= blamed
-        progress(
-            f"{array.left} left, {len(refused)} refused: {[sorted(x) for x in blamed]} {list(blamed.values())[:1]}"
-        )
-    return refused
+    while True:
+        before = len(refused)
+        array = CoveringArray(judge.table, strength, refused, SLOW)
+        for row in array.rows():
+            if judge.refusal(row) is None:
+                array.cover(row)
+                continue
+            blamed = judge.blamed(row)
+            for combination in blamed:
+                array.refuse(combination)
+            refused |= blamed
+            progress(f"{array.left} left, {len(refused)} refused: {list(map(sorted, blamed))}")
+        if len(refused) == before:
+            return refused
