@@ -156,6 +156,10 @@ class Contributions:
             )
         return self._waiting.weighted_sum(self._ids, name, products.tolist())
 
+    def mean(self, name: str, weights: npt.ArrayLike, otherwise: Tensor) -> Tensor:
+        """Mean of vector ``name`` with ``weights`` (C,); ``otherwise`` (elements,) if all are 0."""
+        return self.weighted_sum(name, weights) if np.any(weights) else otherwise
+
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name``, (elements,)."""
         self._require_seen(name)

@@ -401,6 +401,10 @@ class Updates(Protocol):
             factors: multiples of the vectors themselves, (C,), such as discounts for staleness; not in that ratio.
         """
 
+    def mean(self, name: str, weights: npt.ArrayLike, otherwise: Tensor) -> Tensor:
+        """Mean of vector ``name`` with ``weights`` (C,), which sum to 1 or are all 0, over the contributions that have
+        an entry, (elements,); ``otherwise`` where none of them counts."""
+
     def memory(self, name: str, index: int) -> Tensor:
         """The row of contribution ``index``'s client in memory ``name`` (of keeper server or shared), (elements,)."""
 

@@ -51,9 +51,9 @@ class _Averaged(Method):
         for vector in prologue.upload if prologue and first else self.upload():
             if count := self._ends_with_buffers(vector.name, vector.elements):
                 weights = self.buffer_weights(updates)
-                mean = updates.weighted_sum(vector.name, weights)[-count:]
-                values = torch.where(mean == 0, server[received][-count:], mean)
-                state = {**state, received: torch.cat([state[received][:-count], values])}
+                mean = updates.mean(vector.name, weights, server[received])
+                new = torch.cat([state[received][:-count], mean[-count:]])
+                state = {**state, received: new}
                 state = {**state, "model": self.whole_model(state)}
         return state
 

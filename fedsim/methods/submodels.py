@@ -76,19 +76,18 @@ class _InParts(Method):
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """That of the method, with means over the clients that trained an entry, unless it combines parts itself."""
         method: Any = super()
-        if self.combines_parts:
-            padded: ServerState = method.aggregate(server, updates)
-            return padded
-        state: ServerState = method.aggregate(server, _Overlapping(updates, self.parts))
+        of_parts = _Overlapping(updates, self.parts, adds=self.combines_parts)
+        state: ServerState = method.aggregate(server, of_parts)
         return state
 
 
 class _Overlapping:
-    """Updates whose sums count, for each entry, the clients that trained it."""
+    """Updates whose sums count, for each entry, the clients that trained it, unless the method ``adds`` them up."""
 
-    def __init__(self, updates: Updates, parts: Parts) -> None:
+    def __init__(self, updates: Updates, parts: Parts, *, adds: bool) -> None:
         self._updates = updates
         self._parts = parts
+        self._adds = adds
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._updates, name)
@@ -100,6 +99,22 @@ class _Overlapping:
         self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
     ) -> Tensor:
         """The sum times the sum of all weights over that of the clients that trained an entry; zero if none did."""
+        if self._adds:
+            return self._updates.weighted_sum(name, weights, factors)
+        total, _ = self._over_holders(name, weights, factors)
+        return total
+
+    def mean(self, name: str, weights: npt.ArrayLike, otherwise: Tensor) -> Tensor:
+        """That over the clients that trained an entry; ``otherwise`` where none of them counts."""
+        import torch
+
+        mean, is_held = self._over_holders(name, weights)
+        return torch.where(is_held, mean, otherwise)
+
+    def _over_holders(
+        self, name: str, weights: npt.ArrayLike, factors: npt.ArrayLike = 1.0
+    ) -> tuple[Tensor, Tensor]:
+        """That sum, and whether an entry was trained by a client that counts, (elements,) each."""
         import torch
 
         total, updates = self._updates.weighted_sum(name, weights, factors), self._updates
@@ -107,7 +122,7 @@ class _Overlapping:
             updates.clients, updates.rounds, np.asarray(weights, np.float64), total.device
         )
         ratio = torch.where(held != 0, of_all / held, 0.0)
-        return total.mul_(ratio.to(total.dtype))
+        return total.mul_(ratio.to(total.dtype)), held != 0
 
 
 def with_submodels(method: type[Method], parts: Parts) -> type[Method]:

@@ -20,7 +20,7 @@ from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
 from fedsim.simulation.updates import Updates
 from fedsim.simulation.workload import Workloads
-from fedsim.units import NEVER
+from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
@@ -136,7 +136,7 @@ class Level:
     def check_clock(self, who: str, section: str) -> None:
         """Refuse the end of a run without an event to come, if clients are at work that would end after the clock does.
 
-        A client that never comes online again, or has a link without a rate, is not: its work never ends.
+        Other work never ends: that of a client that goes offline for good, or has a link without a rate.
 
         Args:
             who: what the clients of this level are called.
@@ -150,10 +150,9 @@ class Level:
                 population.network.nominal_wire_s(client, way, size)
                 for way, size in zip(Direction, sizes, strict=True)
             )
-            step_s = float(population.compute.step_s[client])
-            is_back = population.availability.next_online(client, now_ns) < NEVER
-            if is_back and max(down_s, up_s) < math.inf:
-                compute_s = dispatch.steps * step_s
+            compute_s = dispatch.steps * float(population.compute.step_s[client])
+            # These are nominal: half of the clock allows for jitter.
+            if (NEVER / 2 - now_ns) / NS_PER_S <= down_s + compute_s + up_s < math.inf:
                 raise beyond_clock(f"{who} {client}", down_s, compute_s, up_s, now_ns, section)
 
     def finish(self) -> None:

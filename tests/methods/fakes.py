@@ -63,6 +63,9 @@ class Written:
         products = torch.as_tensor(np.asarray(weights, dtype=np.float64) * factors)
         return (products.unsqueeze(1) * self._rows[name]).sum(0)
 
+    def mean(self, name: str, weights: npt.ArrayLike, otherwise: Tensor) -> Tensor:
+        return self.weighted_sum(name, weights) if np.any(weights) else otherwise
+
 
 def make(
     given: Mapping[str, Any], samples: Sequence[int], elements: int = 1, buffers: int = 0

@@ -111,9 +111,9 @@ def parts_of_six() -> Parts:
     return parts
 
 
-def moved_by(given: Mapping[str, Any], changes: Array) -> Array:
-    """How far a method moves the model by these changes of the six entries."""
-    whole = make(given, POPULATION, elements=6)
+def moved_by(given: Mapping[str, Any], changes: Array, buffers: int = 0) -> Array:
+    """What a method makes of zeros by these changes of six entries, of which the last are values of buffers, then 9."""
+    whole = make(given, POPULATION, elements=6 - buffers, buffers=buffers)
     method = with_submodels(type(whole), parts_of_six())(whole.params, whole.context)
     updates = Written(
         {"delta": changes.tolist()},
@@ -126,6 +126,7 @@ def moved_by(given: Mapping[str, Any], changes: Array) -> Array:
         versions=(4 - AGE).tolist(),
     )
     start = torch.zeros(6, dtype=torch.float64)
+    start[6 - buffers :] = 9
     after = method.aggregate(method.initial_state(start), updates)["model"]
     return np.asarray(after.numpy())
 
@@ -133,6 +134,17 @@ def moved_by(given: Mapping[str, Any], changes: Array) -> Array:
 @pytest.mark.parametrize(("given", "expected"), ORACLES, ids=lambda given: str(given)[:60])
 def test_an_entry_moves_by_those_that_trained_it(given: dict[str, Any], expected: Array) -> None:
     np.testing.assert_allclose(moved_by(given, CHANGES), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("given", [given for given, _ in ORACLES], ids=str)
+@pytest.mark.parametrize("of_first", [5.0, 0.0])
+def test_buffers_are_those_of_the_clients_that_have_them(
+    given: dict[str, Any], of_first: float
+) -> None:
+    """Client 0 alone has all six entries. Its update is partial; if such updates do not count, its buffers stay."""
+    changes = np.where(np.arange(6) < 4, CHANGES, of_first) * TRAINED
+    expected = 9.0 if "partial" in given else of_first
+    np.testing.assert_allclose(moved_by(given, changes, buffers=2)[4:], expected, rtol=1e-12)
 
 
 def test_the_table_has_every_method_that_works_with_submodels() -> None:

@@ -11,7 +11,7 @@ from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.run import Run
 from fedsim.simulation.stall import stalled_after
-from tests.simulation.harness import simulate
+from tests.simulation.harness import online, simulate
 
 ASYNC = {"name": "async"}
 
@@ -202,6 +202,17 @@ def test_the_end_of_the_clock_is_an_error(
     }
     with pytest.raises(UserError, match=f"{where}: {message}"):
         fedsim.run(content, tmp_path / "run")
+
+
+@pytest.mark.parametrize("policy", ["pause", "finish", "send_partial"])
+@pytest.mark.parametrize("shared", [False, True])
+def test_work_of_a_client_that_goes_offline_for_good_is_unfinished(
+    policy: str, *, shared: bool
+) -> None:
+    """Client 1 leaves at 15 s, in the middle of its work of 22 s, and is never online again."""
+    left = online([(0, 100)], [(0, 15)])
+    book = simulate(step_s=[1, 2], availability=left, on_disconnect=policy, shared=shared, rounds=5)
+    assert book.outcomes() == {0: "unfinished", 1: "unfinished"}
 
 
 def test_a_dispatch_that_outlasts_the_clock_is_refused_before_the_run() -> None:

@@ -362,7 +362,7 @@ def test_overlap_averages_of_a_3_x_3_layer() -> None:
     parts.level, parts.whole, parts.tasks = np.arange(3), task(9), [task(9), task(6), task(3)]
     parts.submodels = SimpleNamespace(moves=False, static_statistics=False)  # type: ignore[assignment]
     parts._positions = lambda level, *_: torch.arange(9 - 3 * level)  # type: ignore[assignment]
-    overlapping = _Overlapping(Three(), parts)  # type: ignore[arg-type]
+    overlapping = _Overlapping(Three(), parts, adds=False)  # type: ignore[arg-type]
     mean = overlapping.weighted_sum("delta", [1 / 4, 1 / 4, 1 / 2]).view(3, 3)
     # Row 0: (1 + 2 + 2 x 4) / 4; row 1, without the third client: (1 + 2) / 2; row 2, the first alone: 1.
     assert mean.tolist() == [[2.75] * 3, [1.5] * 3, [1.0] * 3]
