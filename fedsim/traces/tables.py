@@ -17,46 +17,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
-
-Ints = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, SHARE, Bools, Bounds
+from fedsim.files.cells import Floats as Floats
+from fedsim.files.cells import Ints as Ints
 
 STRING = pa.string()
 ID = pa.dictionary(pa.int32(), pa.string())
 INT64, INT32, INT8 = pa.int64(), pa.int32(), pa.int8()
 FLOAT64, FLOAT32, BOOL = pa.float64(), pa.float32(), pa.bool_()
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The finite numbers from ``low`` (excluded if ``open_low``) to ``high``; ``words`` may describe them."""
-
-    low: float = -np.inf
-    high: float = np.inf
-    open_low: bool = False
-    words: str = ""
-
-    def contain(self, values: npt.NDArray[Any]) -> Bools:
-        """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
-        with np.errstate(invalid="ignore"):
-            inside = (values > self.low) if self.open_low else (values >= self.low)
-            return np.asarray(inside & (values <= self.high) & (np.abs(values) < np.inf))
-
-    def __str__(self) -> str:
-        if self.words:
-            return self.words
-        limits = []
-        if self.low > -np.inf:
-            limits.append(f"{'more than' if self.open_low else 'at least'} {self.low:g}")
-        if self.high < np.inf:
-            limits.append(f"at most {self.high:g}")
-        return " and ".join(limits)
-
-
-NOT_NEGATIVE = Bounds(0)
-POSITIVE = Bounds(0, open_low=True)
-SHARE = Bounds(0, 1)
 
 
 @dataclass(frozen=True)

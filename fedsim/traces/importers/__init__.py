@@ -20,17 +20,30 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from fedsim.files.sources import CODECS
+from fedsim.files.sources import SourceFile as SourceFile
+from fedsim.files.sources import Sources as Sources
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
-from fedsim.traces.importers._sources import SourceFile as SourceFile
-from fedsim.traces.importers._sources import Sources as Sources
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import make_table
 from fedsim.traces.validation import require_sound
 from fedsim.units import Size
 
-_ENDINGS = (".gz", ".zip", ".json", ".pkl", ".csv", ".tab", ".avt", ".txt")
+_ENDINGS = (
+    *CODECS,
+    ".zip",
+    ".json",
+    ".pkl",
+    ".csv",
+    ".tab",
+    ".avt",
+    ".txt",
+    ".parquet",
+    ".xlsx",
+    ".jsonl",
+)
 
 
 class ImporterParams(Parameters):
@@ -47,7 +60,7 @@ class ImporterParams(Parameters):
     caveat: str | None = None
     """Limits of the data, such as devices that were picked rather than drawn at random; kept in the manifest."""
     max_unpacked: Size = Field(2.0 * 2**30, gt=0)
-    """Maximum unpacked size of all .gz and .zip files together; larger ones are refused."""
+    """Maximum unpacked size of all compressed files together; larger ones are refused."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class Imported:
         caveats: limits of the data.
         eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
         horizon_us: time covered, from 0 (us); by default up to the last end of a device's window.
-        epoch, epoch_weekday, clock, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
+        epoch, epoch_weekday, clock, zone, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
     """
 
     tables: Mapping[str, Any]
@@ -72,6 +85,7 @@ class Imported:
     epoch: str | None = None
     epoch_weekday: int | None = None
     clock: Literal["local", "utc", "device-relative"] = "device-relative"
+    zone: str | None = None
     on_end: OnEnd = "wrap"
 
 
@@ -167,6 +181,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             epoch=imported.epoch,
             epoch_weekday=imported.epoch_weekday,
             clock=imported.clock,
+            zone=imported.zone,
             on_end=imported.on_end,
             eligibility=eligibility,
         ),

@@ -13,15 +13,13 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._assemble import devices_table, per_device, texts
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.tables import POSITIVE
+from fedsim.files.cells import POSITIVE
+from fedsim.files.sources import SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import devices_table, numbers_of, per_device
 
 GIB = 2**30
 UNKNOWN = "unknown"
-SPEED = Number("'speed'", "ms per inference", POSITIVE)
-CPU_F, RAM = (Number(f"'{name}'", "", POSITIVE, missing=(None,)) for name in ("cpu_f", "ram"))
 
 
 class AiBenchmark(Importer):
@@ -145,20 +143,23 @@ def _scores(
 def _speeds(source: SourceFile, content: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
     ids, records = [str(key) for key in content], list(content.values())
 
-    def column(number: Number) -> Any:
-        values = [record.get(number.name.strip("'")) for record in records]
-        return number.read(values, lambda row: f"{source.where}, device {ids[row]}")
+    def column(name: str, unit: str = "") -> Any:
+        values = [record.get(name) for record in records]
+        where = [f"{source.where}, device {key}" for key in ids].__getitem__
+        return numbers_of(values, f"'{name}'", where, POSITIVE, unit, missing=not unit)
 
     return {
-        "devices": devices_table(ids, kind="phone", model=texts(records, "device")),
+        "devices": devices_table(
+            ids, kind="phone", model=[record.get("device") for record in records]
+        ),
         "compute": per_device(
             ids,
             "compute",
             task="*",
             phase="inference",
             step_fixed_s=np.zeros(len(ids)),
-            sample_s=column(SPEED) / 1000.0,
-            score=column(CPU_F),
-            ram_bytes=column(RAM) * GIB,
+            sample_s=column("speed", "ms per inference") / 1000.0,
+            score=column("cpu_f"),
+            ram_bytes=column("ram") * GIB,
         ),
     }

@@ -18,11 +18,11 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._assemble import devices_table
-from fedsim.traces.importers._numbers import Number, microseconds
+from fedsim.files.cells import Bools, Bounds, Ints
+from fedsim.files.sources import SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import devices_table, microseconds, numbers_of
 from fedsim.traces.intervals import Intervals, normalize, overlaps_any
-from fedsim.traces.tables import Bools, Bounds, Ints
 from fedsim.units import DAY_US
 
 COLUMNS = (
@@ -31,7 +31,7 @@ COLUMNS = (
 )
 # The years of ISO dates.
 UNIX_S = Bounds(0, 253_402_300_799, words="from the year 1970 to 9999")
-TIMES = [Number(f"event_{end}_time", "s since 1970", UNIX_S) for end in ("start", "stop")]
+TIMES = ("event_start_time", "event_stop_time")
 
 
 class Fta(Importer):
@@ -79,7 +79,10 @@ class Fta(Importer):
             raise UserError("event_type must be 0 or 1", where=where)
         on = (table["event_type"] == str(params.available_type)).to_numpy()
         start_us, stop_us = (
-            microseconds(time.read(table[time.name].tolist(), events.location)) for time in TIMES
+            microseconds(
+                numbers_of(table[time].tolist(), time, events.location, UNIX_S, "s since 1970")
+            )
+            for time in TIMES
         )
         # Time 0 is midnight, so that times of day are known.
         epoch_us = int(start_us.min()) // DAY_US * DAY_US
@@ -135,11 +138,14 @@ class _Events:
         files = list(sources)
         layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
         # The header may start with '#', and may be missing.
-        rows = [
-            (number, line, *cells)
-            for number, source in enumerate(files)
-            for line, cells in source.cells("\t", [len(COLUMNS)], layout, skip=("#", "event_id\t"))
-        ]
+        rows = []
+        for number, source in enumerate(files):
+            for line, text in source.lines(("#", "event_id\t")):
+                cells = [cell.strip() for cell in text.split("\t")]
+                if len(cells) != len(COLUMNS):
+                    message = f"has {len(cells)} fields, not {len(COLUMNS)}"
+                    raise source.error(message, layout, line=line)
+                rows.append((number, line, *cells))
         if not rows:
             raise sources.error("has no events")
         return cls(pd.DataFrame(rows, columns=["source", "line", *COLUMNS]), files)

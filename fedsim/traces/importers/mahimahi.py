@@ -10,20 +10,17 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.importers._series import Series, named_sources, series_tables
-from fedsim.traces.tables import Bounds, Floats, Ints, run_starts
+from fedsim.files.cells import Bounds, Floats, Ints
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import link, link_tables, named_sources
+from fedsim.traces.tables import run_starts
 from fedsim.units import DAY_S
 
 PACKET_BITS = 12_000
 BPS_PER_PACKET = PACKET_BITS / 0.001
-TIME = Number(
-    "the time",
-    "ms",
-    Bounds(0, 100 * 366 * 1000 * DAY_S, words="from 0 to a hundred years"),
-    whole=True,
-)
+_TIMES = Bounds(0, 100 * 366 * 1000 * DAY_S, words="from 0 to a hundred years")
 
 
 class Mahimahi(Importer):
@@ -48,30 +45,31 @@ class Mahimahi(Importer):
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One series per file; the files of a pair belong to one link."""
         counts = {"opportunities": 0, "out_of_order": 0}
-        series = []
+        links = []
         for name, source in named_sources(sources):
             ending = next((ending for ending in (".down", ".up") if name.endswith(ending)), "")
             direction = params.direction or ending.removeprefix(".")
             if not direction:
                 hint = "end the name in .down or .up, or set direction=down"
                 raise source.error("its name does not give the direction", hint)
-            time_ms = _times(source)
+            frame = Frame([TableFile(source, header=False)], {"the time": "1"}).load(["the time"])
+            time_ms = frame.number("the time", 1.0, _TIMES, "ms")
+            frame.refuse(
+                time_ms % 1 != 0, "the time is {}", "it must be a whole number of ms", "the time"
+            )
             counts["opportunities"] += len(time_ms)
             counts["out_of_order"] += int(np.count_nonzero(np.diff(time_ms) < 0))
-            edges_us, packets = _pieces(np.sort(time_ms))
-            rates = packets * BPS_PER_PACKET
-            link = name.removesuffix(ending)
-            series.append(Series(link, direction, edges_us, rates, where=source.where))
-        return Imported(series_tables(series), counts)
-
-
-def _times(source: SourceFile) -> Ints:
-    """The timestamps (ms), in the order of the file."""
-    words = [(line, word) for line, text in source.lines() for word in text.split()]
-    if not words:
-        raise source.error("is empty")
-    times = TIME.read([word for _, word in words], lambda row: source.line(words[row][0]))
-    return times.astype(np.int64)
+            edges_us, packets = _pieces(np.sort(time_ms.astype(np.int64)))
+            links.append(
+                link(
+                    name.removesuffix(ending),
+                    direction,
+                    edges_us,
+                    packets * BPS_PER_PACKET,
+                    source.where,
+                )
+            )
+        return Imported(link_tables(links), counts)
 
 
 def _pieces(time_ms: Ints) -> tuple[Ints, Floats]:

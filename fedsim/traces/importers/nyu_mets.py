@@ -6,23 +6,14 @@ Cao, Liu, Han, Li, Li, "Realtime Mobile Bandwidth Prediction Using LSTM Neural N
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.importers._series import Series, hold_unknown, named_sources, series_tables
-from fedsim.traces.tables import Floats
-
-UNITS: Mapping[str, float] = {
-    "bits/sec": 1.0,
-    "Kbits/sec": 1e3,
-    "Mbits/sec": 1e6,
-    "Gbits/sec": 1e9,
-}
-MULTIVARIATE_COLUMNS = 8
-RATE = Number("the rate", missing=("",))
+from fedsim.files.cells import RATES
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import link, link_tables, named_sources
+from fedsim.units import US_PER_S
 
 
 class NyuMets(Importer):
@@ -36,27 +27,22 @@ class NyuMets(Importer):
     def read(cls, sources: Sources, params: ImporterParams) -> Imported:
         """One series per file; a missing rate repeats the last one."""
         counts = {"seconds": 0, "missing_rates": 0}
-        series = []
+        links = []
         for name, source in named_sources(sources, (".csv", ".txt")):
-            held, missing = hold_unknown(_rates(source), source.error("has no rates"))
-            counts["seconds"] += len(held)
-            counts["missing_rates"] += missing
-            edges_us = np.arange(len(held) + 1, dtype=np.int64) * 1_000_000
-            radio = ["lte"] * len(held)
-            series.append(Series(name, "down", edges_us, held, radio=radio, where=source.where))
-        return Imported(series_tables(series, kind="phone"), counts)
-
-
-def _rates(source: SourceFile) -> Floats:
-    """Rate of each second (bit/s); NaN if missing."""
-    cells, factors, lines = [], [], []
-    layout = "a line is value,unit or the multivariate set's eight columns"
-    for line, fields in source.cells(",", [2, MULTIVARIATE_COLUMNS], layout):
-        if len(fields) == 2 and fields[1] not in UNITS:
-            hint = f"a line is a number and one of: {', '.join(UNITS)}"
-            raise source.error(f"'{fields[1]}' is not a unit", hint, line=line)
-        cells.append(fields[0])
-        factors.append(UNITS[fields[1]] if len(fields) == 2 else 1e6)
-        lines.append(line)
-    rates = RATE.read(cells, lambda row: source.line(lines[row]))
-    return np.asarray(rates * np.array(factors))
+            file = TableFile(source, header=False)
+            if len(file.names) not in (2, 8):
+                layout = "a line is value,unit or the multivariate set's eight columns"
+                raise source.error(f"has {len(file.names)} fields, not 2 or 8", layout, line=1)
+            frame = Frame([file], {"the rate": "1", "the unit": "2"}).load(("the rate", "the unit"))
+            rate_bps = frame.number("the rate", 1e6)
+            if len(file.names) == 2:
+                code, words = frame.text("the unit")
+                bits = np.array([*(RATES.get(word, np.nan) for word in words), np.nan])[code]
+                hint = "a line is a number and one of bits/sec, Kbits/sec, Mbits/sec, Gbits/sec"
+                frame.refuse(np.isnan(bits), "{} is not a unit", hint, "the unit")
+                rate_bps = frame.number("the rate") * bits
+            counts["seconds"] += len(frame)
+            counts["missing_rates"] += int(np.count_nonzero(np.isnan(rate_bps)))
+            edges_us = np.arange(len(frame) + 1, dtype=np.int64) * US_PER_S
+            links.append(link(name, "down", edges_us, rate_bps, source.where, radio="lte"))
+        return Imported(link_tables(links, kind="phone"), counts)

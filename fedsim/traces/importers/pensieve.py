@@ -10,13 +10,11 @@ from typing import Literal
 
 import numpy as np
 
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
-from fedsim.traces.importers._series import Series, named_sources, series_tables
-from fedsim.traces.tables import Floats, Ints
-
-TIME = Number("the time", "s", TIME_S)
-RATE = Number("the rate", "Mbit/s")
+from fedsim.files.cells import TIME_S
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import link, link_tables, microseconds, named_sources
 
 
 class Pensieve(Importer):
@@ -42,34 +40,30 @@ class Pensieve(Importer):
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One series per file."""
         counts = {"first_rates": 0, "zero_length": 0}
-        series = []
+        links = []
         for name, source in named_sources(sources, (".txt", ".log", ".csv")):
-            time_us, rate_bps = _samples(source)
-            length = np.diff(time_us)
-            if (length < 0).any():
-                row = int(np.argmax(length < 0)) + 2
+            file = TableFile(source, header=False)
+            if len(file.names) != 2:
+                message = f"has {len(file.names)} fields, not 2"
                 raise source.error(
-                    f"sample {row} is before the one above it",
-                    "times must not decrease; split the file there",
+                    message, "a cooked trace has lines of: time in seconds, a tab, Mbit/s", line=1
                 )
+            frame = Frame([file], {"time": "1", "rate": "2"}).load(("time", "rate"))
+            time_us = microseconds(frame.number("time", 1.0, TIME_S, "s"))
+            rate_bps = frame.number("rate", 1e6, unit="Mbit/s")
+            length = np.diff(time_us)
+            frame.refuse(
+                np.append(False, length < 0),
+                "the time is {}, before the one above it",
+                "times must not decrease; split the file there",
+                "time",
+            )
             keep = length > 0
             if not keep.any():
                 raise source.error("has no interval between two times")
             counts["first_rates"] += 1
             counts["zero_length"] += int(np.count_nonzero(~keep))
             edges_us = np.append(0, np.cumsum(length[keep]))
-            rates = rate_bps[1:][keep]
-            series.append(Series(name, params.direction, edges_us, rates, where=source.where))
+            links.append(link(name, params.direction, edges_us, rate_bps[1:][keep], source.where))
         caveats = ["rates of an application, not of the link"] if params.app_limited else []
-        return Imported(series_tables(series), counts, caveats)
-
-
-def _samples(source: SourceFile) -> tuple[Ints, Floats]:
-    """Times (us) and rates (bit/s) of the lines."""
-    lines = source.cells(None, [2], "a cooked trace has lines of: time in seconds, a tab, Mbit/s")
-
-    def where(row: int) -> str:
-        return source.line(lines[row][0])
-
-    time_s = TIME.read([fields[0] for _, fields in lines], where)
-    return microseconds(time_s), RATE.read([fields[1] for _, fields in lines], where) * 1e6
+        return Imported(link_tables(links), counts, caveats)

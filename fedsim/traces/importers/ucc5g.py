@@ -10,31 +10,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import pandas as pd
 
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.importers._series import (
-    Series,
-    hold_unknown,
-    mean_by_time,
-    named_sources,
-    series_tables,
-)
-from fedsim.traces.tables import run_starts
+from fedsim.files.cells import NAT
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import link, link_tables, named_sources
 from fedsim.units import US_PER_S
 
 RATES = {"down": "DL_bitrate", "up": "UL_bitrate"}
-NUMBERS = [
-    Number(name, unit, missing=("-", ""))
-    for name, unit in (
-        ("DL_bitrate", "kbit/s"),
-        ("UL_bitrate", "kbit/s"),
-        ("PINGAVG", "ms"),
-        ("PINGLOSS", "%"),
-    )
-]
 REQUIRED = ("Timestamp", "NetworkMode", "State", *RATES.values())
 _PLAYERS = ("Amazon_Prime", "Netflix")
 _RADIO: Mapping[str, str] = {
@@ -68,7 +53,6 @@ class Ucc5g(Importer):
     def read(cls, sources: Sources, params: Params) -> Imported:
         """Two series per file."""
         kinds = "rows same_second out_of_order seconds_without_row missing_rates idle_rows"
-        series: list[Series] = []
         files = list(sources)
         chosen = [
             file
@@ -77,9 +61,12 @@ class Ucc5g(Importer):
         ]
         counts = {"files": len(chosen), "app_limited_files": len(files) - len(chosen)}
         counts |= dict.fromkeys(kinds.split(), 0)
-        for name, source in named_sources(chosen, (".csv",)):
-            series += _series(name, source, counts)
-        if not series:
+        links = [
+            piece
+            for name, file in named_sources(chosen, (".csv",))
+            for piece in _links(name, file, counts)
+        ]
+        if not links:
             raise sources.error(
                 "contains only traces of video players, whose rates are not those of the link",
                 "import the Download traces, or set app_limited=true",
@@ -87,54 +74,48 @@ class Ucc5g(Importer):
         caveats = ["a row is an average over about a second and misses shorter outages"]
         if params.app_limited:
             caveats.append("some rates are those of a video player, not of the link")
-        return Imported(series_tables(series, kind="phone"), counts, caveats)
+        return Imported(link_tables(links, kind="phone"), counts, caveats)
 
 
-def _series(name: str, source: SourceFile, counts: dict[str, int]) -> list[Series]:
+def _links(name: str, source: SourceFile, counts: dict[str, int]) -> list[pd.DataFrame]:
     """The two directions of one file."""
-    columns, lines = source.table()
-    if lacking := [column for column in REQUIRED if column not in columns]:
+    file = TableFile(source)
+    if lacking := [column for column in REQUIRED if column not in file.names]:
         hint = f"a UCC 5G log has the columns: {', '.join(REQUIRED)}"
         raise source.error(f"has no column {', '.join(lacking)}", hint, line=1)
-    if not lines:
+    optional = [column for column in ("PINGAVG", "PINGLOSS") if column in file.names]
+    frame = Frame([file], {column: column for column in (*REQUIRED, *optional)})
+    frame.load([*REQUIRED, *optional], ["NetworkMode", "State"])
+    if not len(frame):
         raise source.error("has no rows")
-    stamp = pc.strptime(
-        pa.array(columns["Timestamp"]), format="%Y.%m.%d_%H.%M.%S", unit="s", error_is_null=True
-    ).cast(pa.int64())
-    if stamp.null_count:
-        row = int(np.argmax(stamp.is_null().to_numpy(zero_copy_only=False)))
-        message = f"Timestamp is '{columns['Timestamp'][row]}'"
-        raise source.error(message, "write it as 2020.02.27_18.39.27", line=lines[row])
-    numbers = {
-        number.name: number.read(columns[number.name], lambda row: source.line(lines[row]))
-        for number in NUMBERS
-        if number.name in columns
-    }
-    time_us = stamp.to_numpy() * US_PER_S
-    idle = np.array(["D" not in state for state in columns["State"]])
-    counts["rows"] += len(time_us)
+    time_us = frame.instants("Timestamp", form="%Y.%m.%d_%H.%M.%S").us
+    frame.refuse(time_us == NAT, "has no Timestamp")
+    state, states = frame.text("State")
+    mode, modes = frame.text("NetworkMode", lower=True)
+    rows = pd.DataFrame({column: frame.number(column) for column in (*RATES.values(), *optional)})
+    idle = ~np.array([*("D" in word for word in states), False])[state]
+    counts["rows"] += len(rows)
     counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
     counts["idle_rows"] += int(np.count_nonzero(idle))
-    order = np.argsort(time_us, kind="stable")
-    time_us = time_us[order] - time_us.min()
-    first = np.flatnonzero(run_starts(time_us))
-    counts["same_second"] += len(time_us) - len(first)
-    edges_us = np.append(time_us[first], time_us[-1] + US_PER_S)
-    counts["seconds_without_row"] += int(edges_us[-1] // US_PER_S) - len(first)
-    other: dict[str, Any] = {
-        "radio": [_RADIO.get(columns["NetworkMode"][row].lower()) for row in order[first]],
-        "where": source.where,
-    }
-    if "PINGAVG" in numbers:
-        other["rtt_s"] = mean_by_time(time_us, numbers["PINGAVG"][order]) / 1000.0
-    if "PINGLOSS" in numbers:
-        other["loss"] = np.minimum(mean_by_time(time_us, numbers["PINGLOSS"][order]) / 100, 1)
-    result = []
-    for direction, column in RATES.items():
-        kbps = numbers[column]
-        counts["missing_rates"] += int(np.count_nonzero(np.isnan(kbps)))
-        error = source.error(f"no row gives {column} while data were being downloaded")
-        kbps = mean_by_time(time_us, np.where(idle, np.nan, kbps)[order])
-        held, _ = hold_unknown(kbps, error)
-        result.append(Series(name, direction, edges_us, held * 1000.0, **other))
-    return result
+    counts["missing_rates"] += int(rows[list(RATES.values())].isna().to_numpy().sum())
+    rows.loc[idle, list(RATES.values())] = np.nan
+    rows["mode"] = mode
+    rows["time"] = time_us - time_us.min()
+    seconds = rows.groupby("time").mean()
+    start_us = seconds.index.to_numpy(np.int64)
+    counts["same_second"] += len(rows) - len(seconds)
+    edges_us = np.append(start_us, start_us[-1] + US_PER_S)
+    counts["seconds_without_row"] += int(edges_us[-1] // US_PER_S) - len(seconds)
+    radios = np.array([*(_RADIO.get(word) for word in modes), None], dtype=object)
+    other: dict[str, Any] = {"radio": radios[rows.groupby("time")["mode"].nth(0).to_numpy()]}
+    if "PINGAVG" in optional:
+        other["rtt_s"] = seconds["PINGAVG"].to_numpy() / 1000.0
+    if "PINGLOSS" in optional:
+        other["loss"] = np.minimum(seconds["PINGLOSS"].to_numpy() / 100, 1)
+    for column in RATES.values():
+        if seconds[column].isna().all():
+            raise source.error(f"no row gives {column} while data were being downloaded")
+    return [
+        link(name, way, edges_us, seconds[column].to_numpy() * 1000.0, source.where, **other)
+        for way, column in RATES.items()
+    ]
