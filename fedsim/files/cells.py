@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
@@ -66,7 +66,6 @@ RATES: Mapping[str, float] = {
     if per != "ps" or name[-1] in "bB"
 } | {"mbps": 1e6, "mbit/s": 1e6, "gbps": 1e9, "gbit/s": 1e9}
 """Bits per second of each unit of a rate."""
-SHARES: Mapping[str, float] = {"share": 1.0, "percent": 0.01, "%": 0.01}
 UNIX_UNITS: Mapping[str, float] = {
     f"unix_{unit}": DURATION_UNITS[unit] for unit in ("s", "ms", "us", "ns")
 }
@@ -94,9 +93,8 @@ RateUnit = unit(RATES, f"one of {RATE_EXAMPLES}; b is a bit, B is a byte")
 DataUnit = unit(
     {**RATES, **AMOUNTS}, f"a rate ({RATE_EXAMPLES}) or an amount (bit, kbit, B, kB, MB)"
 )
-TimeUnit = unit(TIME_UNITS, f"one of {', '.join(TIME_UNITS)}")
-SpanUnit = unit(DURATION_UNITS, f"one of {', '.join(DURATION_UNITS)}")
-ShareUnit = unit(SHARES, "share or percent")
+SpanUnit = Literal["ns", "us", "ms", "s", "min", "h", "d"]
+TimeUnit = Literal[SpanUnit, "unix_s", "unix_ms", "unix_us", "unix_ns", "excel"]
 
 
 @dataclass(frozen=True)

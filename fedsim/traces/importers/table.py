@@ -23,7 +23,6 @@ from fedsim.files.cells import (
     Floats,
     Ints,
     RateUnit,
-    ShareUnit,
     SpanUnit,
 )
 from fedsim.files.frames import Frame, TableFile, role_name
@@ -65,7 +64,7 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "compute_unit": DURATION_UNITS,
     "rate_unit": cells.RATES,
     "latency_unit": DURATION_UNITS,
-    "loss_unit": cells.SHARES,
+    "loss_unit": {"share": 1.0, "percent": 0.01},
 }
 SPEEDS: Mapping[str, str] = {
     "sample_time": "sample_s",
@@ -123,7 +122,7 @@ class Table(Importer):
 
         columns: dict[str, str] = {}
         """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``."""
-        time_unit: cells.TimeUnit = None
+        time_unit: cells.TimeUnit | None = None
         """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
         on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
         time_zone: str | None = None
@@ -131,15 +130,15 @@ class Table(Importer):
         time that clocks show twice, the order of a device's rows tells which it is; otherwise it is the first."""
         time_format: str | None = None
         """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
-        duration_unit: SpanUnit = None
+        duration_unit: SpanUnit | None = None
         """Unit of ``duration``."""
-        compute_unit: SpanUnit = None
+        compute_unit: SpanUnit | None = None
         """Unit of ``sample_time`` and ``step_time``."""
         rate_unit: RateUnit = None
         """Unit of ``down``, ``up`` and ``bandwidth``, such as Mbit/s or MB/s: b is a bit, B is a byte."""
-        latency_unit: SpanUnit = None
+        latency_unit: SpanUnit | None = None
         """Unit of ``rtt``."""
-        loss_unit: ShareUnit = "share"
+        loss_unit: Literal["share", "percent"] = "share"
         """Unit of ``loss``: share or percent."""
         phase: Literal["inference", "training"] = "training"
         """Whether the times are those of inference or of training."""

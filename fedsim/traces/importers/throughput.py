@@ -57,7 +57,7 @@ class Throughput(Importer):
 
         time: int | str | None = None
         """Column of the times: its name in the header, or its number from 1. Times are numbers or timestamps."""
-        time_unit: cells.TimeUnit = None
+        time_unit: cells.TimeUnit | None = None
         """Unit of the times, unless they are timestamps: us, ms, s, min, h, d; unix_s, unix_ms, unix_us, unix_ns."""
         time_format: str | None = None
         """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
