@@ -142,15 +142,13 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
             values = values.cast(pa.string())
         values = values.dictionary_encode()
     number: dict[str, int] = {}
-    codes = [np.zeros(0, np.int64)]
-    for chunk in values.chunks:
-        words = [str(word).strip() for word in chunk.dictionary.to_pylist()]
-        words = [word.lower() for word in words] if lower else words
-        known = [
-            -1 if word in UNKNOWN_TEXT else number.setdefault(word, len(number)) for word in words
-        ]
-        codes.append(np.array([*known, -1])[np.asarray(chunk.indices.fill_null(len(known)))])
-    return np.concatenate(codes), list(number)
+    values = values.unify_dictionaries()
+    words = values.chunk(0).dictionary.to_pylist() if values.num_chunks else []
+    words = [str(word).strip().lower() if lower else str(word).strip() for word in words]
+    known = [-1 if word in UNKNOWN_TEXT else number.setdefault(word, len(number)) for word in words]
+    indices = [np.asarray(chunk.indices.fill_null(len(words)), np.int32) for chunk in values.chunks]
+    codes: Any = np.array([*known, -1], np.int32)[np.concatenate([np.zeros(0, np.int32), *indices])]
+    return codes, list(number)
 
 
 def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
@@ -446,8 +444,10 @@ def localize(
 
 def fitting_unit(us: Ints, given: str | None) -> str | None:
     """The unit in which numbers would be instants between 2000 and 2099, if they are not in the ``given`` unit."""
+    if given not in (*UNIX_UNITS, "s", "ms", "us", "ns"):
+        return None
     known = us[(us != NAT) & (us < FAR_US)]
-    if given not in (*UNIX_UNITS, "s", "ms", "us", "ns") or not len(known):
+    if not len(known):
         return None
     seconds = float(np.median(np.abs(known))) / 1e6
     if given in UNIX_UNITS and _is_recent(seconds):

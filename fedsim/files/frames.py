@@ -27,6 +27,7 @@ from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 
 _HEAD_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 24
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 
@@ -140,7 +141,9 @@ class TableFile:
                 raise pa.ArrowInvalid
             return arrow_csv.read_csv(
                 self._content(),
-                arrow_csv.ReadOptions(skip_rows=self._skip, column_names=self.names),
+                arrow_csv.ReadOptions(
+                    skip_rows=self._skip, column_names=self.names, block_size=_BLOCK_BYTES
+                ),
                 arrow_csv.ParseOptions(delimiter=self._separator),
                 arrow_csv.ConvertOptions(
                     column_types=whole, include_columns=names, strings_can_be_null=False

@@ -15,7 +15,14 @@ from fedsim.files.cells import NOT_NEGATIVE, Bounds, Floats, Ints
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.eligibility import Rule, held
 from fedsim.traces.intervals import Intervals, normalize, polling_interval
-from fedsim.traces.tables import DIRECTIONS, constant_column, id_column, make_table, run_starts
+from fedsim.traces.tables import (
+    DIRECTIONS,
+    constant_column,
+    id_column,
+    make_table,
+    order_of,
+    run_starts,
+)
 from fedsim.units import DAY_US, US_PER_S
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
@@ -152,14 +159,17 @@ def observed_changes(
     )
     end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
     # A row at time 0 that changes nothing has the initial states.
-    present = np.unique(device)
-    device, time_us = device[~late], time_us[~late]
+    present = np.flatnonzero(np.bincount(device, minlength=len(ids))).astype(device.dtype)
+    if late.any():
+        device, time_us = device[~late], time_us[~late]
+        codes = {key: code[~late] for key, code in codes.items()}
     device = np.append(present, device)
     time_us = np.append(np.zeros(len(present), np.int64), time_us)
-    order = np.lexsort((time_us, device))
+    order = order_of(device, time_us)
     device, time_us = device[order], time_us[order]
     coded = {
-        key: np.append(np.full(len(present), -1), codes[key][~late])[order] for key in rule.keys
+        key: np.append(np.full(len(present), -1, codes[key].dtype), codes[key])[order]
+        for key in rule.keys
     }
     same = ~run_starts(device, time_us)
     clash = np.zeros(len(device), np.bool_)
@@ -169,7 +179,11 @@ def observed_changes(
     if hold_us is not None:
         device, time_us, coded = _with_expiry(device, time_us, coded, hold_us, end_us, counts)
     states = {key: held(device, code, initial.get(key, -1)) for key, code in coded.items()}
-    states = {key: np.where(code == _EXPIRED, -1, code) for key, code in states.items()}
+    states = (
+        {key: np.where(code == _EXPIRED, -1, code) for key, code in states.items()}
+        if hold_us
+        else states
+    )
     changed = run_starts(device, *states.values())
     counts["repeated_states"] = int(np.count_nonzero(~changed))
     value = rule.holds(states)
