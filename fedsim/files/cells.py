@@ -299,7 +299,8 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     kind = values.type
     if pa.types.is_duration(kind):
         us = values.cast(pa.duration("us"), safe=False).cast(pa.int64())
-        return Instants(_filled(us), *_none(len(us), 2), dated=False)
+        local, bad = _none(len(us), 2)
+        return Instants(_filled(us), local, bad, dated=False)
     if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
         zoned = pa.types.is_timestamp(kind) and kind.tz is not None
         us = values.cast(pa.timestamp("us", kind.tz if zoned else None), safe=False).cast(

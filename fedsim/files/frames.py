@@ -332,14 +332,11 @@ class Frame:
         """The instants of a column; see :func:`fedsim.files.cells.instants`."""
         parts = [cells.instants(column, unit, form) for column in self.columns(name)]
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
-        joined = Instants(
-            *(
-                np.concatenate([getattr(part, key) for part in parts])
-                for key in ("us", "local", "bad")
-            ),
-            dated=any(part.dated for part in known),
-            offset=known[0].offset if len({part.offset for part in known}) == 1 else "",
+        us, local, bad = (
+            np.concatenate([getattr(part, key) for part in parts]) for key in ("us", "local", "bad")
         )
+        offset = known[0].offset if len({part.offset for part in known}) == 1 else ""
+        joined = Instants(us, local, bad, any(part.dated for part in known), offset)
         self.refuse(
             joined.bad,
             f"{name} is {{}}, which is not "

@@ -200,12 +200,13 @@ class AvailabilityIndex:
         window = np.where(span > 0, span, 1)
         lap = np.where(period > 0, period, FAR_US)
 
-        def unknown(passed: Ints) -> Ints:
+        def unobserved(passed: Ints) -> Ints:
             """Time not observed within ``passed`` after the start of the window."""
-            return passed // lap * (lap - window) + np.maximum(passed % lap - window, 0)
+            unknown: Ints = passed // lap * (lap - window) + np.maximum(passed % lap - window, 0)
+            return unknown
 
         first = np.maximum(-begin, 0)
-        inside = unknown(np.maximum(until_us - begin, first)) - unknown(first)
+        inside = unobserved(np.maximum(until_us - begin, first)) - unobserved(first)
         lost = np.clip(begin, 0, until_us) + np.minimum(inside, until_us)
         return float(np.where(span > 0, lost, 0).sum(dtype=np.float64) / (until_us * self.clients))
 

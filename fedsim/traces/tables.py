@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
-from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, SHARE, Bools, Bounds
+from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, SHARE, Bounds
+from fedsim.files.cells import Bools as Bools
 from fedsim.files.cells import Floats as Floats
 from fedsim.files.cells import Ints as Ints
 

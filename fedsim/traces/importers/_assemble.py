@@ -318,7 +318,8 @@ def link_tables(links: Iterable[pd.DataFrame], *, kind: str | None = None) -> di
     not give the same direction of the same link.
     """
     pieces = pd.concat(links, ignore_index=True)
-    for (name, _), files in pieces.groupby(["series_id", "direction"])["where"].unique().items():
+    of_link = pieces.groupby(["series_id", "direction"])["where"].unique()
+    for name, files in zip(of_link.index.get_level_values(0), of_link, strict=True):
         if len(files) > 1:
             raise UserError(
                 f"has the same name '{name}' as {files[0]}",

@@ -49,8 +49,9 @@ class Mobiperf(Importer):
                 if not isinstance(samples, list):
                     hint = "it must contain the throughput samples of the test in kbit/s"
                     raise UserError("has no list 'tcp_speed_results'", where=where, hint=hint)
+                name = "a throughput sample"
                 kbps = numbers_of(
-                    samples, "a throughput sample", lambda _, at=where: at, unit="kbit/s"
+                    samples, name, ([where] * len(samples)).__getitem__, unit="kbit/s"
                 )
                 if not kbps.any():
                     counts["all_zero" if len(samples) else "without_samples"] += 1

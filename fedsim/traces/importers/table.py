@@ -75,16 +75,16 @@ SPEEDS: Mapping[str, str] = {
 COLUMNS = ("device", "start", "end", "duration", "time", *NUMBERS, *TEXTS, "radio")
 # What others call these columns; a name that begins with that of the role is proposed, too.
 _CALLED: Mapping[str, str] = {
-    "device": r"host.*|client.*|node.*|id|user.*|mac|imei|serial|phone|probe|machine|name|sensor|uuid|worker",
-    "time": r"timestamp|datetime|date|ts|when|.*_time|.*_at|epoch|t",
-    "start": r"start.*|begin.*|from|since|login.*|connect.*|on_at|opened.*|session_start",
-    "end": r"end.*|stop.*|until|to|finish.*|logout.*|disconnect.*|off_at|closed.*|session_end",
-    "duration": r"duration.*|length.*|session_time|seconds|elapsed",
-    "down": r"down.*|dl.*|rx.*",
-    "up": r"up(load|link).*|ul.*|tx.*",
-    "rtt": r"rtt.*|ping.*|latency.*",
-    "loss": r"loss.*|packet_loss.*",
-    "step_time": r"step_.*|batch_time.*",
+    "device": r"(host|client|node|user|computer).*|.*(mac|imei|uuid|serial)|id|phone|probe|machine|name|sensor|worker",
+    "start": r"(start|begin|login|connect|open).*|from|since|on_at|session_start",
+    "end": r"(end|stop|finish|logout|disconnect|close).*|until|to|off_at|session_end",
+    "duration": r"(duration|length|elapsed).*|session_time|seconds",
+    "time": r"time.*|.*date.*|ts|when|.*_time|.*_at|epoch|t",
+    "down": r"(down|dl|rx).*",
+    "up": r"(up(load|link)|ul|tx).*",
+    "rtt": r".*(rtt|ping|latency).*",
+    "loss": r".*loss.*",
+    "step_time": r"(step|batch)_.*",
 }
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
@@ -458,7 +458,7 @@ class _Log:
 
     # Values per device ----------------------------------------------------------------------------------------------
 
-    def single(self, name: str) -> list[str | None]:
+    def single(self, name: str) -> Any:
         """The one text of each device, None if unknown."""
         code, words = self.frame.text(name)
         of_device = self._first(pd.Series(code).where(code >= 0))
@@ -511,9 +511,9 @@ class _Log:
             if other in values:
                 seconds = values.setdefault(name, np.full(len(self.ids), np.nan))
                 seconds[np.isnan(seconds) & ~np.isnan(values[other])] = 0.0
-        if _varies(table := measured.get("sample_s")):
+        if (table := _varying(measured.get("sample_s"))) is not None:
             values["sample_s_std"] = table["std"].to_numpy()
-        if _varies(table := measured.get("step_fixed_s")):
+        if (table := _varying(measured.get("step_fixed_s"))) is not None:
             values["step_fixed_error"] = (
                 table["std"] / table["mean"] / np.sqrt(table["count"])
             ).to_numpy()
@@ -547,28 +547,28 @@ class _Log:
             for key in ("median", "mean", "std")
         }
         columns["bandwidth_bps"] = stacked["median"][device, which]
-        if any(map(_varies, measured.values())):
+        if any(_varying(table) is not None for table in measured.values()):
             columns["bandwidth_cv"] = (stacked["std"] / stacked["mean"])[device, which].astype(
                 np.float32
             )
         if rtt is not None:
             columns["rtt_s"] = rtt["median"].to_numpy()[device]
-        if _varies(rtt):
-            columns["rtt_error_s"] = (rtt["std"] / np.sqrt(rtt["count"])).to_numpy()[device]
+        if (varying := _varying(rtt)) is not None:
+            error_s = varying["std"] / np.sqrt(varying["count"])
+            columns["rtt_error_s"] = error_s.to_numpy()[device]
         if "loss" in frame:
             columns["loss"] = self.measured("loss")["median"].to_numpy()[device].astype(np.float32)
         if "radio" in frame:
+            # Of several, the most common one.
             code, words = frame.text("radio")
+            known = pd.DataFrame({"device": self.device, "radio": code})[code >= 0]
             usual = (
-                pd.Series(code)
-                .where(code >= 0)
-                .groupby(self.device)
-                .agg(lambda each: each.mode().get(0))
+                known.value_counts(sort=True)
+                .reset_index()
+                .drop_duplicates("device")
+                .set_index("device")["radio"]
             )
-            radio = [
-                None if pd.isna(each) else words[int(each)]
-                for each in usual.reindex(range(len(self.ids)))
-            ]
+            radio = [words[usual[n]] if n in usual.index else None for n in range(len(self.ids))]
             columns["radio"] = pa.array(radio, pa.string()).take(pa.array(device))
         return per_device(self.ids, "network", device, **columns)
 
@@ -582,8 +582,9 @@ class _Log:
             )
 
 
-def _varies(table: pd.DataFrame | None) -> Any:
-    return table is not None and bool((table["std"] > 0).any())
+def _varying(table: pd.DataFrame | None) -> pd.DataFrame | None:
+    """The measurements, if some device has different ones."""
+    return table if table is not None and bool((table["std"] > 0).any()) else None
 
 
 def _proposed(names: list[str]) -> str:
@@ -596,7 +597,7 @@ def _proposed(names: list[str]) -> str:
         )
         if role not in names and fitting:
             mapping[role] = fitting[0]
-    if {"start", "end", "duration"} & {*mapping, *names}:
+    if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
         mapping.pop("time", None)
     if not mapping:
         return ""
@@ -651,13 +652,9 @@ class _Clock:
         )
         local &= (us != cells.NAT) & (us < cells.FAR_US)
         if (fit := cells.fitting_unit(us[:, 0], unit)) is not None:
-            year = (
-                datetime.fromtimestamp(float(np.median(us[:, 0])) / 1e6, UTC).year
-                if abs(np.median(us[:, 0])) < 1e17
-                else 9999
-            )
+            year = 1970 + float(np.median(us[:, 0])) / 31_556_952e6
             raise UserError(
-                f"in {unit}, the times would be in the year {year}",
+                f"in {unit}, the times would be in the year {year:.0f}",
                 where=frame.where,
                 hint=f"they fit -s time_unit={fit}",
             )

@@ -118,18 +118,16 @@ def _links(
         raise source.error("has no rows")
     unit = params.rate_unit
     values = [role for role in ("down", "up") if role in chosen]
-    units = {
-        "time_unit": ["time"] * (params.time_format is None and frame.are_plain_numbers("time")),
-        "rate_unit": values,
-    }
+    times = ["time"] * (params.time_format is None and frame.are_plain_numbers("time"))
     raise_all(
         UserError(
             f"the unit of {format_names([str(chosen[role]) for role in roles])} is not declared",
             where=source.where,
             hint=f"give it with -s {option}=..., such as {examples}",
         )
-        for (option, roles), examples in zip(
-            units.items(), ("s, ms or unix_s", cells.RATE_EXAMPLES), strict=True
+        for option, roles, examples in (
+            ("time_unit", times, "s, ms or unix_s"),
+            ("rate_unit", values, cells.RATE_EXAMPLES),
         )
         if roles and getattr(params, option) is None
     )
@@ -172,26 +170,15 @@ def _links(
     if "device" not in chosen:
         _require_one_link(frame, other, source)
     found = len(caveats)
+    pairs = {"down": 0, "up": 1} if "direction" in frame else dict.fromkeys(columns, -1)
+    groups = pd.Series(way).groupby([device, way]).indices
     for number, key in enumerate(ids):
-        for direction in ("down", "up"):
-            rows = device == number
-            if "direction" in frame:
-                rows &= way == (direction == "up")
-                column = next(iter(columns.values()))
-            elif direction in columns:
-                column = columns[direction]
-            else:
-                continue
-            if rows.any():
+        for direction, position in pairs.items():
+            rows = groups.get((number, position))
+            if rows is not None:
+                values_ = columns.get(direction, next(iter(columns.values())))
                 yield _piece(
-                    str(key),
-                    direction,
-                    time_us[rows],
-                    column[rows],
-                    params,
-                    counts,
-                    caveats,
-                    source,
+                    key, direction, time_us[rows], values_[rows], params, counts, caveats, source
                 )
     del caveats[found + 3 :]
 
@@ -234,7 +221,7 @@ def _piece(
     length_us = np.diff(time_us[first])
     by_time = pd.Series(values).groupby(np.cumsum(run_starts(time_us)))
     if unit in RATES:
-        rates = by_time.mean().to_numpy()[1:] * RATES[unit]
+        rates: Any = by_time.mean().to_numpy()[1:] * RATES[unit]
         limit_us = params.max_gap * 1e6 if params.max_gap else _GAP * float(np.median(length_us))
         gap = length_us > limit_us
         if gap.any():
@@ -248,7 +235,7 @@ def _piece(
             )
             length_us, rates = length_us[~gap], rates[~gap]
     else:
-        amount = by_time.sum(min_count=1).to_numpy()
+        amount: Any = by_time.sum(min_count=1).to_numpy()
         if params.kind == "counter":
             amount = np.append(np.nan, _grown(by_time.last().to_numpy(), counts))
         elif len(amount) > 9 and (np.diff(amount) > 0).all():
