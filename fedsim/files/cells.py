@@ -381,15 +381,13 @@ def _parse(text: Any, zone: str | None) -> pd.Series[Any]:
     """Timestamps of ISO 8601 text; NaT where there is none, or no such day or hour."""
     import pandas as pd
 
+    parsed: pd.Series[Any]
     try:
-        return (
-            text.cast(pa.timestamp("us", zone))
-            .to_pandas()
-            .astype(f"M8[us{', UTC' if zone else ''}]")
-        )
+        parsed = text.cast(pa.timestamp("us", zone)).to_pandas()
+        return parsed.astype("datetime64[us, UTC]") if zone else parsed.astype("datetime64[us]")
     except pa.ArrowInvalid:
-        cells = pd.Series(text.to_pandas(), dtype=object)
-        parsed = pd.to_datetime(cells, format="ISO8601", errors="coerce", utc=True)
+        objects = pd.Series(text.to_pandas(), dtype=object)
+        parsed = pd.to_datetime(objects, format="ISO8601", errors="coerce", utc=True)
         return parsed if zone else parsed.dt.tz_localize(None)
 
 

@@ -561,13 +561,9 @@ class _Log:
         if "radio" in frame:
             # Of several, the most common one.
             code, words = frame.text("radio")
-            known = pd.DataFrame({"device": self.device, "radio": code})[code >= 0]
-            usual = (
-                known.value_counts(sort=True)
-                .reset_index()
-                .drop_duplicates("device")
-                .set_index("device")["radio"]
-            )
+            named = pd.DataFrame({"device": self.device, "radio": code})[code >= 0]
+            counted = named.value_counts().reset_index().drop_duplicates("device")
+            usual = counted.set_index("device")["radio"]
             radio = [words[usual[n]] if n in usual.index else None for n in range(len(self.ids))]
             columns["radio"] = pa.array(radio, pa.string()).take(pa.array(device))
         return per_device(self.ids, "network", device, **columns)

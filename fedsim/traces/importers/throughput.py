@@ -166,11 +166,13 @@ def _links(
             "time",
         )
     counts["same_time"] += int(pd.DataFrame([device, way, time_us]).T.duplicated().sum())
-    columns = {role: frame.number(role, 1.0, unit=str(unit)) for role in values}
+    columns: dict[str, Floats] = {role: frame.number(role, 1.0, unit=str(unit)) for role in values}
     if "device" not in chosen:
         _require_one_link(frame, other, source)
     found = len(caveats)
-    pairs = {"down": 0, "up": 1} if "direction" in frame else dict.fromkeys(columns, -1)
+    pairs: dict[str, int] = {"down": 0, "up": 1}
+    if "direction" not in frame:
+        pairs = dict.fromkeys(columns, -1)
     groups = pd.Series(way).groupby([device, way]).indices
     for number, key in enumerate(ids):
         for direction, position in pairs.items():
@@ -237,7 +239,7 @@ def _piece(
     else:
         amount: Any = by_time.sum(min_count=1).to_numpy()
         if params.kind == "counter":
-            amount = np.append(np.nan, _grown(by_time.last().to_numpy(), counts))
+            amount = np.append(np.nan, _grown(by_time.last().to_numpy(np.float64), counts))
         elif len(amount) > 9 and (np.diff(amount) > 0).all():
             raise source.error(
                 f"the amounts of {direction} increase from row to row: are they a counter?",
@@ -251,7 +253,7 @@ def _piece(
     return link(name, direction, edges_us, rates, source.where)
 
 
-def _grown(counter: Floats, counts: dict[str, int]) -> Any:
+def _grown(counter: Any, counts: dict[str, int]) -> Any:
     """How much a counter has grown in each interval; NaN at its resets. A wrap is a fall from the top of its range."""
     grown = np.diff(counter)
     fell = grown < 0
