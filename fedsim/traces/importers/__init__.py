@@ -1,4 +1,4 @@
-"""Readers of other trace formats, one file each: an :class:`Importer` turns files into the tables of a bundle.
+"""Readers of other trace formats: an :class:`Importer` turns files into the tables of a bundle.
 
 An importer invents nothing: rows that it drops, merges or fills are counted in ``manifest.counts``, and values that the
 source does not give are null. Intervals of a bundle are half open; a source with inclusive ends differs only at that
