@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, raise_all
+from fedsim.files.cells import fitting_unit
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import (
     TABLES,
@@ -105,7 +106,8 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     # A window that was declared says nothing about the unit of the times.
     span_s = min(window_s, float((start + length).max() - start.min()) / 1e6)
     first_s = float(start.min()) / 1e6
-    declared = bundle.manifest.options.get("time_unit") is not None
+    options = bundle.manifest.options
+    declared = options.get("time_unit") is not None
     brief = declared and span_s < 3 * 3600 and not _are_servers(bundle)
     doubts = {
         f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0": first_s
@@ -120,9 +122,10 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     fact = next((text for text, doubted in doubts.items() if doubted), None)
     if fact is None:
         return None
+    fitting = fitting_unit(bundle.numpy("availability", "start_us"), options.get("time_unit"))
     return bundle.error(
         f"{fact}: are its times in the right unit?",
-        "if not, import it again; a table with -s time_unit=..., for Unix times unix_s or unix_ms",
+        f"if not, import it again with -s time_unit={fitting or '...'}",
     )
 
 

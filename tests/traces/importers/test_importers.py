@@ -338,6 +338,7 @@ def test_times_in_another_unit_are_noticed(tmp_path: Path, rows: str, warning: s
     doubt = implausible_times(import_("table", path, time_unit="s", window=window))
     assert (doubt is None) == (warning is None)
     assert doubt is None or (str(warning) in str(doubt) and "-s time_unit=" in str(doubt))
+    assert ("time_unit=unix_s" in str(doubt)) == ("1700000000" in rows)
 
 
 @pytest.mark.parametrize(
