@@ -248,6 +248,7 @@ class Frame:
 
     Attributes:
         names: the columns of all files, by role or else in the form of :func:`role_name`.
+        starts: the first row of each file, and the number of rows.
     """
 
     def __init__(
@@ -272,13 +273,13 @@ class Frame:
                 hint = f"{nearest(str(name), known)}its columns are {', '.join(known)}"
                 raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
         self._tables: list[Any] = []
-        self._starts: list[int] = [0]
+        self.starts: list[int] = [0]
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
 
     def __len__(self) -> int:
-        return self._starts[-1]
+        return self.starts[-1]
 
     def load(self, names: Collection[str], words: Collection[str] = ()) -> Frame:
         """Read these columns from all files, once; ``words`` repeat few words, such as names and states."""
@@ -288,12 +289,8 @@ class Frame:
                 list(present.values()), {named[role] for role in present if role in words}
             )
             self._tables.append(table.rename_columns(list(present)))
-            self._starts.append(self._starts[-1] + table.num_rows)
+            self.starts.append(self.starts[-1] + table.num_rows)
         return self
-
-    def bounds(self, file: int) -> tuple[int, int]:
-        """The first row of a file and that of the next one."""
-        return self._starts[file], self._starts[file + 1]
 
     def columns(self, name: str) -> list[Any]:
         """The cells of each file as an Arrow array; null in a file without the column."""
@@ -354,13 +351,13 @@ class Frame:
 
     def place(self, row: int) -> str:
         """File and line of a row."""
-        number = int(np.searchsorted(self._starts, row, side="right")) - 1
-        return self.files[number].place(row - self._starts[number])
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self.files[number].place(row - self.starts[number])
 
     def cell(self, name: str, row: int) -> str:
         """A cell as it is written, in quotes."""
-        number = int(np.searchsorted(self._starts, row, side="right")) - 1
-        value = self.columns(name)[number][row - self._starts[number]].as_py()
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        value = self.columns(name)[number][row - self.starts[number]].as_py()
         text = (
             "empty"
             if value is None or value == ""

@@ -277,22 +277,15 @@ class _Log:
 
     def _note_unpaired(self) -> None:
         """Note devices that some files have, and files with other columns do not."""
-        groups: dict[tuple[str, ...], Ints] = {}
-        for number, file in enumerate(self.frame.files):
-            key = tuple(sorted(map(role_name, file.names)))
-            rows = slice(*self.frame.bounds(number))
-            groups[key] = np.append(groups.get(key, np.zeros(0, np.int64)), self.device[rows])
-        if len(groups) > 1:
-            counted = np.sum(
-                [np.bincount(np.unique(g), minlength=len(self.ids)) for g in groups.values()],
-                axis=0,
-            )
-            alone = np.flatnonzero(counted < len(groups))
+        kinds = [" ".join(sorted(map(role_name, file.names))) for file in self.frame.files]
+        if (count := len(set(kinds))) > 1:
+            kind = np.repeat(kinds, np.diff(self.frame.starts))
+            pairs = pd.DataFrame({"device": self.device, "kind": kind}).drop_duplicates()
+            alone = np.flatnonzero(np.bincount(pairs["device"]) < count)
             if len(alone):
                 devices = format_counted(len(alone), "device")
-                self.caveats.append(
-                    f"{devices} not in all files, the first is '{self.ids[alone[0]]}'"
-                )
+                first = self.ids[alone[0]]
+                self.caveats.append(f"{devices} not in all files, the first is '{first}'")
 
     # Availability ---------------------------------------------------------------------------------------------------
 
