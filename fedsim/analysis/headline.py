@@ -12,7 +12,6 @@ import numpy as np
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import population, section, sentence
 from fedsim.analysis.figures.learning import metric_names, not_finite, targets
-from fedsim.analysis.footprint import footprint
 from fedsim.parts.component import is_user_reference
 from fedsim.runs import Run, Status
 from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
@@ -158,10 +157,9 @@ def tiles(run: Run) -> list[Tile]:
         by_default = watts == {**watts, **default} and not watts.get("classes")
         note = format_watt_hours(energy) + ("; default watts" if by_default else "")
         shown.append(Tile("Energy of the devices", format_energy(energy), note))
-    spent = footprint(run)
     for name, label in (("gco2e", "Emissions, g CO2e"), ("cost", "Cost")):
-        if spent is not None and name in spent:
-            total, used = spent[name].sum(), spent[name][spent["outcome"] == "aggregated"].sum()
+        if name in table:
+            total, used = table[name].sum(), table[name][table["outcome"] == "aggregated"].sum()
             note = f"{format_share(used / total)} for aggregated updates" if total else ""
             shown.append(Tile(label, format_number(total), note))
     return shown

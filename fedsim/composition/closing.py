@@ -11,16 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
-from fedsim.analysis.footprint import footprint
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.critical import critical_path
 from fedsim.runs.run import Run
-from fedsim.runs.schema import CLIENTS, CRITICAL, EDGES, ONLINE, PAUSES, PRESENCE
+from fedsim.runs.schema import CLIENTS, CRITICAL, EDGES, ONLINE, PAUSES, PRESENCE, SPENT
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.traces.intervals import ranks
 from fedsim.units import NS_PER_S, to_ns
@@ -59,13 +57,9 @@ def write_population(
     step_ns = max(1, min(step_ns, end_ns // 50))
     counts, online_ns = availability.online_summary(step_ns, end_ns)
     absences = _Absences(run, population, end_ns)
-    names = dict(names or {})
-    kinds = {"kind": names.get("kind", pa.nulls(len(samples), pa.string())).to_pandas()}
-    places = {"region": names["region"]} if "region" in names else {}
-    if (spent := footprint(run, pd.DataFrame({**kinds, **places}))) is not None:
-        sums = spent.groupby("client_id")[list(spent.columns[2:])].sum()
-        every = sums.reindex(range(len(samples)), fill_value=0.0)
-        names |= {str(column): every[column].to_numpy() for column in every}
+    footprint = population.footprint
+    if footprint is not None and footprint.regions is not None:
+        names = {**(names or {}), "region": footprint.regions}
     clients = clients_table(
         run.dispatches,
         run.phases,
@@ -97,6 +91,11 @@ def write_population(
     run.written({PAUSES.name: pauses})
     columns = {str(name): column.to_numpy() for name, column in critical_path(run).items()}
     write_parquet(folder.parquet(CRITICAL.name), CRITICAL, from_columns(CRITICAL, columns))
+
+
+def spent(run: Run) -> dict[str, float]:
+    """The entries of ``run.json`` with the sums of the clients' emissions and cost, as far as the run has them."""
+    return {name: float(run.clients[name].sum()) for name in SPENT if name in run.clients}
 
 
 def write_edges(

@@ -18,7 +18,7 @@ import numpy as np
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server, prepare
-from fedsim.composition.closing import write_edges, write_population
+from fedsim.composition.closing import spent, write_edges, write_population
 from fedsim.composition.distributed import (
     await_claim,
     build_learner,
@@ -54,7 +54,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
-from fedsim.simulation.rows import dispatch_columns
+from fedsim.simulation.rows import dispatch_columns, recorded
 from fedsim.simulation.simulation import Simulation
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
@@ -339,14 +339,13 @@ class _Execution:
         self._trackers: Trackers | None = None
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
-        columns = partial(dispatch_columns, assembly.population.power)
         of_edges: dict[str, Any] = {"clients": assembly.task.clients}
         if assembly.edge_population is not None:
             of_edges = {
                 "clients": assembly.edge_population.clients,
                 "edge_columns": partial(dispatch_columns, assembly.edge_population.power),
             }
-        self.writer = RunWriter(folder, columns=columns, **of_edges)
+        self.writer = RunWriter(folder, **recorded(assembly.population), **of_edges)
         try:
             if assembly.learns:
                 self._learner = self._make_learner(threads)
@@ -439,11 +438,6 @@ class _Execution:
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
         down_bytes, up_bytes = assembly.traffic_bytes
-        totals = {
-            name: float(run.clients[name].sum())
-            for name in ("gco2e", "cost")
-            if name in run.clients
-        }
         self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
@@ -458,7 +452,7 @@ class _Execution:
             bytes_up_per_dispatch=up_bytes,
             vectors=assembly.vectors,
             parts=assembly.part_rows,
-            **totals,
+            **spent(run),
             prologue=assembly.prologue_bytes is not None,
             **flows(assembly.population.network),
             metrics=dict(self._metrics),

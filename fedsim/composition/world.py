@@ -20,8 +20,8 @@ from fedsim.devices import DeviceContext
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.battery import Batteries
-from fedsim.devices.carbon import Grid, regions
 from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.grid import Footprint, Grid
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels import Parts, Submodels
@@ -101,23 +101,11 @@ class World:
     def names(self) -> dict[str, Any]:
         """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known.
 
-        And the part of the model that each trains, if they train parts; and its region, if there are several.
+        And the part of the model that each trains, if they train parts.
         """
         in_data_set = {"name": self.task.client_names} if self.task.client_names else {}
         parts = {} if self.parts is None else {"part": self.parts.of_clients(self.parts.rates)}
-        places = {} if self.regions is None else {"region": self.regions}
-        return {**in_data_set, **self.device_names, **parts, **places}
-
-    @cached_property
-    def regions(self) -> list[str] | None:
-        """The region of each client, (N,); None if there is one."""
-        carbon, (bundle, rows) = self.scenario.devices.carbon, self._main()
-        if carbon is None:
-            return None
-        groups = None
-        if bundle is not None and bundle.has("devices", "group"):
-            groups = single_chunk(bundle.table("devices").column("group")).take(rows).to_pylist()
-        return regions(carbon, self.task.clients, self.scenario.seed, groups)
+        return {**in_data_set, **self.device_names, **parts}
 
     @cached_property
     def device_names(self) -> dict[str, Any]:
@@ -133,7 +121,7 @@ class World:
 
     def release_traces(self) -> None:
         """Free the tables of the traces, once the devices are built; the names of the devices stay."""
-        _ = self.device_names, self.regions
+        _ = self.device_names
         self.shared.bundles.forget()
 
     def replayed_trace(self, part: PartName) -> TraceBundle | None:
@@ -208,10 +196,21 @@ class World:
             if devices.energy.has_batteries
             else None,
             eligible=eligible,
-            grid=None
-            if devices.carbon is None
-            else Grid.read(devices.carbon, self.regions, clients),
+            footprint=self._footprint(power),
         )
+
+    def _footprint(self, power: Power) -> Footprint | None:
+        devices, (bundle, rows) = self.scenario.devices, self._main()
+        if devices.carbon is None and devices.cost is None:
+            return None
+        groups = [] if bundle is None else bundle.texts("devices", "group")[rows].tolist()
+        carbon, prices = (
+            None
+            if given is None
+            else Grid.read(given, self.task.clients, self.scenario.seed, groups)
+            for given in (devices.carbon, None if devices.cost is None else devices.cost.energy)
+        )
+        return Footprint(power, carbon, devices.cost, prices)
 
     def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
         """What the network of the clients is built from."""

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.targets import THROUGHPUT, Target, metric_text, parse_metric
-from fedsim.analysis.footprint import footprint
 from fedsim.analysis.steady import throughput
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs.run import Run
@@ -27,13 +26,6 @@ _ENERGY = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "GJ": 1e9, "Wh": 3.6e3, "kWh": 3.6e6}
 
 def _energy(text: str) -> float:
     return parse_quantity(text, _ENERGY, "energy", "joules")
-
-
-def _spent(run: Run, name: str) -> pd.Series[Any]:
-    """Emissions or cost of each dispatch, if the scenario gives them."""
-    table = footprint(run)
-    assert table is not None
-    return table[name]
 
 
 @dataclass(frozen=True)
@@ -77,9 +69,9 @@ QUANTITIES: Mapping[str, Quantity] = {
         "client updates", "count", float, lambda run: run.dispatches["arrived_s"].notna()
     ),
     "gco2e": Quantity(
-        "emissions in g CO2e", "number", float, lambda run: _spent(run, "gco2e"), "gco2e"
+        "emissions in g CO2e", "number", float, lambda run: run.dispatches["gco2e"], "gco2e"
     ),
-    "cost": Quantity("cost", "number", float, lambda run: _spent(run, "cost"), "cost"),
+    "cost": Quantity("cost", "number", float, lambda run: run.dispatches["cost"], "cost"),
 }
 """What may be limited or minimized."""
 

@@ -10,8 +10,8 @@ import numpy.typing as npt
 
 from fedsim.devices.availability.base import OnDisconnect
 from fedsim.devices.battery import Batteries
-from fedsim.devices.carbon import Grid
 from fedsim.devices.compute.times import ComputeTimes
+from fedsim.devices.grid import Footprint
 from fedsim.network.base import Direction, Network
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
@@ -43,7 +43,7 @@ class Population:
         power: watts while working.
         batteries: charge of the devices; None if batteries are not modeled.
         eligible: clients whose memory holds the model and its batch, (N,) bool.
-        grid: carbon intensity at the clients' places; None if it is not given.
+        footprint: emissions and cost of their work; None if neither is given.
     """
 
     clients: int
@@ -54,7 +54,7 @@ class Population:
     power: Power
     batteries: Batteries | None
     eligible: npt.NDArray[np.bool_]
-    grid: Grid | None = None
+    footprint: Footprint | None = None
 
     def upload_estimate_ns(self, client: int, size_bytes: float) -> int:
         """Duration of the client's upload, estimated from its link's nominal rate."""

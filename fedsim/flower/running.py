@@ -9,7 +9,6 @@ import random
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from typing_extensions import override
 
 from fedsim.analysis.run import Run
 from fedsim.composition.assembled import Assembly
-from fedsim.composition.closing import write_population
+from fedsim.composition.closing import spent, write_population
 from fedsim.composition.execution import OnProgress, default_folder, log_warning
 from fedsim.composition.rules.finished import FINISHED, FinishedRun
 from fedsim.composition.rules.names import check_names
@@ -54,7 +53,7 @@ from fedsim.scenario.overrides import from_python
 from fedsim.scenario.source import to_yaml
 from fedsim.simulation.facts import Work as FullWork
 from fedsim.simulation.level import Limits
-from fedsim.simulation.rows import dispatch_columns
+from fedsim.simulation.rows import recorded
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns
@@ -196,9 +195,9 @@ def execute(
             info["app"] = app.name
         info["target"] = dict(scenario.stop.target)
         begun = {**info, "clients": params.clients, "run_config": dict(app.run_config)}
+        begun["data_files"] = loaded.data_files()
         folder.begin(to_yaml(resolved(loaded)), begun)
-        columns = partial(dispatch_columns, population.power)
-        writer = RunWriter(folder, clients=params.clients, columns=columns)
+        writer = RunWriter(folder, clients=params.clients, **recorded(population))
         with contextlib.closing(writer):
             stop, server = scenario.stop, scenario.server
             detection = server.failure_detection
@@ -288,6 +287,7 @@ def execute(
             versions_made=exchange.version,
             dispatches=exchange.dispatched,
             ineligible_clients=0,
+            **spent(finished),
             metrics=recording.last,
             wall_s=time.perf_counter() - began,
             client_errors=recording.errors,

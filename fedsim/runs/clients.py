@@ -11,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.runs.phases import Floats, outcome_codes
-from fedsim.runs.schema import CLIENTS, with_columns
+from fedsim.runs.schema import CLIENTS, SPENT, with_columns
 from fedsim.runs.tables import from_columns
 from fedsim.vocabulary.outcomes import Outcome
 
@@ -55,7 +55,7 @@ def clients_table(
         last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
         last_mae: the same for the mean absolute error of a regression.
         names: the columns name, device and kind, texts of shape (N,), null if omitted, and part, (N,), 1 if omitted.
-            And any of the optional columns edge, region, gco2e and cost, shape (N,).
+            And either of the optional columns edge and region, shape (N,).
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -75,8 +75,9 @@ def clients_table(
     offline_s = np.minimum(rest_s, np.maximum(away_s, 0.0))
     idle_s = rest_s - offline_s
     aggregated = outcome_codes(dispatches) == Outcome.AGGREGATED
+    spending = {name: total(dispatches[name].to_numpy()) for name in SPENT if name in dispatches}
     return from_columns(
-        with_columns(CLIENTS, names or ()),
+        with_columns(CLIENTS, {**(names or {}), **spending}),
         {
             "client_id": np.arange(count),
             "samples": samples,
@@ -101,6 +102,7 @@ def clients_table(
             "part": np.ones(count),
             **dict.fromkeys(("name", "device", "kind"), pa.nulls(count, pa.string())),
             **(names or {}),
+            **spending,
         },
     )
 

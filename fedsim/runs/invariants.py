@@ -18,6 +18,7 @@ from fedsim.runs.phases import (
     rows_by_client,
 )
 from fedsim.runs.run import Run
+from fedsim.runs.schema import SPENT
 from fedsim.vocabulary.outcomes import Outcome
 
 Mask = npt.NDArray[np.bool_]
@@ -239,6 +240,7 @@ def _clients(run: Run, messages: list[str]) -> None:
         "aggregated": outcome_codes(dispatches) == Outcome.AGGREGATED,
         "steps": dispatches["steps_done"].to_numpy(),
         **{name: dispatches[name].to_numpy() for name in ("bytes_down", "bytes_up", "energy_j")},
+        **{name: dispatches[name].to_numpy() for name in SPENT if name in dispatches},
         **{str(name): column.to_numpy() for name, column in run.phases.items()},
     }
     for name, column in values.items():

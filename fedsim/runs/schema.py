@@ -114,7 +114,9 @@ _OPTIONAL = (
     _field("gco2e", pa.float64(), "g", "emissions of its work; only with devices.carbon"),
     _field("cost", pa.float64(), "", "cost of its work; only with devices.cost"),
 )
-"""The last column of ``dispatches`` and ``clients`` in runs with edge servers."""
+"""The last columns of ``dispatches`` and ``clients`` in runs that have them."""
+SPENT = ("gco2e", "cost")
+"""Those that are sums over a client's dispatches."""
 
 EDGE_DISPATCHES = Table(
     "edge_dispatches",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -143,6 +143,7 @@ class RunWriter:
         folder: the run folder, whose lock the caller holds.
         clients: number of clients in the population, for ``delay_max``.
         columns: makes the columns of ``DISPATCHES``, (n,) each, of dispatches given to :meth:`append_dispatch`.
+        spent: the optional columns among these, of :data:`~fedsim.runs.schema.SPENT`.
         edge_columns: the same for :meth:`append_edge_dispatch`; None without edge servers. With them, ``clients`` is
             their number.
 
@@ -156,6 +157,7 @@ class RunWriter:
         *,
         clients: int,
         columns: Callable[[list[Any]], Columns],
+        spent: Sequence[str] = (),
         edge_columns: Callable[[list[Any]], Columns] | None = None,
     ) -> None:
         self.folder = folder
@@ -166,14 +168,12 @@ class RunWriter:
         self._metrics: list[tuple[float, int, int, list[tuple[str, float]]]] = []
         self._last_version = np.zeros(clients, np.int64)
         try:
-            tables: tuple[Table, ...] = STREAMED
-            if edge_columns is not None:
-                tables = (
-                    with_columns(DISPATCHES, ("edge",)),
-                    AGGREGATIONS,
-                    METRICS,
-                    *STREAMED_OF_EDGES,
-                )
+            of_edges = ("edge",) if edge_columns is not None else ()
+            tables: tuple[Table, ...] = (
+                with_columns(DISPATCHES, (*of_edges, *spent)),
+                *STREAMED[1:],
+                *(STREAMED_OF_EDGES if of_edges else ()),
+            )
             self._streams = {
                 table.name: _Stream(folder.stream(table.name), table) for table in tables
             }

@@ -18,7 +18,7 @@ from fedsim.files.checksums import data_sha256
 from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.parts.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
-from fedsim.scenario.model import MOST_EVALUATIONS, Scenario, name_of
+from fedsim.scenario.model import MOST_EVALUATIONS, GridSeries, Scenario, name_of
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.parts import OfKind, Part, Reading, UserCode
 from fedsim.scenario.problems import Problem, all_errors, error_at, problems
@@ -264,6 +264,8 @@ def _paths(value: Any) -> Iterator[Path]:
     """The paths among the values of a section, a part or a parameter."""
     if isinstance(value, Path):
         yield value
+    elif isinstance(value, GridSeries):
+        yield from value.files
     elif isinstance(value, Part):
         yield from _paths(value.params)
     elif isinstance(value, Mapping):

@@ -10,8 +10,9 @@ import contextlib
 import math
 import unicodedata
 from collections.abc import Mapping
+from glob import escape, glob
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import AfterValidator, BeforeValidator, Field, field_serializer, model_validator
 
@@ -156,18 +157,53 @@ def _availability(section: Mapping[str, Any]) -> str:
 
 BY_GROUP = "by_group"
 """Regions are those of the devices' groups in the trace."""
+_REGION = "{region}"
 
 
-class Carbon(Parameters):
-    """Carbon intensity of the grid, from which the emissions of the devices' energy are computed."""
+class GridSeries(Parameters):
+    """A series of the electricity grid over time."""
+
+    key: ClassVar[str]
+    quantity: ClassVar[Literal["carbon intensity", "prices"]]
 
     file: Path
-    """CSV file as Electricity Maps or the carbon-intensity service of Great Britain writes it; ``{region}`` in its name
-    stands for the region, and ``builtin:carbon_week.csv`` is a synthetic week of ``GB``, ``DE`` and ``FR``. The first
-    interval begins at simulated time 0; after its end, the series is repeated."""
+    """CSV file with a row per interval (``fedsim describe grid`` says which), or the folder of a trace bundle with a
+    table ``grid``; ``{region}`` in its name stands for the region, and ``builtin:carbon_week.csv`` is a synthetic week
+    of the carbon intensity of ``GB``, ``DE`` and ``FR``. The first interval begins at simulated time 0; after its end,
+    the series is repeated."""
     region: str | dict[str, Annotated[float, Field(gt=0)]] | None = None
     """Region of all devices, if the file has several; or the share of the devices in each, such as
     ``{FR: 0.6, DE: 0.4}``; or ``by_group``, the region that the column ``group`` of the trace's devices names."""
+    column: str | None = None
+    """Column of the values, if its name does not say so or several do."""
+    unit: str | None = None
+    """Unit of the values, such as ``g/kWh``, ``lb/MWh`` or ``EUR/MWh``; by default the one in the header."""
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether each region has its file."""
+        return _REGION in str(self.file)
+
+    @property
+    def files(self) -> list[Path]:
+        """All files that it may stand for."""
+        return sorted(map(Path, glob(escape(str(self.file)).replace(_REGION, "*"))))
+
+    def file_of(self, region: str) -> Path:
+        """The file of a region."""
+        return Path(str(self.file).replace(_REGION, region))
+
+
+class Carbon(GridSeries):
+    """Carbon intensity of the grid, from which the emissions of the devices' energy are computed."""
+
+    key, quantity = "devices.carbon", "carbon intensity"
+
+
+class Prices(GridSeries):
+    """Prices of the devices' energy over time, in the currency of the other prices."""
+
+    key, quantity = "devices.cost.energy", "prices"
 
 
 class Cost(Parameters):
@@ -177,6 +213,8 @@ class Cost(Parameters):
     """Price of a byte, down or up, such as 5e-9 for 5 per gigabyte."""
     per_device_hour: float = Field(default=0.0, ge=0)
     """Price of an hour in which a device downloads, computes or uploads."""
+    energy: Prices | None = None
+    """Price of the energy over time, in the currency of the other prices."""
 
 
 class Devices(Parameters):
@@ -204,7 +242,7 @@ class Devices(Parameters):
     carbon: Carbon | None = None
     """Carbon intensity of the grid, for emissions in g CO2e."""
     cost: Cost | None = None
-    """Prices per byte and per hour of work."""
+    """Prices per byte, per hour of work and of energy."""
     exclude: tuple[int, ...] = ()
     """Numbers of clients that never participate; their data stay where they are."""
     memory: Size | list[Size] | None = None

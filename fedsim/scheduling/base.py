@@ -22,7 +22,7 @@ from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
 
 if TYPE_CHECKING:
-    from fedsim.devices.carbon import Grid
+    from fedsim.devices.grid import Grid
 
 
 @dataclass(slots=True, eq=False)

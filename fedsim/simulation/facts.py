@@ -102,7 +102,8 @@ class Facts:
         self.has_prologue = rules.has_prologue
         self.prologue_updates = rules.prologue_updates
         self.detects_failures = rules.failure_detection_ns is not None
-        grid = clients.population.grid
+        footprint = clients.population.footprint
+        grid = None if footprint is None else footprint.carbon
         self.grid = None if grid is None else grid.of(members)
         self._clients = clients
         self._seed = seed

@@ -6,13 +6,15 @@ Many dispatches are converted at once, because a division or a row for each of t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.devices.population import Power
+from fedsim.devices.grid import Footprint
+from fedsim.devices.population import Population, Power
 from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.outcomes import Ending, Outcome
@@ -35,10 +37,19 @@ _FROM_DISPATCH: dict[str, Callable[[Any], int]] = {
 _EXACT_NS = 1 << 53
 
 
-def dispatch_columns(power: Power, ended: Sequence[Ended]) -> dict[str, Column]:
+def recorded(population: Population) -> dict[str, Any]:
+    """What a :class:`~fedsim.runs.writer.RunWriter` needs to know about the dispatches of a population."""
+    footprint = population.footprint
+    columns = partial(dispatch_columns, population.power, footprint=footprint)
+    return {"columns": columns, "spent": [] if footprint is None else footprint.names}
+
+
+def dispatch_columns(
+    power: Power, ended: Sequence[Ended], footprint: Footprint | None = None
+) -> dict[str, Column]:
     """The columns of ``dispatches`` by name, (n,) each; times are NaN and whole numbers -1 if there is none.
 
-    ``power`` gives the energy that their devices use.
+    ``power`` gives the energy that their devices use, and ``footprint`` its emissions and cost.
     """
     dispatches, plans, *marks = zip(*ended, strict=True)
     count = len(ended)
@@ -69,6 +80,8 @@ def dispatch_columns(power: Power, ended: Sequence[Ended]) -> dict[str, Column]:
     columns["ended_s"] = _seconds(np.minimum(end, now_ns))
     for name, spent_ns in zip(("download_s", "compute_s", "upload_s"), work_ns, strict=True):
         columns[name] = _seconds(spent_ns)
+    if footprint is not None:
+        columns |= footprint.columns(columns)
     columns["cause"] = np.where(outcome == Outcome.DROPPED, ending - Ending.OFFLINE, -1)
     return columns
 

@@ -35,7 +35,7 @@ DEVICE_TABLES = (
     "network",
     "network_assign",
 )
-SHARED_TABLES = ("network_series", "rtt_matrix")
+SHARED_TABLES = ("network_series", "rtt_matrix", "grid")
 
 # Fields of the manifest that a derived bundle takes from its first source.
 _INHERITED = ("epoch", "clock", "epoch_weekday", "horizon_us", "on_end", "eligibility")

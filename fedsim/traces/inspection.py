@@ -104,6 +104,10 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
         network["rank correlation of speed and rate"] = correlation
     result["Compute (devices: percentiles 5 / 50 / 95)"] = compute
     result["Network (devices: percentiles 5 / 50 / 95)"] = network
+    result["Grid (intervals: percentiles 5 / 50 / 95)"] = {
+        name: _spread(spread, format_number, (5, 50, 95))
+        for name, spread in statistics.grid.items()
+    }
     return {title: rows for title, rows in result.items() if rows}
 
 

@@ -143,6 +143,7 @@ class BundleStatistics:
         network: spread over the devices, by column and direction.
         network_series_bps: rates of the network series (bit/s), by direction, weighted by time.
         speed_bandwidth_rank_correlation: Spearman correlation between the devices' speeds and their downlinks.
+        grid: carbon intensity and prices over time, by region and unit.
     """
 
     name: str
@@ -158,6 +159,7 @@ class BundleStatistics:
     network: dict[str, Spread]
     network_series_bps: dict[str, Spread]
     speed_bandwidth_rank_correlation: float | None
+    grid: dict[str, Spread]
 
 
 def describe(bundle: TraceBundle) -> BundleStatistics:
@@ -186,6 +188,7 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
         network=_network(bundle),
         network_series_bps=_series(bundle),
         speed_bandwidth_rank_correlation=correlation,
+        grid=_grid(bundle),
     )
 
 
@@ -467,3 +470,10 @@ def _series(bundle: TraceBundle) -> dict[str, Spread]:
         mean = float(np.average(values, weights=duration[chosen][order]))
         result[way] = Spread(samples, int(chosen.sum()), mean)
     return result
+
+
+def _grid(bundle: TraceBundle) -> dict[str, Spread]:
+    if "grid" not in bundle.tables:
+        return {}
+    groups = bundle.table("grid").to_pandas().groupby(["region", "unit"], observed=True)["value"]
+    return {f"{region}, {unit}": Spread.of(values.to_numpy()) for (region, unit), values in groups}

@@ -1,4 +1,4 @@
-"""The nine tables of a trace bundle, declared once: columns, types, units, bounds, keys and order.
+"""The ten tables of a trace bundle, declared once: columns, types, units, bounds, keys and order.
 
 Times are ``int64`` microseconds from the bundle's epoch, rates ``float64`` SI bits per second, sizes bytes, durations
 of profiles ``float64`` seconds. Intervals are half open, ``[start, end)``. A null means unknown, never 0. Columns that
@@ -28,7 +28,9 @@ ID = pa.dictionary(pa.int32(), pa.string())
 _TYPES = {"string": STRING, "id": ID, "bool": pa.bool_()} | {
     name: getattr(pa, name)() for name in ("int64", "int32", "int8", "float64", "float32")
 }
-_LIMITS = {">= 0": NOT_NEGATIVE, "> 0": POSITIVE}
+FINITE = Bounds(words="finite")
+CARBON_UNIT = "g/kWh"
+_LIMITS = {">= 0": NOT_NEGATIVE, "> 0": POSITIVE, "finite": FINITE}
 
 DECLARED = """
 devices: unique device_id
@@ -100,6 +102,12 @@ rtt_matrix: unique src dst slice_us
   dst! id | | | node
   slice_us int64 | us | | instant of the measurement
   rtt_s? float32 | s | >= 0 | round-trip time
+grid: order region unit start_us dur_us
+  region! id | | | region of the grid
+  unit! id | | | g/kWh for carbon intensity; for prices a currency, such as EUR/kWh
+  start_us! int64 | us | | first instant of the piece
+  dur_us! int64 | us | | length of the piece
+  value? float64 | unit | finite | during the piece
 """
 """The tables: after the name, the columns that identify a row, or those of its group and of its instant or interval.
 

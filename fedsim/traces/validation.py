@@ -313,6 +313,11 @@ class _TableChecker:
         bad = ~both & has_both[self.devices] & (self.devices >= 0)
         self.add(bad, "its device already has a row for both directions")
 
+    def _grid(self) -> None:
+        units = self.values("unit").cast(pa.string())
+        bad = ~to_numpy(pc.match_substring_regex(units, "^(g|[A-Z]{3})/kWh$"))
+        self.add(bad, "unit is {!r}; it must be g/kWh, or as EUR/kWh for prices", "unit")
+
     # Columns as arrays ------------------------------------------------------------------------------------------------
 
     @cached_property

@@ -32,13 +32,17 @@ SLOW = {
 
 @pytest.mark.parametrize("pauses", [False, True])
 def test_same_times_as_the_native_scenario(run_app: RunApp, tmp_path: Path, pauses: bool) -> None:
-    """FedAvg as an app and as a scenario: the same work, bytes and devices give the same instants."""
-    section: dict[str, Any] = SLOW
+    """FedAvg as an app and as a scenario: the same work, bytes and devices give the same instants and emissions."""
+    section: dict[str, Any] = {
+        **SLOW,
+        "carbon": {"file": "builtin:carbon_week.csv", "region": {"GB": 1, "DE": 2}},
+        "cost": {"per_byte": 1e-6, "per_device_hour": 3},
+    }
     if pauses:
         intervals = [(0.0, 3.0), (5.0, 400.0)], [(0.0, 400.0)], [(0.0, 9.0), (11.0, 400.0)]
         online_bundle(*intervals).write(tmp_path / "trace")
         trace = {"name": "trace", "trace": str(tmp_path / "trace"), "on_disconnect": "pause"}
-        section = {**SLOW, "availability": trace}
+        section["availability"] = trace
     server = apps.strategy_server(rounds=3, fraction_evaluate=0.0)
     app_run = run_app(server, apps.torch_client(), {"task": {"clients": 3}, "devices": section})
     (down,), (up,) = (set(app_run.dispatches[name]) for name in ("bytes_down", "bytes_up"))
@@ -57,6 +61,7 @@ def test_same_times_as_the_native_scenario(run_app: RunApp, tmp_path: Path, paus
         tmp_path / "native",
     )
     columns = ["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "steps_done", "outcome"]
+    columns += ["energy_j", "gco2e", "cost"]
     keys = ["client_id", "sequence"]
     ours, theirs = (
         run.dispatches.sort_values(keys)[[*keys, *columns]].reset_index(drop=True)
@@ -65,6 +70,11 @@ def test_same_times_as_the_native_scenario(run_app: RunApp, tmp_path: Path, paus
     assert len(ours) == 9
     assert ours.equals(theirs)
     assert app_run.aggregations["time_s"].equals(native.aggregations["time_s"])
+    assert [app_run.info[name] for name in ("gco2e", "cost")] == [
+        pytest.approx(ours[name].sum()) for name in ("gco2e", "cost")
+    ]
+    assert app_run.clients["gco2e"].equals(native.clients["gco2e"])
+    assert app_run.clients["region"].equals(native.clients["region"])
 
 
 class _Backend:

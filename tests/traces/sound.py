@@ -71,6 +71,13 @@ def sound_tables():
             "scale": [1.0],
         },
         "rtt_matrix": {"src": ["n"], "dst": ["m"], "rtt_s": [0.125]},
+        "grid": {
+            "region": ["FR", "FR"],
+            "unit": ["g/kWh", "g/kWh"],
+            "start_us": [0, 5],
+            "dur_us": [5, 5],
+            "value": [50.0, None],
+        },
     }
 
 

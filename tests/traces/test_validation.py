@@ -55,6 +55,8 @@ WRONG = [
     ("network_series", {"start_us": [0, 6]}, 1, "gap"),
     ("network_assign", {"series_id": ["t"]}, 0, "'t' is not in the table network_series"),
     ("network_assign", {"scale": [0.0]}, 0, "more than 0"),
+    ("grid", {"unit": ["EUR/MWh", "EUR/MWh"]}, 0, "it must be g/kWh"),
+    ("grid", {"start_us": [0, 6]}, 1, "leaves a gap"),
     ("rtt_matrix", {"rtt_s": [-0.1]}, 0, "rtt_s is -0.1"),
     (
         "rtt_matrix",

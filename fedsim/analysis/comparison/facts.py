@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
-from fedsim.analysis.footprint import footprint
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.runs import Run, RunFolder
@@ -269,9 +268,7 @@ def _progress(run: Run) -> pd.DataFrame:
         entered = entered[entered > 0]
         aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
     table = run.dispatches
-    of_dispatches = table[["energy_j"]].assign(**dict.fromkeys(SPENT, np.nan))
-    if any(run.info.get(name) for name in SPENT) and (each := footprint(run)) is not None:
-        of_dispatches.update(each)
+    of_dispatches = table.reindex(columns=["energy_j", *SPENT])
     spent: dict[str, npt.NDArray[Any]] = {
         **costs_by(run, times),
         **{

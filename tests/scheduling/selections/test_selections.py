@@ -672,7 +672,7 @@ def began(folder: Path, values: dict[str, list[int]], **selection: Any) -> tuple
     """When rounds began, and the run; intensities by region and hour."""
     for name, hours in values.items():
         rows = "".join(f"2024-01-01T{hour:02}:00Z,{value}\n" for hour, value in enumerate(hours))
-        (folder / f"{name}.csv").write_text(f"time,intensity\n{rows}")
+        (folder / f"{name}.csv").write_text(f"time,intensity g/kWh\n{rows}")
     carbon = {"file": str(folder / "{region}.csv"), "region": dict.fromkeys(values, 1)}
     scenario = timed(
         devices={"carbon": carbon},

@@ -36,7 +36,10 @@ from tests.traces.helpers import (
 
 
 def test_every_format_says_what_it_is() -> None:
-    names = "ai_benchmark avt fedscale flash fta mahimahi mobiperf nyu_mets pensieve rtt_matrix table throughput ucc5g"
+    names = (
+        "ai_benchmark avt fedscale flash fta grid mahimahi mobiperf nyu_mets pensieve rtt_matrix table throughput "
+        "ucc5g"
+    )
     assert list(CATALOG.parts("importer")) == names.split()
     assert list(exporters()) == ["avt", "fedscale", "fta", "mahimahi", "pensieve"]
     for component in [*CATALOG.parts("importer").values(), *exporters().values()]:
@@ -132,6 +135,7 @@ HEADS = {
     "fedscale": '{"1": {"active": [1], "inactive": [2], "finish_time": 60}}',
     "flash": '{"a": {"isSuccess": true, "ready_time": [[1, 2]], "trace_start": 0, "trace_end": 9}}',
     "fta": "0\t1\t7\t1\thost7\t1\t1136073600.000\t1136073660.000\tNULL\n",
+    "grid": "from,to,forecast,actual,index\n2024-01-01,,1,2,low\n2024-01-02,,1,2,low\n",
     "mobiperf": '[{"tcp_speed_results": [1.0]}]',
     "nyu_mets": "1.5,Mbits/sec\n",
     "pensieve": "0.0\t1.5\n1.0\t1.5\n",
@@ -218,6 +222,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("rtt_matrix", "0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
     ("rtt_matrix", "0 x\n1 0\n", ":1: 2 is 'x'"),
     ("rtt_matrix", "0 0\n0 0\n", "no round-trip time"),
+    ("grid", "time,load\n2024-01-01,1\n", "no column of carbon intensity"),
     ("throughput", "t,y\n0,1\n1,1\n", "no column 'x' for down\n  its columns are t, y"),
     ("throughput", "t,x\n2024-05-01,1\n1,1\n", ":2: time is '2024-05-01'"),
     ("throughput", "t,x\n0,1\n5,1\n4,1\n", ":4: the time is '4', before"),
