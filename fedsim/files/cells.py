@@ -225,10 +225,6 @@ _REWRITES = (
     (r"\s+$", ""),
 )
 _NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never)\s*$"
-HOW_TO_WRITE = (
-    "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
-)
-HOW_TO_WRITE += "-s time_format='%d.%m.%Y %H:%M'"
 
 
 @dataclass

@@ -28,6 +28,10 @@ from fedsim.vocabulary.formatting import format_counted, format_duration
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
 STATIC_HORIZON_US = DAY_US
+HOW_TO_WRITE = (
+    "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
+    "-s time_format='%d.%m.%Y %H:%M'"
+)
 _EXPIRED = 1 << 30
 """The code of a state that is believed no longer."""
 

@@ -31,6 +31,7 @@ from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
+    HOW_TO_WRITE,
     STATIC_HORIZON_US,
     devices_table,
     note_outside,
@@ -631,7 +632,7 @@ class _Clock:
     def read(self, frame: Frame, names: list[str], device: Ints) -> list[Ints]:
         """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each."""
         unit, form = self.params.time_unit, self.params.time_format
-        columns = [frame.instants(name, unit, form) for name in names]
+        columns = [frame.instants(name, unit, form, HOW_TO_WRITE) for name in names]
         self.dated = any(column.dated for column in columns)
         if not self.dated:
             self.zone_name = None
