@@ -363,12 +363,10 @@ class Frame:
     def cell(self, name: str, row: int) -> str:
         """A cell as it is written, in quotes."""
         number = int(np.searchsorted(self.starts, row, side="right")) - 1
-        value = self.columns(name)[number][row - self.starts[number]].as_py()
-        text = (
-            "empty"
-            if value is None or value == ""
-            else repr(value if isinstance(value, float) else str(value))
-        )
+        scalar = self.columns(name)[number][row - self.starts[number]]
+        # Python has no dates before the year 1 or after 9999.
+        text = repr(pc.cast(scalar, pa.string()).as_py() or "") if scalar.is_valid else "''"
+        text = "empty" if text == "''" else text
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
     def refuse(

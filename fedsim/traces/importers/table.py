@@ -360,9 +360,12 @@ class _Log:
         for name, word in initial.items():
             if word not in codes[name][1]:
                 codes[name][1].append(word)
-        rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
+        codes = {name: code for name, code in codes.items() if code[1]}
         (time,) = clock.read(frame, ["time"], self.device)
         known = time != cells.NAT
+        if not codes or not known.any():
+            raise UserError("has no row with a time and a state", where=frame.where)
+        rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if params.window is None:
