@@ -143,7 +143,8 @@ class Column:
         if rule in _LIMITS:
             rules["bounds"] = _LIMITS[rule]
         elif " to " in rule:
-            rules["bounds"] = Bounds(*map(float, rule.split(" to ")))
+            low, high = map(float, rule.split(" to "))
+            rules["bounds"] = Bounds(low, high)
         elif rule.startswith("in "):
             rules["refers"] = rule.removeprefix("in ")
         elif rule:
