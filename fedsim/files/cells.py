@@ -160,7 +160,9 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     if pa.types.is_duration(kind):
         factor = DURATION_UNITS[kind.unit]
         values = values.cast(pa.int64())
-    if not _is_text(kind):
+    elif pa.types.is_temporal(kind):
+        values = values.cast(pa.string())
+    if not _is_text(values.type):
         floats = values.cast(pa.float64(), safe=False)
         return _numpy(floats) * factor, np.zeros(len(values), np.bool_)
     text = _known(values, UNKNOWN)
@@ -225,10 +227,6 @@ _REWRITES = (
     (r"\s+$", ""),
 )
 _NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never)\s*$"
-HOW_TO_WRITE = (
-    "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
-)
-HOW_TO_WRITE += "-s time_format='%d.%m.%Y %H:%M'"
 
 
 @dataclass

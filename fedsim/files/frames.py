@@ -325,8 +325,14 @@ class Frame:
         )
         return values
 
-    def instants(self, name: str, unit: str | None = None, form: str | None = None) -> Instants:
-        """The instants of a column; see :func:`fedsim.files.cells.instants`."""
+    def instants(
+        self,
+        name: str,
+        unit: str | None = None,
+        form: str | None = None,
+        hint: str = "write it as in 2024-05-01T08:00:00+02:00",
+    ) -> Instants:
+        """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
         parts = [cells.instants(column, unit, form) for column in self.columns(name)]
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
@@ -340,7 +346,7 @@ class Frame:
             + (f"a number of {unit}" if unit else "an instant that can be read"),
             f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
             if unit
-            else cells.HOW_TO_WRITE,
+            else hint,
             name,
         )
         return joined
@@ -357,12 +363,10 @@ class Frame:
     def cell(self, name: str, row: int) -> str:
         """A cell as it is written, in quotes."""
         number = int(np.searchsorted(self.starts, row, side="right")) - 1
-        value = self.columns(name)[number][row - self.starts[number]].as_py()
-        text = (
-            "empty"
-            if value is None or value == ""
-            else repr(value if isinstance(value, float) else str(value))
-        )
+        scalar = self.columns(name)[number][row - self.starts[number]]
+        # Python has no dates before the year 1 or after 9999.
+        text = repr(pc.cast(scalar, pa.string()).as_py() or "") if scalar.is_valid else "''"
+        text = "empty" if text == "''" else text
         return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
     def refuse(

@@ -367,7 +367,8 @@ def _online_by_hour(
         first = epoch.replace(hour=0, minute=0, second=0, microsecond=0)
         first += timedelta(microseconds=earliest)
         local = pd.date_range(first, periods=hours, freq="h").tz_convert(time_zone(manifest.zone))
-        hour, weekday = local.hour.to_numpy(), local.weekday.to_numpy()
+        hour = local.hour.to_numpy()
+        weekday = None if weekday is None else local.weekday.to_numpy()
     return online, observed, hour, weekday
 
 

@@ -151,7 +151,8 @@ class Column:
         if rule in _LIMITS:
             rules["bounds"] = _LIMITS[rule]
         elif " to " in rule:
-            rules["bounds"] = Bounds(*map(float, rule.split(" to ")))
+            low, high = map(float, rule.split(" to "))
+            rules["bounds"] = Bounds(low, high)
         elif rule.startswith("in "):
             rules["refers"] = rule.removeprefix("in ")
         elif rule:
@@ -274,7 +275,9 @@ def constant_column(value: str, length: int) -> Any:
 def run_starts(*columns: npt.NDArray[Any]) -> Bools:
     """Whether each row begins a run of rows that are equal in all ``columns``, shape (rows,)."""
     starts = np.ones(len(columns[0]), np.bool_)
-    starts[1:] = np.any([column[1:] != column[:-1] for column in columns], axis=0)
+    np.not_equal(columns[0][1:], columns[0][:-1], out=starts[1:])
+    for column in columns[1:]:
+        starts[1:] |= column[1:] != column[:-1]
     return starts
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from fedsim.analysis.bundles import _panels
 from fedsim.parts.catalog import CATALOG
+from fedsim.traces.combine import scale
 from fedsim.traces.importers import import_bundle
 from fedsim.traces.inspection import first_rows, write_text
 from fedsim.traces.statistics import AtLeast, describe
@@ -172,6 +173,10 @@ def test_hours_of_the_day_follow_the_clocks(tmp_path):
     online = describe(bundle).availability
     assert np.flatnonzero(online.by_hour > 0).tolist() == [8, 9]
     assert np.nonzero(online.by_weekday)[0].tolist() == list(range(7))
+    # Copies that are shifted by days keep the zone, but not the day of the week.
+    copies = describe(scale(bundle, 3))
+    assert copies.first_look.zone == "Europe/Berlin"
+    assert copies.availability.by_weekday is None
     look = describe(bundle).first_look
     assert (look.begin, look.zone) == ("2024-03-25T00:00:00+01:00", "Europe/Berlin")
     assert (look.window_s, look.sessions, look.unobserved_share) == ((0, 8 * 86400.0), 8, 0)

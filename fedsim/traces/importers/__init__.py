@@ -144,7 +144,10 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     sources = Sources(paths, max_unpacked=params.max_unpacked)
     try:
         imported: Imported = importer.read(sources, params)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+        pa.ArrowException,
+    ) as error:
         if not is_bundled(importer):
             raise
         raise sources.error(

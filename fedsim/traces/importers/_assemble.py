@@ -28,6 +28,10 @@ from fedsim.vocabulary.formatting import format_counted, format_duration
 
 # Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
 STATIC_HORIZON_US = DAY_US
+HOW_TO_WRITE = (
+    "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
+    "-s time_format='%d.%m.%Y %H:%M'"
+)
 _EXPIRED = 1 << 30
 """The code of a state that is believed no longer."""
 
@@ -150,8 +154,8 @@ def observed_changes(
     """
     late = np.zeros(len(device), np.bool_) if window_us is None else time_us >= window_us
     counts["after_window"] = int(np.count_nonzero(late))
-    out_of_order = (device[1:] == device[:-1]) & (time_us[1:] < time_us[:-1])
-    disorder = int(np.count_nonzero(out_of_order))
+    back = np.flatnonzero(time_us[1:] < time_us[:-1])
+    disorder = int(np.count_nonzero(device[back + 1] == device[back]))
     first_us = (
         0
         if window_us is not None or initial
@@ -171,10 +175,11 @@ def observed_changes(
         key: np.append(np.full(len(present), -1, codes[key].dtype), codes[key])[order]
         for key in rule.keys
     }
-    same = ~run_starts(device, time_us)
-    clash = np.zeros(len(device), np.bool_)
+    again = np.flatnonzero(~run_starts(device, time_us))
+    clash = np.zeros(len(again), np.bool_)
     for code in coded.values():
-        clash[1:] |= same[1:] & (code[1:] >= 0) & (code[:-1] >= 0) & (code[1:] != code[:-1])
+        now, before = code[again], code[again - 1]
+        clash |= (now >= 0) & (before >= 0) & (now != before)
     counts["contradictory"] = int(np.count_nonzero(clash))
     if hold_us is not None:
         device, time_us, coded = _with_expiry(device, time_us, coded, hold_us, end_us, counts)

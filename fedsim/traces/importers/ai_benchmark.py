@@ -60,7 +60,7 @@ class AiBenchmark(Importer):
             if not known:
                 raise source.error("no code names a model with a score")
             ids, models = list(known), list(known.values())
-        columns = {name: column.to_numpy() for name, column in table.loc[models].items()}
+        columns = {str(name): column.to_numpy() for name, column in table.loc[models].items()}
         tables = {
             "devices": devices_table(ids, kind="phone", model=models),
             "compute": per_device(ids, "compute", task="*", phase="inference", **columns),

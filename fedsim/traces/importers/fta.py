@@ -80,7 +80,7 @@ class Fta(Importer):
             counts["other_components"] = int((~keep).sum())
             table = table[keep]
         keys = ["platform_id", "node_id"]
-        device = table.groupby(keys, sort=False).ngroup().to_numpy(np.int64)
+        device = np.asarray(table.groupby(keys, sort=False).ngroup(), np.int64)
         nodes = table.drop_duplicates(keys)
         other = table["component_id"].to_numpy() != nodes["component_id"].to_numpy()[device]
         if other.any():
@@ -94,7 +94,7 @@ class Fta(Importer):
         if ids.duplicated().any():
             ids = nodes["platform_id"] + "/" + ids
         on = (table["event_type"] == str(params.available_type)).to_numpy()
-        start_us, stop_us = table["start"].to_numpy(), table["stop"].to_numpy()
+        start_us, stop_us = (np.asarray(table[end], np.int64) for end in ("start", "stop"))
         # Time 0 is midnight, so that times of day are known.
         epoch_us = int(start_us.min()) // DAY_US * DAY_US
         start_us, stop_us = start_us - epoch_us, stop_us - epoch_us

@@ -19,6 +19,7 @@ from fedsim.files.cells import (
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
+    Bools,
     Bounds,
     Floats,
     Ints,
@@ -31,6 +32,7 @@ from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
+    HOW_TO_WRITE,
     STATIC_HORIZON_US,
     devices_table,
     note_outside,
@@ -89,6 +91,7 @@ _CALLED: Mapping[str, str] = {
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
 )
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
 """1971 and 2099: an end before or after is how data bases write that there is none."""
 
@@ -359,9 +362,12 @@ class _Log:
         for name, word in initial.items():
             if word not in codes[name][1]:
                 codes[name][1].append(word)
-        rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
+        codes = {name: code for name, code in codes.items() if code[1]}
         (time,) = clock.read(frame, ["time"], self.device)
         known = time != cells.NAT
+        if not codes or not known.any():
+            raise UserError("has no row with a time and a state", where=frame.where)
+        rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if params.window is None:
@@ -631,15 +637,17 @@ class _Clock:
     def read(self, frame: Frame, names: list[str], device: Ints) -> list[Ints]:
         """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each."""
         unit, form = self.params.time_unit, self.params.time_format
-        columns = [frame.instants(name, unit, form) for name in names]
+        columns = [frame.instants(name, unit, form, HOW_TO_WRITE) for name in names]
         self.dated = any(column.dated for column in columns)
         if not self.dated:
             self.zone_name = None
             return [column.us for column in columns]
         us, local = (
-            np.stack([getattr(c, key) for c in columns], axis=1) for key in ("us", "local")
+            np.stack([getattr(column, key) for column in columns], axis=1)
+            if len(columns) > 1
+            else getattr(columns[0], key)[:, None]
+            for key in ("us", "local")
         )
-        local &= (us != cells.NAT) & (us < cells.FAR_US)
         if (fit := cells.fitting_unit(us[:, 0], unit)) is not None:
             year = 1970 + float(np.median(us[:, 0])) / 31_556_952e6
             raise UserError(
@@ -647,48 +655,51 @@ class _Clock:
                 where=frame.where,
                 hint=f"they fit -s time_unit={fit}",
             )
+        if local.any():
+            us = self._of_local(
+                frame, names, us, local & (us != cells.NAT) & (us < cells.FAR_US), device
+            )
+        known = us[:, 0] != cells.NAT
+        first = us[known, 0] if not known.all() else us[:, 0]
+        begin_us, last_us = int(first.min(initial=2**61)), int(first.max(initial=0))
+        if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):
+            odd = known & ((us[:, 0] < _OPEN_BEFORE_US) | (us[:, 0] > _OPEN_AFTER_US))
+            message = f"{names[0]} is {{}}, which is no time of an observation"
+            frame.refuse(odd, message, "correct it, or remove the row", names[0])
+        offsets = {column.offset for column in columns if (column.us != cells.NAT).any()}
+        if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
+            self.zone, self.zone_name = cells.time_zone(offset), offset
+        begin = _UNIX + timedelta(microseconds=begin_us if first.size else 0)
+        epoch = self._epoch(begin)
+        self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
+        self.kind = self.params.clock or ("local" if self.zone else "utc")
+        self.epoch_us = (epoch - _UNIX) // timedelta(microseconds=1)
+        never = (us == cells.NAT) | (us >= cells.FAR_US)
+        shifted = us - self.epoch_us
+        if never.any():
+            shifted[never] = us[never]
+        return list(shifted.T)
+
+    def _of_local(
+        self, frame: Frame, names: list[str], us: Ints, local: Bools, device: Ints
+    ) -> Ints:
+        """``us`` in UTC, from times of the local clock where ``local``; refuses them without a zone."""
         for number, name in enumerate(names):
             if self.zone is None:
                 message = f"{name} is {{}}, which has no offset from UTC"
                 hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
                 frame.refuse(local[:, number], message, hint, name)
-        if self.zone is not None and local.any():
-            group = np.repeat(device, len(names))
-            flat, skipped, unclear = cells.localize(us.ravel(), local.ravel(), self.zone, group)
-            us = flat.reshape(us.shape)
-            for number, name in enumerate(names):
-                message = f"{name} is {{}}, a local time that the clocks skip"
-                frame.refuse(skipped.reshape(us.shape)[:, number], message, "correct it", name)
-            if unclear:
-                times = format_counted(unclear, "time")
-                self.caveats.append(
-                    f"{times} in an hour that clocks show twice, taken as the first"
-                )
-        first = us[:, 0]
-        known = first != cells.NAT
-        if names[0] in ("start", "time"):
-            odd = known & ((first < _OPEN_BEFORE_US) | (first > _OPEN_AFTER_US))
-            frame.refuse(
-                odd,
-                f"{names[0]} is {{}}, which is no time of an observation",
-                "correct it, or remove the row",
-                names[0],
-            )
-        offsets = {column.offset for column in columns if (column.us != cells.NAT).any()}
-        if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
-            self.zone, self.zone_name = cells.time_zone(offset), offset
-        moment = (
-            datetime(1970, 1, 1, tzinfo=UTC)
-            + timedelta(microseconds=int(first[known].min(initial=cells.FAR_US)))
-            if known.any()
-            else datetime(1970, 1, 1, tzinfo=UTC)
-        )
-        epoch = self._epoch(moment)
-        self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
-        self.kind = self.params.clock or ("local" if self.zone else "utc")
-        self.epoch_us = (epoch - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
-        never = (us == cells.NAT) | (us >= cells.FAR_US)
-        return list(np.where(never, us, us - self.epoch_us).T)
+        if self.zone is None:
+            return us
+        group = np.repeat(device, len(names))
+        flat, skipped, unclear = cells.localize(us.ravel(), local.ravel(), self.zone, group)
+        for number, name in enumerate(names):
+            message = f"{name} is {{}}, a local time that the clocks skip"
+            frame.refuse(skipped.reshape(us.shape)[:, number], message, "correct it", name)
+        if unclear:
+            times = format_counted(unclear, "time")
+            self.caveats.append(f"{times} in an hour that clocks show twice, taken as the first")
+        return flat.reshape(us.shape)
 
     def _epoch(self, first: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""

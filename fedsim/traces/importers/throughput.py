@@ -24,6 +24,7 @@ from fedsim.units import Duration
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 _ENDINGS = (".csv", ".tsv", ".txt", ".log", ".dat", ".parquet", ".feather", ".jsonl", ".xlsx")
+_FORM = "give -s time_format='%d.%m.%Y %H:%M', the form of the times"
 _GAP = 30
 _ROLES = ("time", "down", "up", "device", "direction")
 _WAYS = {
@@ -131,7 +132,12 @@ def _links(
         )
         if roles and getattr(params, option) is None
     )
-    moments = frame.instants("time", params.time_unit, params.time_format)
+    moments = frame.instants(
+        "time",
+        params.time_unit,
+        params.time_format,
+        _FORM,
+    )
     frame.refuse(moments.us == cells.NAT, "has no time")
     time_us = moments.us
     device, ids = (

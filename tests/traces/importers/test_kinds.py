@@ -294,6 +294,13 @@ KINDS: dict[str, tuple[Any, ...]] = {
         refused,
         ("", "-s online='state == ...'"),
     ),
+    "states without a value": (
+        "table",
+        "device,time,state\na,1,\na,2,\n",
+        {"time_unit": "s"},
+        refused,
+        ("has no row with a time and a state", ""),
+    ),
     # Rates
     **{
         f"rates in {unit}": (
@@ -414,6 +421,13 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"rate_unit": "Mbit/s"},
         refused,
         (":2: loss is '2.5'", "loss_unit=percent"),
+    ),
+    "rates that are instants": (
+        "table",
+        pd.DataFrame({"device": ["a"], "down": [T0]}),
+        {"rate_unit": "Mbit/s"},
+        refused,
+        (", row 1: down is '2024-05-01", "it must be a number"),
     ),
     "a step of no time": (
         "table",
