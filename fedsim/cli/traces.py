@@ -28,8 +28,8 @@ from fedsim.scenario.source import Source
 from fedsim.traces import combine, exporters, public, synthesis
 from fedsim.traces.bundle import TraceBundle, check_output
 from fedsim.traces.importers import Importer, import_bundle, recognize
-from fedsim.traces.inspection import as_data, write_text
-from fedsim.traces.statistics import describe
+from fedsim.traces.inspection import as_data, first_rows, write_text
+from fedsim.traces.statistics import describe, first_look
 from fedsim.traces.validation import (
     implausible_rates,
     implausible_times,
@@ -122,6 +122,8 @@ def _write_new(
     for name, count in rows.items():
         click.echo(f"  {name:<16}{format_counted(count, 'row'):>16}")
     _print_counts(manifest.counts)
+    for label, text in first_rows(first_look(bundle)).items():
+        click.echo(f"  {label}: {text}")
     for caveat in manifest.caveats:
         click.echo(f"  note: {caveat}")
     click.echo(f"written to {output} ({format_bytes(size)})")

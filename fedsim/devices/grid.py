@@ -17,7 +17,6 @@ from fedsim.scenario.model import BY_GROUP, Cost, GridSeries
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers import grid as importer
 from fedsim.traces.importers import import_bundle
-from fedsim.traces.importers._series import hold_unknown
 from fedsim.traces.validation import require_sound
 from fedsim.vocabulary.formatting import format_names
 
@@ -222,7 +221,10 @@ def _read(given: GridSeries, path: Path, wanted: Sequence[str]) -> dict[str, tup
         if importer.measured(unit) == given.quantity:
             # Before its first interval, a series has its first value.
             edges_us = np.append(0, rows["start_us"] + rows["dur_us"])
-            values, _ = hold_unknown(rows["value"].to_numpy(), nothing)
+            if rows["value"].isna().all():
+                raise nothing
+            # An unknown value is the last one before it, or else the first one.
+            values = rows["value"].ffill().bfill().to_numpy()
             result[name] = (unit, Series(edges_us / 1e6, values))
     if not result:
         raise nothing

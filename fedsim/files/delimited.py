@@ -10,7 +10,7 @@ from fedsim.vocabulary.formatting import format_counted
 
 
 def checked_rows(
-    text: Iterable[str], where: str, *, skip_initial_space: bool = False
+    text: Iterable[str], where: str, *, skip_initial_space: bool = False, delimiter: str = ","
 ) -> Iterator[tuple[int, list[str]]]:
     """The header and the rows that are not blank, each with the number of its last line.
 
@@ -18,11 +18,12 @@ def checked_rows(
         text: the lines of a file.
         where: its path, for messages.
         skip_initial_space: whether spaces after a comma do not belong to the cell.
+        delimiter: what separates cells.
 
     Raises:
         UserError: a column appears twice, a row has a different number of cells, or the text is not CSV.
     """
-    reader = csv.reader(text, skipinitialspace=skip_initial_space)
+    reader = csv.reader(text, delimiter=delimiter, skipinitialspace=skip_initial_space)
     header: list[str] | None = None
     try:
         for row in reader:

@@ -50,7 +50,9 @@ class Override:
                 where=where,
                 hint=f"{path.strip()}=null for the default, {path.strip()}={{}} for an empty section",
             )
-        return cls(path.strip(), parse_yaml(value, where).data, where)
+        # No plain text may begin with a percent sign in YAML, but forms of times do.
+        is_form = value.strip().startswith("%")
+        return cls(path.strip(), value.strip() if is_form else parse_yaml(value, where).data, where)
 
 
 def from_python(overrides: Iterable[str] | Mapping[str, Any]) -> list[Override]:

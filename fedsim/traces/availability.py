@@ -75,6 +75,7 @@ class AvailabilityIndex:
         self._edges_view = edges_us.data
         self._layout_view = self._layout.reshape(-1).data
         self._sweep = Sweep(self, np.arange(self.clients))
+        self._observed_us: tuple[Ints, Ints] | None = None
         if mean_session_ns is None:
             total_us = np.sum(edges_us[1::2] - edges_us[::2], dtype=np.float64)
             mean_session_ns = int(min(2 * float(total_us) / len(edges_us) * _NS, NEVER))
@@ -130,7 +131,10 @@ class AvailabilityIndex:
             hold_ends(edges, first_of, last_of, window_start, window_end)
         elif mode == "error" and len(rows):
             horizon_ns = int((window_end[rows] - offset).min()) * _NS
-        return cls(edges, first, last, offset, period, horizon_ns)
+        index = cls(edges, first, last, offset, period, horizon_ns)
+        begin_us = np.where(period > 0, 0, window_start[rows]) - offset
+        index._observed_us = begin_us, begin_us + (window_end - window_start)[rows]
+        return index
 
     def of(self, clients: npt.ArrayLike) -> AvailabilityIndex:
         """The availability of some clients, which it numbers in this order; it shares the intervals."""
@@ -180,6 +184,31 @@ class AvailabilityIndex:
             period_us[repeats & (period_us % DAY_US != 0)], return_counts=True
         )
         return int(counts.sum()), float(periods[counts.argmax()]) / 1e6 if len(periods) else 0.0
+
+    def unobserved_share(self, until_ns: int) -> float:
+        """Share of the clients' time before ``until_ns`` at which their devices were not observed.
+
+        That is all time outside their windows. In traces that repeat, it is the time before the window, and what the
+        period is longer than the window: the repetitions themselves count as observed.
+        """
+        if self._observed_us is None or not self.clients or until_ns < _NS:
+            return 0.0
+        until_us = until_ns // _NS
+        begin, end = self._observed_us
+        period = self._layout[:, 3]
+        span = end - begin
+        window = np.where(span > 0, span, 1)
+        lap = np.where(period > 0, period, FAR_US)
+
+        def unobserved(passed: Ints) -> Ints:
+            """Time not observed within ``passed`` after the start of the window."""
+            unknown: Ints = passed // lap * (lap - window) + np.maximum(passed % lap - window, 0)
+            return unknown
+
+        first = np.maximum(-begin, 0)
+        inside = unobserved(np.maximum(until_us - begin, first)) - unobserved(first)
+        lost = np.clip(begin, 0, until_us) + np.minimum(inside, until_us)
+        return float(np.where(span > 0, lost, 0).sum(dtype=np.float64) / (until_us * self.clients))
 
     # One client -----------------------------------------------------------------------------------------------------
 

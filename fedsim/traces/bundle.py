@@ -75,6 +75,8 @@ class Manifest(BaseModel):
     """ISO 8601 timestamp of time 0; null: times are relative."""
     clock: Literal["local", "utc", "device-relative"] = "device-relative"
     """Meaning of time 0: local time of each device, UTC, or the start of each device's trace."""
+    zone: str | None = None
+    """Time zone of local time: an IANA name or an offset from UTC; null: not known."""
     epoch_weekday: int | None = Field(None, ge=0, le=6)
     """Day of the week of time 0; 0 is Monday."""
     horizon_us: int = Field(gt=0)

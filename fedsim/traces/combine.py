@@ -38,7 +38,7 @@ DEVICE_TABLES = (
 SHARED_TABLES = ("network_series", "rtt_matrix", "grid")
 
 # Fields of the manifest that a derived bundle takes from its first source.
-_INHERITED = ("epoch", "clock", "epoch_weekday", "horizon_us", "on_end", "eligibility")
+_INHERITED = ("epoch", "clock", "zone", "epoch_weekday", "horizon_us", "on_end", "eligibility")
 
 _PICK, _SHIFT, _COMPUTE, _NETWORK, _URN, _ERROR, _SIMILAR = range(7)
 _VARIED = {

@@ -160,9 +160,11 @@ class Rule:
 
 def held(device: Ints, code: Ints, initial: int = -1) -> Ints:
     """The latest code of each row's device that is not negative, else ``initial``; rows are sorted by device."""
-    count = len(device)
-    first_row = np.maximum.accumulate(np.where(run_starts(device), np.arange(count), 0))
-    latest = np.maximum.accumulate(np.where(code >= 0, np.arange(count), -1))
+    if (code[~run_starts(device)] >= 0).all():
+        return np.where(code >= 0, code, initial)
+    rows = np.arange(len(device), dtype=np.int32)
+    first_row = np.maximum.accumulate(np.where(run_starts(device), rows, 0))
+    latest = np.maximum.accumulate(np.where(code >= 0, rows, -1))
     return np.where(latest >= first_row, code[np.maximum(latest, 0)], initial)
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedsim.traces.fitting import Fit
-from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, Spread
+from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, FirstLook, Spread
 from fedsim.vocabulary.formatting import (
     format_bytes,
     format_count,
@@ -70,6 +70,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
         bars: whether the hours of the day are drawn with characters; a page has a chart of them.
     """
     result: dict[str, Rows] = {
+        "First look": first_rows(statistics.first_look, bars=bars),
         "Origin": statistics.origin,
         "Devices": {
             "devices": format_count(statistics.devices),
@@ -81,7 +82,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
         },
     }
     if statistics.availability is not None:
-        result |= _availability(statistics.availability, statistics.clock if bars else None)
+        result |= _availability(statistics.availability)
     compute: Rows = {}
     for name, spread in statistics.compute.items():
         text: Text = format_number
@@ -118,7 +119,29 @@ def _column(name: str, spread: Spread, text: Text) -> Rows:
     return rows | {f"{name}, {fit.family}": _fit_text(fit) for fit in spread.fits}
 
 
-def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str, Rows]:
+def first_rows(look: FirstLook, *, bars: bool = True) -> Rows:
+    """The first look at a trace, as rows of text."""
+    begin_s, end_s = look.window_s
+    rows = {
+        "begins": look.begin or "at a relative time",
+        "zone": look.zone or "not known",
+        "window": f"{format_duration(end_s - begin_s)}, from {format_duration(begin_s)} after time 0",
+        "not observed, share of the devices' time": format_share(look.unobserved_share),
+    }
+    if look.by_hour is not None:
+        rows["sessions"] = format_count(look.sessions or 0)
+        if bars:
+            rows["online by hour, 0 to 23"] = (
+                f"{_bars(look.by_hour)} (at most {_most(look.by_hour)})"
+            )
+    return rows
+
+
+def _most(shares: np.ndarray[Any, Any]) -> str:
+    return format_share(float(np.nanmax(shares))) if np.isfinite(shares).any() else "-"
+
+
+def _availability(online: AvailabilityStatistics) -> dict[str, Rows]:
     hours, rhythm = online.by_hour, online.rhythm
     when = {
         "online, share of the time": format_share(online.online_share),
@@ -128,8 +151,6 @@ def _availability(online: AvailabilityStatistics, clock: str | None) -> dict[str
             online.moments, format_share, (0, 50, 100)
         ),
     }
-    if clock is not None:
-        when[f"by hour, 0 to 23 ({clock} clock)"] = _bars(hours)
     if np.isfinite(hours).all() and hours.max() > 0:
         low, high = hours.min(), hours.max()
         ratio = f", ratio {format_ratio(high / low)}" if low > 0 else ""

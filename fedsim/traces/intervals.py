@@ -91,7 +91,9 @@ def normalize(
         ),
     }
     keep = np.flatnonzero(end > start)
-    device, start, end, origin = device[keep], start[keep], end[keep], keep.astype(np.int64)
+    if len(keep) < len(end):
+        device, start, end = device[keep], start[keep], end[keep]
+    origin = keep.astype(np.int64)
     if window_start is not None and window_end is not None:
         low, high = window_start[device], window_end[device]
         inside = (end > low) & (start < high)
@@ -99,7 +101,13 @@ def normalize(
         counts["outside_window"] = int(np.count_nonzero(~inside))
         counts["cut_at_window"] = int(np.count_nonzero(cut))
         start, end = np.maximum(start, low), np.minimum(end, high)
-        device, start, end, origin = device[inside], start[inside], end[inside], origin[inside]
+        if not inside.all():
+            device, start, end, origin = device[inside], start[inside], end[inside], origin[inside]
+    later = (device[1:] > device[:-1]) | (device[1:] == device[:-1]) & (start[1:] > end[:-1])
+    if later.all():
+        # In order, with gaps between them: nothing to merge.
+        merged = {"overlapping": 0} | ({"touching": 0} if merge_touching else {})
+        return Intervals(device, start, end, origin, counts | merged)
     order = np.lexsort((end, start, device))
     device, start, end, origin = device[order], start[order], end[order], origin[order]
 

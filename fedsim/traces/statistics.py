@@ -6,11 +6,14 @@ Shares of time are exact (integrals over the intervals, not samples) and refer t
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from fedsim.files.cells import time_zone
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
@@ -104,10 +107,32 @@ class AvailabilityStatistics:
 
 
 @dataclass
+class FirstLook:
+    """When and where a trace was recorded, and how much of it is known.
+
+    Args:
+        begin: ISO 8601 timestamp of the first observation; None if times are relative.
+        zone: time zone of local time; None if it is not known.
+        window_s: start and end of the observation of all devices together, from time 0 on.
+        unobserved_share: share of the valid devices' time from time 0 to the end at which they were not observed.
+        by_hour: share online by hour of the day, shape (24,); NaN if nothing was observed; None without availability.
+        sessions: number of sessions; None without availability.
+    """
+
+    begin: str | None
+    zone: str | None
+    window_s: tuple[float, float]
+    unobserved_share: float
+    by_hour: Floats | None = None
+    sessions: int | None = None
+
+
+@dataclass
 class BundleStatistics:
     """All statistics of a bundle; None or empty for tables that the bundle does not have.
 
     Args:
+        first_look: when and where it was recorded, and how much of it is known.
         origin: source, license and citation of the bundle, what "available" means, and its caveats, as far as known.
         devices, valid_devices: number of devices, and of those with a usable trace.
         device_days: days observed, all valid devices together.
@@ -122,6 +147,7 @@ class BundleStatistics:
     """
 
     name: str
+    first_look: FirstLook
     origin: dict[str, str]
     devices: int
     valid_devices: int
@@ -150,6 +176,7 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
             correlation = float(spearmanr(speed[both], bandwidth[both]).statistic)
     return BundleStatistics(
         name=bundle.manifest.name,
+        first_look=first_look(bundle),
         origin=_origin(bundle.manifest),
         devices=bundle.device_count,
         valid_devices=len(days),
@@ -163,6 +190,26 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
         speed_bandwidth_rank_correlation=correlation,
         grid=_grid(bundle),
     )
+
+
+def first_look(bundle: TraceBundle) -> FirstLook:
+    """When and where a trace was recorded, and how much of it is known."""
+    manifest, (low, high), valid = bundle.manifest, bundle.windows, bundle.valid
+    begin_us, end_us = (int(low[valid].min()), int(high[valid].max())) if valid.any() else (0, 0)
+    total_us = valid.sum() * (end_us - min(begin_us, 0))
+    look = FirstLook(
+        None
+        if bundle.epoch is None
+        else (bundle.epoch + timedelta(microseconds=begin_us)).isoformat(),
+        manifest.zone or ("UTC" if manifest.clock == "utc" else None),
+        (begin_us / 1e6, end_us / 1e6),
+        1 - float((high - low)[valid].sum() / total_us) if total_us else 0.0,
+    )
+    if "availability" in bundle.tables:
+        device, edges, _, _ = device_edges(bundle)
+        look.sessions = len(device)
+        look.by_hour, _ = _rhythms(bundle, device, edges[::2], edges[1::2])
+    return look
 
 
 def _origin(manifest: Manifest) -> dict[str, str]:
@@ -229,13 +276,7 @@ def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
     low, high = bundle.windows
     window = (high - low)[valid] / 1e6
     total = float(lengths.sum())
-    online, observed = _online_by_hour(bundle, device, start, end)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        by_hour = _fold(online, 24, 1) / _fold(observed, 24, 1)
-        by_weekday = None
-        if bundle.manifest.epoch_weekday is not None:
-            by_weekday = _fold(online, 7, 24) / _fold(observed, 7, 24)
-            by_weekday = np.roll(by_weekday, bundle.manifest.epoch_weekday)
+    by_hour, by_weekday = _rhythms(bundle, device, start, end)
     return AvailabilityStatistics(
         online_share=total / max(float(window.sum()), 1e-9),
         share=Spread.of(device_shares(bundle)[valid]),
@@ -284,13 +325,30 @@ def _clock_shift(bundle: TraceBundle) -> Ints:
     return shift
 
 
+def _rhythms(
+    bundle: TraceBundle, device: Ints, start: Ints, end: Ints
+) -> tuple[Floats, Floats | None]:
+    """Share online by hour of the day and by day of the week; the latter is None if it is not known."""
+    online, observed, hour, weekday = _online_by_hour(bundle, device, start, end)
+
+    def share(of: Ints, bins: int) -> Floats:
+        weighted = (np.bincount(of, weights, minlength=bins) for weights in (online, observed))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.divide(*weighted)
+
+    return share(hour, 24), None if weekday is None else share(weekday, 7)
+
+
 def _online_by_hour(
     bundle: TraceBundle, device: Ints, start: Ints, end: Ints
-) -> tuple[Floats, Floats]:
-    """Time online and time observed (us) of all devices together, in each hour from the first midnight."""
+) -> tuple[Floats, Floats, Ints, Ints | None]:
+    """Time online and observed (us) of all devices together, in each hour from the first midnight.
+
+    And the hour of the day and the day of the week of each, if it is known.
+    """
     valid, (low, high) = bundle.valid, bundle.windows
     if not valid.any() or _is_too_long(low[valid], high[valid]):
-        return np.zeros(168), np.zeros(168)
+        return np.zeros(168), np.zeros(168), np.arange(168) % 24, None
     shift = _clock_shift(bundle)
     earliest = int((low + shift)[valid].min()) // (7 * DAY_US) * (7 * DAY_US)
     latest = int((high + shift)[valid].max())
@@ -300,7 +358,18 @@ def _online_by_hour(
     online = _time_in_bins(start + moved, hours) - _time_in_bins(end + moved, hours)
     observed = _time_in_bins((low + shift)[valid], hours)
     observed -= _time_in_bins((high + shift)[valid], hours)
-    return online, observed
+    manifest, numbers = bundle.manifest, np.arange(hours)
+    hour, weekday = numbers % 24, None
+    if manifest.epoch_weekday is not None:
+        weekday = (numbers // 24 + manifest.epoch_weekday) % 7
+    if manifest.zone is not None and (epoch := bundle.epoch) is not None:
+        # After a change of the clocks, hours of the day are not those since the first midnight.
+        first = epoch.replace(hour=0, minute=0, second=0, microsecond=0)
+        first += timedelta(microseconds=earliest)
+        local = pd.date_range(first, periods=hours, freq="h").tz_convert(time_zone(manifest.zone))
+        hour = local.hour.to_numpy()
+        weekday = None if weekday is None else local.weekday.to_numpy()
+    return online, observed, hour, weekday
 
 
 def _is_too_long(low: Ints, high: Ints) -> bool:
@@ -316,12 +385,6 @@ def _time_in_bins(instants: Ints, hours: int) -> Floats:
     late = np.bincount(hour, weights=within, minlength=hours + 1)[: hours + 1]
     earlier = np.cumsum(count) - count
     return np.asarray((earlier * HOUR_US + count * HOUR_US - late)[:hours])
-
-
-def _fold(values: Floats, bins: int, width: int) -> Floats:
-    """Sums of hourly values in ``bins`` repeating bins of ``width`` hours."""
-    bin_of = np.arange(len(values)) // width % bins
-    return np.bincount(bin_of, weights=values, minlength=bins).astype(np.float64)
 
 
 def _moments(start: Ints, end: Ints, low: Ints, high: Ints) -> Spread:

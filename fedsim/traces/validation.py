@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, raise_all
+from fedsim.files.cells import fitting_unit
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import (
     TABLES,
     Bools,
     Column,
     Ints,
-    Order,
     filled,
     run_starts,
     single_chunk,
@@ -106,7 +106,8 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     # A window that was declared says nothing about the unit of the times.
     span_s = min(window_s, float((start + length).max() - start.min()) / 1e6)
     first_s = float(start.min()) / 1e6
-    declared = bundle.manifest.options.get("time_unit") is not None
+    options = bundle.manifest.options
+    declared = options.get("time_unit") is not None
     brief = declared and span_s < 3 * 3600 and not _are_servers(bundle)
     doubts = {
         f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0": first_s
@@ -121,9 +122,10 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     fact = next((text for text, doubted in doubts.items() if doubted), None)
     if fact is None:
         return None
+    fitting = fitting_unit(bundle.numpy("availability", "start_us"), options.get("time_unit"))
     return bundle.error(
         f"{fact}: are its times in the right unit?",
-        "if not, import it again; a table with -s time_unit=..., for Unix times unix_s or unix_ms",
+        f"if not, import it again with -s time_unit={fitting or '...'}",
     )
 
 
@@ -169,9 +171,7 @@ class _TableChecker:
     """The checks of one table; the problems are in ``findings``."""
 
     def __init__(self, bundle: TraceBundle, name: str, limit: int) -> None:
-        self.bundle = bundle
-        self.name = name
-        self.limit = limit
+        self.bundle, self.name, self.limit = bundle, name, limit
         self.table = bundle.tables[name]
         self.present = set(self.table.column_names)
         self.findings: list[Finding] = []
@@ -182,22 +182,21 @@ class _TableChecker:
             if column.name in self.present:
                 self._column(column)
         if schema.unique:
-            self._unique(schema.unique)
-        if schema.order is not None:
+            repeats = _repeats(self._numbered([n for n in schema.unique if n in self.present]))
+            self.add(repeats, f"repeats the {', '.join(schema.unique)} of an earlier row")
+        if schema.order:
             self._order(schema.order)
-        relations = {
-            "devices": self._devices,
-            "availability": self._availability,
-            "compute": self._compute,
-            "network": self._network,
-            "grid": self._grid,
-        }
-        if self.name in relations:
-            relations[self.name]()
+        relations = getattr(self, f"_{self.name}", None)
+        if relations is not None:
+            relations()
 
     def add(self, bad: Bools, message: str, *values: Any) -> None:
-        """Report the rows marked by ``bad``; ``values`` fill the braces of ``message``."""
+        """Report the rows marked by ``bad``; ``values`` fill the braces of ``message``: columns, or texts by name."""
         rows = np.flatnonzero(bad)
+        if len(rows):
+            values = tuple(
+                self.bundle.texts(self.name, v) if isinstance(v, str) else v for v in values
+            )
         for row in rows[: self.limit]:
             text = message.format(*(value[row] for value in values))
             self.findings.append(Finding(self.name, int(row), text))
@@ -205,80 +204,69 @@ class _TableChecker:
             more = f"and {format_counted(len(rows) - self.limit, 'more row')} of the same kind"
             self.findings.append(Finding(self.name, None, more))
 
-    # What the schema declares ---------------------------------------------------------------------------------------
-
     def _column(self, column: Column) -> None:
-        values = self.values(column.name)
+        """What the schema declares."""
+        name, values = column.name, self.values(column.name)
         if not column.nullable and values.null_count:
-            self.add(to_numpy(pc.is_null(values)), f"{column.name} is null")
-        if column.refers == "devices" and (self.devices >= 0).all():
+            self.add(to_numpy(pc.is_null(values)), f"{name} is null")
+        if column.refers == "devices":
             # Its texts are those of the devices, which are checked there.
-            return
-        if column.refers is not None:
-            self._refers(column.name, column.refers)
+            self.add(self.devices < 0, "'{}' is not in the table devices", name)
+            if (self.devices >= 0).all():
+                return
+        elif column.refers in self.bundle.tables:
+            known = pc.unique(self.bundle.tables[column.refers].column(name).cast(pa.string()))
+            unknown = ~to_numpy(pc.is_in(values.cast(pa.string()), value_set=known))
+            self.add(unknown, f"'{{}}' is not in the table {column.refers}", name)
+        elif column.refers is not None:
+            self.findings.append(Finding(self.name, None, f"there is no table {column.refers}"))
         if column.words:
-            bad = ~self._are(column.name, *column.words, None)
-            message = f"{column.name} is {{!r}}; it must be one of {', '.join(column.words)}"
-            self.add_texts(bad, message, column.name)
+            message = f"{name} is {{!r}}; it must be one of {', '.join(column.words)}"
+            self.add(~self._are(name, *column.words, None), message, name)
         if column.bounds is not None:
-            known = to_numpy(pc.is_valid(values))
-            numbers = to_numpy(values)
-            inside = column.bounds.contain(numbers)
-            finite = np.isfinite(numbers)
+            known, numbers = to_numpy(pc.is_valid(values)), to_numpy(values)
+            inside, finite = column.bounds.contain(numbers), np.isfinite(numbers)
             unit = f" {column.unit}" if column.unit else ""
-            message = f"{column.name} is {{}}{unit}; it must be {column.bounds}"
+            message = f"{name} is {{}}{unit}; it must be {column.bounds}"
             self.add(known & finite & ~inside, message, numbers)
-            self.add(known & ~finite, f"{column.name} is {{}}, which is not finite", numbers)
+            self.add(known & ~finite, f"{name} is {{}}, which is not finite", numbers)
         text = values.dictionary if pa.types.is_dictionary(values.type) else values
         if text.type == pa.string() and pc.any(pc.match_substring_regex(text, CONTROL)).as_py():
             bad = to_numpy(pc.match_substring_regex(values.cast(pa.string()), CONTROL))
-            message = f"{column.name} is {{!r}}, which contains a control character"
-            self.add_texts(bad, message, column.name)
+            self.add(bad, f"{name} is {{!r}}, which contains a control character", name)
 
-    def add_texts(self, bad: Bools, message: str, column: str) -> None:
-        """:meth:`add` with the texts of a column, which are made only if a row is bad."""
-        if bad.any():
-            self.add(bad, message, self.bundle.texts(self.name, column))
-
-    def _refers(self, column: str, other: str) -> None:
-        if other == "devices":
-            unknown = self.devices < 0
-        elif other in self.bundle.tables:
-            known = pc.unique(self.bundle.tables[other].column(column).cast(pa.string()))
-            texts = self.values(column).cast(pa.string())
-            unknown = ~to_numpy(pc.is_in(texts, value_set=known))
-        else:
-            self.findings.append(Finding(self.name, None, f"there is no table {other}"))
-            return
-        self.add_texts(unknown, f"'{{}}' is not in the table {other}", column)
-
-    def _unique(self, columns: tuple[str, ...]) -> None:
-        repeats = _repeats(self._numbered([name for name in columns if name in self.present]))
-        self.add(repeats, f"repeats the {', '.join(columns)} of an earlier row")
-
-    def _order(self, order: Order) -> None:
+    def _order(self, columns: Sequence[str]) -> None:
         """Report unsorted rows and, for intervals, reversed, empty and overlapping ones, and gaps unless allowed."""
-        group = self._numbered(order.group)
-        start = self.integers(order.start)
+        first = next(n for n, name in enumerate(columns) if name.endswith("_us"))
+        group, start = self._numbered(columns[:first]), self.integers(columns[first])
         heads = run_starts(group)
-        same = ~heads
-        unsorted = same & (start < np.roll(start, 1))
+        unsorted = ~heads & (start < np.roll(start, 1))
         interrupted = np.zeros(len(group), np.bool_)
         interrupted[heads] = _repeats(group[heads])
         self.add(interrupted, "continues a group that other rows have interrupted; sort the table")
-        if order.end is None and order.length is None:
-            self.add(unsorted, "is at {} us, before the row above it", start)
+        self.add(unsorted, "is at {} us, before the row above it", start)
+        if columns[first + 1 :] == ():
             return
-        end = self.integers(order.end) if order.end else start + self.integers(order.length or "")
+        is_length = columns[-1] == "dur_us"
+        end = self.integers(columns[-1]) + (start if is_length else 0)
         above = np.roll(end, 1)
         self.add(end < start, "the interval [{}, {}) us is reversed", start, end)
         self.add(end == start, "the interval [{}, {}) us has zero length", start, end)
-        self.add(unsorted, "starts at {} us, before the row above it", start)
-        message = "starts at {} us and overlaps the row above it, which ends at {} us"
-        self.add(same & ~unsorted & (start < above), message, start, above)
-        if not order.gaps:
-            message = "starts at {} us and leaves a gap after the row above it, which ends at {} us"
-            self.add(same & (start > above), message, start, above)
+        ends = "the row above it, which ends at {} us"
+        self.add(
+            ~heads & ~unsorted & (start < above),
+            f"starts at {{}} us and overlaps {ends}",
+            start,
+            above,
+        )
+        if is_length:
+            # The pieces of a series follow each other.
+            self.add(
+                ~heads & (start > above),
+                f"starts at {{}} us and leaves a gap after {ends}",
+                start,
+                above,
+            )
 
     def _numbered(self, columns: Sequence[str]) -> Ints:
         """One number per combination of the columns' values."""
@@ -288,11 +276,10 @@ class _TableChecker:
             number = number * (codes.max(initial=0) + 1) + codes
         return number
 
-    # Relations between columns ------------------------------------------------------------------------------------
+    # Relations between columns, by table ------------------------------------------------------------------------------
 
     def _devices(self) -> None:
-        empty_name = to_numpy(pc.binary_length(self.values("device_id"))) == 0
-        self.add(empty_name, "device_id is empty")
+        self.add(to_numpy(pc.binary_length(self.values("device_id"))) == 0, "device_id is empty")
         start, end = self.integers("window_start_us"), self.integers("window_end_us")
         # An invalid device may have an empty window.
         empty = (end < start) | (self.bundle.valid & (end == start))
@@ -300,8 +287,7 @@ class _TableChecker:
         if "period_us" in self.present:
             period = self.bundle.numpy("devices", "period_us")
             with np.errstate(invalid="ignore"):
-                short = period < end - start
-            self.add(short, "period_us {} is shorter than the window", period)
+                self.add(period < end - start, "period_us {} is shorter than the window", period)
         if not self.bundle.device_count:
             self.findings.append(Finding(self.name, None, "there is no device"))
 
@@ -312,15 +298,13 @@ class _TableChecker:
         outside = known & ((start < low) | (end > high))
         message = "[{}, {}) us is not inside the window [{}, {}) us of its device"
         self.add(outside, message, start, end, low, high)
-        invalid = known & ~self.bundle.valid[self.devices]
-        self.add(invalid, "belongs to an invalid device")
+        self.add(known & ~self.bundle.valid[self.devices], "belongs to an invalid device")
 
     def _compute(self) -> None:
-        unknown = np.ones(self.table.num_rows, np.bool_)
-        for name in ("step_fixed_s", "sample_s", "relative_speed", "score"):
-            if name in self.present:
-                unknown &= to_numpy(pc.is_null(self.values(name)))
-        self.add(unknown, "gives no speed: neither a time, a relative speed nor a score")
+        speeds = {"step_fixed_s", "sample_s", "relative_speed", "score"} & self.present
+        unknown = [to_numpy(pc.is_null(self.values(name))) for name in speeds]
+        none = np.logical_and.reduce([np.ones(self.table.num_rows, np.bool_), *unknown])
+        self.add(none, "gives no speed: neither a time, a relative speed nor a score")
 
     def _network(self) -> None:
         both = self._are("direction", "both")
@@ -332,9 +316,9 @@ class _TableChecker:
     def _grid(self) -> None:
         units = self.values("unit").cast(pa.string())
         bad = ~to_numpy(pc.match_substring_regex(units, "^(g|[A-Z]{3})/kWh$"))
-        self.add_texts(bad, "unit is {!r}; it must be g/kWh, or as EUR/kWh for prices", "unit")
+        self.add(bad, "unit is {!r}; it must be g/kWh, or as EUR/kWh for prices", "unit")
 
-    # Columns as arrays ----------------------------------------------------------------------------------------------
+    # Columns as arrays ------------------------------------------------------------------------------------------------
 
     @cached_property
     def devices(self) -> Ints:

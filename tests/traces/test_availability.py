@@ -467,3 +467,25 @@ def test_fewer_than_asked_and_nobody():
     assert sampler.sample(1, 9 * US, free, 2) == []
     assert sampler.sample(0, 4 * US, free, 3) == []
     assert sampler.sample(2, 4 * US, np.ones(3, np.bool_), 4) == []
+
+
+@pytest.mark.parametrize("on_end", ["wrap", "hold", "unavailable"])
+@pytest.mark.parametrize("start_h", [0, 5, 30, 60])
+def test_the_share_of_time_that_was_not_observed(on_end: str, start_h: int) -> None:
+    """Every hour of the run is looked up in the windows, which a trace that wraps repeats."""
+    windows = [(8, 40, 32), (0, 48, 48), (20, 30, 50), (5, 5, 1)]
+    bundle = cases.bundle_of({name: [] for name in "abcd"}, days=2)
+    columns = {name: bundle.devices.column(name) for name in bundle.devices.column_names}
+    for name, position in (("window_start_us", 0), ("window_end_us", 1), ("period_us", 2)):
+        columns[name] = [window[position] * cases.HOUR for window in windows]
+    columns["valid"] = [True, True, True, False]
+    bundle.tables["devices"] = make_table("devices", columns)
+    index = AvailabilityIndex.from_bundle(bundle, start_us=start_h * cases.HOUR, on_end=on_end)
+    until = 130
+    lost = 0
+    for low, high, period in windows[:3]:
+        for hour in range(start_h, start_h + until):
+            folded = low + (hour - low) % period if on_end == "wrap" and hour >= low else hour
+            lost += not low <= folded < high
+    share = index.unobserved_share(until * cases.HOUR * 1000)
+    assert share == pytest.approx(lost / (4 * until), abs=1e-12)

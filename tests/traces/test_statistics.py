@@ -9,9 +9,11 @@ from rich.console import Console
 
 from fedsim.analysis.bundles import _panels
 from fedsim.parts.catalog import CATALOG
+from fedsim.traces.combine import scale
 from fedsim.traces.importers import import_bundle
-from fedsim.traces.inspection import write_text
+from fedsim.traces.inspection import first_rows, write_text
 from fedsim.traces.statistics import AtLeast, describe
+from tests.traces.helpers import import_
 
 from .cases import DAY, HOUR, bundle_of
 
@@ -160,3 +162,28 @@ def test_shares_are_of_each_devices_own_window_not_of_the_whole_time():
     # Gaps end where the observation does: the short device's further days are not a gap.
     assert statistics.availability.gaps_s.count == 0
     assert statistics.availability.sessions_s.samples.tolist() == [24 * 3600.0, 72 * 3600.0]
+
+
+def test_hours_of_the_day_follow_the_clocks(tmp_path):
+    """Every day from 8:00 to 10:00 in Berlin, over a change of the clocks; the first look says so."""
+    days = [f"2024-03-{day}" for day in range(25, 32)] + ["2024-04-01"]
+    rows = "".join(f"a,{day} 08:00,{day} 10:00\n" for day in days)
+    (tmp_path / "a.csv").write_text(f"device,start,end\n{rows}")
+    bundle = import_("table", tmp_path / "a.csv", time_zone="Europe/Berlin", window="8d")
+    online = describe(bundle).availability
+    assert np.flatnonzero(online.by_hour > 0).tolist() == [8, 9]
+    assert np.nonzero(online.by_weekday)[0].tolist() == list(range(7))
+    # Copies that are shifted by days keep the zone, but not the day of the week.
+    copies = describe(scale(bundle, 3))
+    assert copies.first_look.zone == "Europe/Berlin"
+    assert copies.availability.by_weekday is None
+    look = describe(bundle).first_look
+    assert (look.begin, look.zone) == ("2024-03-25T00:00:00+01:00", "Europe/Berlin")
+    assert (look.window_s, look.sessions, look.unobserved_share) == ((0, 8 * 86400.0), 8, 0)
+    # Without a window, it lasts from the first start to the last end; the hours before are unknown.
+    first = describe(import_("table", tmp_path / "a.csv", time_zone="Europe/Berlin")).first_look
+    assert first.window_s == (8 * 3600.0, 7 * 86400.0 + 9 * 3600.0)
+    assert first.unobserved_share == pytest.approx(8 / (7 * 24 + 9))
+    rows = first_rows(first)
+    assert rows["begins"] == "2024-03-25T08:00:00+01:00"
+    assert rows["online by hour, 0 to 23"].startswith(8 * " " + "██")

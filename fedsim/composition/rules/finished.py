@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.composition.rules import RuleTable
-from fedsim.composition.rules.planned import drifting_until
+from fedsim.composition.rules.planned import drifting_until, unobserved_until
 from fedsim.errors import UserError
 from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
@@ -200,6 +200,14 @@ def drifting_hours(finished: FinishedRun) -> Iterator[UserError]:
     assembly = finished.assembly
     if assembly is not None and assembly.scenario.stop.simulated_time is None:
         yield from drifting_until(assembly.population, to_ns(finished.run.simulated_s))
+
+
+@FINISHED
+def unobserved_time(finished: FinishedRun) -> Iterator[UserError]:
+    """The run touched times at which its devices were not observed, and no ``on_end`` says what they do then."""
+    assembly = finished.assembly
+    if assembly is not None and assembly.scenario.stop.simulated_time is None:
+        yield from unobserved_until(assembly, to_ns(finished.run.simulated_s))
 
 
 @FINISHED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -56,11 +56,13 @@ OF_DEVICES = (
     "invalid-devices",
     "frequent-crashes",
     "drifting-hours",
+    "unobserved-time",
 )
 """Rules about devices alone, which apply to a Flower app, too."""
 
 _HOUR_S = 3600.0
 _RARELY = 1e-3
+_UNOBSERVED = 0.01
 _MANY = 0.1
 _FEW_ONLINE = 0.5
 _LONGEST_LATENCY_S, _LONGEST_LATENCY_OF_LINK_S = 5.0, 1.0
@@ -516,6 +518,31 @@ def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]
             f"every {format_duration(period_s)}, which is not a whole number of days, so their hours of the day drift",
             where="devices.availability",
             hint="end the run within the trace, import the trace with a window of whole days, or set on_end",
+        )
+
+
+@PLANNED
+def unobserved_time(assembly: Assembly) -> Iterator[UserError]:
+    """The run touches times at which its devices were not observed, and no ``on_end`` says what they do then.
+
+    If only the end of the run can tell how long it is, the warning comes then.
+    """
+    until_s = assembly.scenario.stop.simulated_time
+    if until_s is not None:
+        yield from unobserved_until(assembly, to_ns(until_s))
+
+
+def unobserved_until(assembly: Assembly, until_ns: int) -> Iterator[UserError]:
+    """The warning of ``unobserved-time`` for a run that ends at this time."""
+    share = assembly.population.availability.unobserved_share(until_ns)
+    params: Any = assembly.scenario.devices.availability.params
+    if share > _UNOBSERVED and params.on_end is None:
+        yield UserError(
+            f"{format_share(share)} of the clients' time in this run was not observed in their trace, and is filled in "
+            "by its rule for such times (on_end)",
+            where="devices.availability",
+            hint="start within the observation (start: 8h), or say what devices do outside it: on_end: wrap, hold, "
+            "unavailable or error; 'fedsim traces inspect' shows what was observed",
         )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import Exporter, Files, Link, links
-from fedsim.traces.importers.mahimahi import PACKET_BITS
+from fedsim.traces.importers.links import PACKET_BITS
 from fedsim.traces.tables import Ints
 
 

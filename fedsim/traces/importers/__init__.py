@@ -1,4 +1,4 @@
-"""Readers of other trace formats, one file each: an :class:`Importer` turns files into the tables of a bundle.
+"""Readers of other trace formats: an :class:`Importer` turns files into the tables of a bundle.
 
 An importer invents nothing: rows that it drops, merges or fills are counted in ``manifest.counts``, and values that the
 source does not give are null. Intervals of a bundle are half open; a source with inclusive ends differs only at that
@@ -20,17 +20,30 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
+from fedsim.files.sources import CODECS
+from fedsim.files.sources import SourceFile as SourceFile
+from fedsim.files.sources import Sources as Sources
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
-from fedsim.traces.importers._sources import SourceFile as SourceFile
-from fedsim.traces.importers._sources import Sources as Sources
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import make_table
 from fedsim.traces.validation import require_sound
 from fedsim.units import Size
 
-_ENDINGS = (".gz", ".zip", ".json", ".pkl", ".csv", ".tab", ".avt", ".txt")
+_ENDINGS = (
+    *CODECS,
+    ".zip",
+    ".json",
+    ".pkl",
+    ".csv",
+    ".tab",
+    ".avt",
+    ".txt",
+    ".parquet",
+    ".xlsx",
+    ".jsonl",
+)
 
 
 class ImporterParams(Parameters):
@@ -47,7 +60,7 @@ class ImporterParams(Parameters):
     caveat: str | None = None
     """Limits of the data, such as devices that were picked rather than drawn at random; kept in the manifest."""
     max_unpacked: Size = Field(2.0 * 2**30, gt=0)
-    """Maximum unpacked size of all .gz and .zip files together; larger ones are refused."""
+    """Maximum unpacked size of all compressed files together; larger ones are refused."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class Imported:
         caveats: limits of the data.
         eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
         horizon_us: time covered, from 0 (us); by default up to the last end of a device's window.
-        epoch, epoch_weekday, clock, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
+        epoch, epoch_weekday, clock, zone, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
     """
 
     tables: Mapping[str, Any]
@@ -72,6 +85,7 @@ class Imported:
     epoch: str | None = None
     epoch_weekday: int | None = None
     clock: Literal["local", "utc", "device-relative"] = "device-relative"
+    zone: str | None = None
     on_end: OnEnd = "wrap"
 
 
@@ -130,7 +144,10 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     sources = Sources(paths, max_unpacked=params.max_unpacked)
     try:
         imported: Imported = importer.read(sources, params)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+    except (
+        *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
+        pa.ArrowException,
+    ) as error:
         if not is_bundled(importer):
             raise
         raise sources.error(
@@ -167,6 +184,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             epoch=imported.epoch,
             epoch_weekday=imported.epoch_weekday,
             clock=imported.clock,
+            zone=imported.zone,
             on_end=imported.on_end,
             eligibility=eligibility,
         ),

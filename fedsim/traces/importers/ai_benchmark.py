@@ -13,15 +13,13 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._assemble import devices_table, per_device, texts
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.tables import POSITIVE
+from fedsim.files.cells import POSITIVE
+from fedsim.files.sources import SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import devices_table, numbers_of, per_device
 
 GIB = 2**30
 UNKNOWN = "unknown"
-SPEED = Number("'speed'", "ms per inference", POSITIVE)
-CPU_F, RAM = (Number(f"'{name}'", "", POSITIVE, missing=(None,)) for name in ("cpu_f", "ram"))
 
 
 class AiBenchmark(Importer):
@@ -52,15 +50,23 @@ class AiBenchmark(Importer):
                 "give one of the raw list, benchmark2score and client_spec_speed; real2benchmark only with scores",
             )
         counts: dict[str, int] = {}
-        if "raw" in files:
-            scores, ram = _raw_scores(*files["raw"], counts)
-        else:
-            scores, ram = _plain_scores(*files["score"]), {}
-        names = {model: model for model in scores}
+        table = _raw(*files["raw"], counts) if "raw" in files else _plain(*files["score"])
+        ids = models = table.index.tolist()
         if "codes" in files:
-            names = _codes(*files["codes"], scores, counts)
+            source, content = files["codes"]
+            known = {code: model for code, model in content.items() if model in table.index}
+            counts["unknown_codes"] = sum(model == UNKNOWN for model in content.values())
+            counts["codes_without_score"] = len(content) - len(known) - counts["unknown_codes"]
+            if not known:
+                raise source.error("no code names a model with a score")
+            ids, models = list(known), list(known.values())
+        columns = {str(name): column.to_numpy() for name, column in table.loc[models].items()}
+        tables = {
+            "devices": devices_table(ids, kind="phone", model=models),
+            "compute": per_device(ids, "compute", task="*", phase="inference", **columns),
+        }
         caveat = "scores are relative: they need a reference time to become seconds"
-        return Imported(_scores(names, scores, ram), counts, [caveat])
+        return Imported(tables, counts, [caveat])
 
 
 def _kind(source: SourceFile, content: Any) -> str:
@@ -79,86 +85,55 @@ def _kind(source: SourceFile, content: Any) -> str:
     )
 
 
-def _raw_scores(
-    source: SourceFile, content: Any, counts: dict[str, int]
-) -> tuple[dict[str, float], dict[str, float]]:
+def _raw(source: SourceFile, content: Any, counts: dict[str, int]) -> pd.DataFrame:
+    """Score and memory of each model, in the order in which the models appear first."""
     table = pd.DataFrame(content).reindex(columns=["Model", "AI_Score", "RAM"])
     unnamed = ~table["Model"].map(lambda model: isinstance(model, str) and model != "")
     if unnamed.any():
         number = int(unnamed.to_numpy().argmax()) + 1
         raise UserError("has no 'Model'", where=f"{source.where}, record {number}")
     # In "76206 1,6", the text after the first number is a remnant of the web page.
-    first = {
-        name: table[name].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
-        for name in ("AI_Score", "RAM")
-    }
-    table = table.assign(**first).astype({"AI_Score": float, "RAM": float})
+    for name in ("AI_Score", "RAM"):
+        first = table[name].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
+        table[name] = first.astype(float)
     scored = table[table["AI_Score"] > 0]
     counts["repeated_models"] = int(scored["Model"].duplicated().sum())
     counts["without_score"] = len(table) - len(scored)
     if scored.empty:
         raise source.error("has no 'AI_Score'")
     last = scored.drop_duplicates("Model", keep="last").set_index("Model")
-    # In the order in which the models appear first.
     last = last.loc[scored["Model"].unique()]
     ram_bytes = last["RAM"].where(last["RAM"] > 0) * GIB
-    scores, ram = (
-        dict(zip(last.index, each.tolist(), strict=True)) for each in (last["AI_Score"], ram_bytes)
-    )
-    return scores, ram
+    return pd.DataFrame({"score": last["AI_Score"], "ram_bytes": ram_bytes})
 
 
-def _plain_scores(source: SourceFile, content: Mapping[str, Any]) -> dict[str, float]:
-    for model, score in content.items():
-        if not 0 < score < float("inf"):
-            raise UserError(f"the score is {score}", where=f"{source.where}, {model}")
-    return {str(model): float(score) for model, score in content.items()}
-
-
-def _codes(
-    source: SourceFile,
-    content: Mapping[str, str],
-    scores: Mapping[str, float],
-    counts: dict[str, int],
-) -> dict[str, str]:
-    known = {code: model for code, model in content.items() if model in scores}
-    counts["unknown_codes"] = sum(model == UNKNOWN for model in content.values())
-    counts["codes_without_score"] = len(content) - len(known) - counts["unknown_codes"]
-    if not known:
-        raise source.error("no code names a model with a score")
-    return known
-
-
-def _scores(
-    names: Mapping[str, str], scores: Mapping[str, float], ram: Mapping[str, float]
-) -> dict[str, Any]:
-    ids, models = list(names), list(names.values())
-    columns = {"score": np.array([scores[model] for model in models])}
-    if ram:
-        columns["ram_bytes"] = np.array([ram[model] for model in models])
-    return {
-        "devices": devices_table(ids, kind="phone", model=models),
-        "compute": per_device(ids, "compute", task="*", phase="inference", **columns),
-    }
+def _plain(source: SourceFile, content: Mapping[str, Any]) -> pd.DataFrame:
+    models = list(map(str, content))
+    where = [f"{source.where}, {model}" for model in models].__getitem__
+    scores = numbers_of(list(content.values()), "the score", where, POSITIVE)
+    return pd.DataFrame({"score": scores}, index=models)
 
 
 def _speeds(source: SourceFile, content: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
     ids, records = [str(key) for key in content], list(content.values())
 
-    def column(number: Number) -> Any:
-        values = [record.get(number.name.strip("'")) for record in records]
-        return number.read(values, lambda row: f"{source.where}, device {ids[row]}")
+    def column(name: str, unit: str = "") -> Any:
+        values = [record.get(name) for record in records]
+        where = [f"{source.where}, device {key}" for key in ids].__getitem__
+        return numbers_of(values, f"'{name}'", where, POSITIVE, unit, missing=not unit)
 
     return {
-        "devices": devices_table(ids, kind="phone", model=texts(records, "device")),
+        "devices": devices_table(
+            ids, kind="phone", model=[record.get("device") for record in records]
+        ),
         "compute": per_device(
             ids,
             "compute",
             task="*",
             phase="inference",
             step_fixed_s=np.zeros(len(ids)),
-            sample_s=column(SPEED) / 1000.0,
-            score=column(CPU_F),
-            ram_bytes=column(RAM) * GIB,
+            sample_s=column("speed", "ms per inference") / 1000.0,
+            score=column("cpu_f"),
+            ram_bytes=column("ram") * GIB,
         ),
     }

@@ -11,12 +11,17 @@ from itertools import chain
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
-from fedsim.traces.importers._assemble import note_outside, note_polling, observed_tables
-from fedsim.traces.importers._numbers import TIME_S, Number
+from fedsim.files.cells import TIME_S
+from fedsim.files.sources import Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import (
+    note_outside,
+    note_polling,
+    numbers_of,
+    observed_tables,
+)
 from fedsim.units import Duration
 
-TIME = Number("a time", "s", TIME_S, whole=True)
 _LINE = "a line is: id, number of intervals, then start and stop of each"
 
 
@@ -72,7 +77,12 @@ class Avt(Importer):
 
 def _times(cells: list[str], where: str) -> list[int]:
     """Starts and stops of a line (s), alternating."""
-    numbers = TIME.read(cells, lambda row: where).astype(np.int64).tolist()
+    times = numbers_of(cells, "a time", lambda _: where, TIME_S, "s")
+    if (times % 1 != 0).any():
+        raise UserError(
+            f"a time is {cells[int((times % 1 != 0).argmax())]!r}", where=where, hint=_LINE
+        )
+    numbers = times.astype(np.int64).tolist()
     if not numbers or len(numbers) - 1 != 2 * numbers[0]:
         message = f"its number of intervals does not agree with its {len(cells)} numbers"
         raise UserError(message, where=where, hint=_LINE)

@@ -12,22 +12,18 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
+from fedsim.files.cells import POSITIVE, TIME_S, Bounds
+from fedsim.files.sources import Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
+    Records,
     devices_table,
+    microseconds,
+    numbers_of,
     observed_tables,
     per_device,
-    texts,
+    records_by_field,
 )
-from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
-from fedsim.traces.importers._sources import RecordFile
-from fedsim.traces.tables import POSITIVE, Bounds
-
-ACTIVE, INACTIVE = Number("'active'", "s", TIME_S), Number("'inactive'", "s", TIME_S)
-PERIOD = Number("'finish_time'", "s", Bounds(1e-6, TIME_S.high))
-DURATION = Number("'duration'", "s", TIME_S)
-COMPUTATION = Number("'computation'", "ms per sample", POSITIVE)
-COMMUNICATION = Number("'communication'", "kbit/s", POSITIVE)
 
 
 class FedScale(Importer):
@@ -52,7 +48,8 @@ class FedScale(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per client."""
-        files = sources.by_field(
+        files = records_by_field(
+            sources,
             {"active": "behavior", "computation": "capacity"},
             "clients",
             "give FedScale's client_behave_trace or client_device_capacity",
@@ -60,9 +57,9 @@ class FedScale(Importer):
         behavior, capacity = files.get("active"), files.get("computation")
         counts: dict[str, int] = {}
         if behavior is not None and capacity is not None:
-            ids = [key for key in behavior.records if key in capacity.records]
-            counts["behavior_without_capacity"] = len(behavior.records) - len(ids)
-            counts["capacity_without_behavior"] = len(capacity.records) - len(ids)
+            ids = [key for key in behavior.by_id if key in capacity.by_id]
+            counts["behavior_without_capacity"] = len(behavior.by_id) - len(ids)
+            counts["capacity_without_behavior"] = len(capacity.by_id) - len(ids)
             if not ids:
                 raise UserError(
                     "no client is in both files",
@@ -82,7 +79,7 @@ class FedScale(Importer):
         return Imported(tables, counts, [caveat], eligibility=words)
 
 
-def _behavior_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
+def _behavior_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
     active, inactive = lists = file.field("active"), file.field("inactive")
     for row, pair in enumerate(zip(*lists, strict=True)):
         are_lists = all(isinstance(times, list | tuple) for times in pair)
@@ -95,11 +92,16 @@ def _behavior_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]
     lengths = np.fromiter(map(len, active), np.int64, len(active))
     device = np.repeat(np.arange(len(file.ids), dtype=np.int64), lengths)
     start_s, end_s = (
-        number.read(list(chain.from_iterable(values)), lambda row: file.where(int(device[row])))
-        for number, values in ((ACTIVE, active), (INACTIVE, inactive))
+        numbers_of(
+            list(chain.from_iterable(values)),
+            f"'{name}'",
+            lambda row: file.where(int(device[row])),
+            TIME_S,
+            "s",
+        )
+        for name, values in (("active", active), ("inactive", inactive))
     )
-    period_us = microseconds(file.numbers(PERIOD))
-    records = [file.records[key] for key in file.ids]
+    period_us = microseconds(file.numbers("finish_time", "s", Bounds(1e-6, TIME_S.high)))
     tables, intervals = observed_tables(
         file.ids,
         device,
@@ -109,19 +111,19 @@ def _behavior_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]
         counts,
         kind="phone",
         period_us=period_us,
-        model=texts(records, "model"),
+        model=file.texts("model"),
     )
-    if all("duration" in record for record in records):
+    if all("duration" in file.by_id[key] for key in file.ids):
         total = np.zeros(len(file.ids), np.int64)
         np.add.at(total, intervals.device, intervals.end - intervals.start)
-        claimed = microseconds(file.numbers(DURATION))
+        claimed = microseconds(file.numbers("duration", "s", TIME_S))
         counts["duration_differs"] = int(np.count_nonzero(total != claimed))
     return tables
 
 
-def _capacity_tables(file: RecordFile, params: FedScale.Params) -> dict[str, Any]:
-    sample_s = file.numbers(COMPUTATION) / 1000.0
-    rate_bps = file.numbers(COMMUNICATION) * float(params.bits_per_kbit)
+def _capacity_tables(file: Records, params: FedScale.Params) -> dict[str, Any]:
+    sample_s = file.numbers("computation", "ms per sample", POSITIVE) / 1000.0
+    rate_bps = file.numbers("communication", "kbit/s", POSITIVE) * float(params.bits_per_kbit)
     return {
         "compute": per_device(
             file.ids,

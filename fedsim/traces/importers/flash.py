@@ -16,27 +16,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
+from fedsim.files.cells import POSITIVE, TIME_S, Ints
+from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
-from fedsim.traces.importers import Imported, Importer, ImporterParams, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
+    Records,
     devices_table,
+    microseconds,
+    numbers_of,
     observed_tables,
     per_device,
-    texts,
+    records_by_field,
 )
-from fedsim.traces.importers._numbers import TIME_S, Number, microseconds
-from fedsim.traces.importers._sources import RecordFile
-from fedsim.traces.tables import POSITIVE, Ints, id_column
+from fedsim.traces.tables import id_column
 from fedsim.units import US_PER_S
 
 EPOCH = "2020-01-02T00:00:00"
 EPOCH_UNIX_S = 1_577_923_200
 EPOCH_WEEKDAY = 3
-
-START, END = Number("a start", "s", TIME_S), Number("an end", "s", TIME_S)
-MEANS = Number("'down_u'", "kB/s", POSITIVE), Number("'up_u'", "kB/s", POSITIVE)
-SIGMAS = Number("'down_sigma'", "kB/s"), Number("'up_sigma'", "kB/s")
 
 # Key and state of each of FLASH's events, in lower case.
 EVENTS: Mapping[str, tuple[str, str]] = {
@@ -106,9 +105,10 @@ class Flash(Importer):
         )
 
 
-def _load(sources: Sources) -> Mapping[str, RecordFile]:
+def _load(sources: Sources) -> Mapping[str, Records]:
     """Files by the field that identifies them."""
-    files = sources.by_field(
+    files = records_by_field(
+        sources,
         {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
         "devices",
         "give FLASH's state_traces, cached_timers or speed_distri file",
@@ -121,7 +121,7 @@ def _load(sources: Sources) -> Mapping[str, RecordFile]:
     return files
 
 
-def _raw_tables(file: RecordFile, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:
+def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:
     ids, messages = file.ids, file.field("messages")
     for row, text in enumerate(messages):
         if not isinstance(text, str):
@@ -204,7 +204,7 @@ def _raw_tables(file: RecordFile, rule: Rule, counts: dict[str, int]) -> dict[st
             window_start_us=window[0],
             window_end_us=window[1],
             kind="phone",
-            model=texts(list(file.records.values()), "model"),
+            model=file.texts("model"),
             valid=valid,
         ),
         "availability": intervals.table(ids),
@@ -230,13 +230,13 @@ def _events_table(
     )
 
 
-def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
+def _timer_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
     ids = file.ids
     valid = np.zeros(len(ids), np.bool_)
     window_s = np.zeros((2, len(ids)))
     lists: list[list[Any]] = []
     ignored = 0
-    for row, record in enumerate(file.records.values()):
+    for row, record in enumerate(file.by_id.values()):
         where = file.where(row)
         success, ready = record.get("isSuccess"), record["ready_time"]
         if not isinstance(success, bool):
@@ -266,11 +266,12 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
         return file.where(int(device[row]))
 
     pairs = list(chain.from_iterable(lists))
-    start_s = START.read([pair[0] for pair in pairs], location)
-    end_s = END.read([pair[1] for pair in pairs], location)
-    bounds_s = Number("the window", "s", TIME_S)
+    start_s, end_s = (
+        numbers_of([pair[end] for pair in pairs], name, location, TIME_S, "s")
+        for end, name in enumerate(("a start", "an end"))
+    )
     for bound in window_s:
-        bounds_s.read(bound.tolist(), file.where)
+        numbers_of(bound.tolist(), "the window", file.where, TIME_S, "s")
     window = microseconds(window_s)
     counts["invalid_devices"] = int(np.count_nonzero(~valid))
     counts["intervals_of_invalid_devices"] = ignored
@@ -287,15 +288,19 @@ def _timer_tables(file: RecordFile, counts: dict[str, int]) -> dict[str, Any]:
     return tables
 
 
-def _speed_table(file: RecordFile, ids: list[str], counts: dict[str, int]) -> Any:
-    rows = [row for row, key in enumerate(ids) if key in file.records]
+def _speed_table(file: Records, ids: list[str], counts: dict[str, int]) -> Any:
+    rows = [row for row, key in enumerate(ids) if key in file.by_id]
     file.ids = [ids[row] for row in rows]
-    counts["speeds_without_device"] = len(file.records) - len(rows)
+    counts["speeds_without_device"] = len(file.by_id) - len(rows)
     counts["devices_without_speed"] = len(ids) - len(rows)
     # The rows of a device are adjacent.
     device = np.repeat(rows, 2).astype(np.int64)
-    mean = np.column_stack([file.numbers(number) for number in MEANS]).ravel()
-    sigma = np.column_stack([file.numbers(number) for number in SIGMAS]).ravel()
+    mean = np.column_stack(
+        [file.numbers(f"{way}_u", "kB/s", POSITIVE) for way in ("down", "up")]
+    ).ravel()
+    sigma = np.column_stack(
+        [file.numbers(f"{way}_sigma", "kB/s") for way in ("down", "up")]
+    ).ravel()
     return per_device(
         ids,
         "network",

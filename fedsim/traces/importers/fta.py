@@ -7,8 +7,6 @@ Archive: Enabling Comparative Analysis of Failures in Diverse Distributed System
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -18,11 +16,12 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._assemble import devices_table
-from fedsim.traces.importers._numbers import Number, microseconds
+from fedsim.files.cells import Bools, Bounds, Ints
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import devices_table, microseconds
 from fedsim.traces.intervals import Intervals, normalize, overlaps_any
-from fedsim.traces.tables import Bools, Bounds, Ints
 from fedsim.units import DAY_US
 
 COLUMNS = (
@@ -31,7 +30,6 @@ COLUMNS = (
 )
 # The years of ISO dates.
 UNIX_S = Bounds(0, 253_402_300_799, words="from the year 1970 to 9999")
-TIMES = [Number(f"event_{end}_time", "s since 1970", UNIX_S) for end in ("start", "stop")]
 
 
 class Fta(Importer):
@@ -56,31 +54,47 @@ class Fta(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per node."""
-        events = _Events.of(sources)
+        frame = _frame(sources)
+        text = {name: frame.text(name) for name in COLUMNS if not name.endswith("_time")}
+        table = pd.DataFrame(
+            {n: np.array([*words, ""], object)[code] for n, (code, words) in text.items()}
+        )
+        kinds = table["event_type"]
+        frame.refuse(
+            ~kinds.isin(["0", "1"]).to_numpy(),
+            "event_type must be 0 or 1, not {}",
+            None,
+            "event_type",
+        )
+        for end in ("start", "stop"):
+            seconds = frame.number(f"event_{end}_time", 1.0, UNIX_S, "s since 1970")
+            frame.refuse(np.isnan(seconds), f"has no event_{end}_time")
+            table[end] = microseconds(seconds)
         counts: dict[str, int] = {}
         if params.component is not None:
-            keep = events.table["component_id"] == params.component
+            keep = table["component_id"] == params.component
             if not keep.any():
-                known = ", ".join(sorted(events.table["component_id"].unique())[:10])
+                known = ", ".join(sorted(table["component_id"].unique())[:10])
                 message = f"has no events of the component {params.component}"
                 raise sources.error(message, f"its components are: {known}")
             counts["other_components"] = int((~keep).sum())
-            events = _Events(events.table[keep].reset_index(drop=True), events.sources)
-        table = events.table
-        device, first = _nodes(events)
-        nodes = table.iloc[first]
+            table = table[keep]
+        keys = ["platform_id", "node_id"]
+        device = np.asarray(table.groupby(keys, sort=False).ngroup(), np.int64)
+        nodes = table.drop_duplicates(keys)
+        other = table["component_id"].to_numpy() != nodes["component_id"].to_numpy()[device]
+        if other.any():
+            row = table.iloc[int(other.argmax())]
+            raise UserError(
+                f"node {row['node_id']} has events of several components",
+                where=frame.place(int(str(row.name))),
+                hint=f"choose one: component={row['component_id']}",
+            )
         ids = nodes["node_id"]
         if ids.duplicated().any():
             ids = nodes["platform_id"] + "/" + ids
-
-        bad = ~table["event_type"].isin(["0", "1"])
-        if bad.any():
-            where = events.location(int(bad.to_numpy().argmax()))
-            raise UserError("event_type must be 0 or 1", where=where)
         on = (table["event_type"] == str(params.available_type)).to_numpy()
-        start_us, stop_us = (
-            microseconds(time.read(table[time.name].tolist(), events.location)) for time in TIMES
-        )
+        start_us, stop_us = (np.asarray(table[end], np.int64) for end in ("start", "stop"))
         # Time 0 is midnight, so that times of day are known.
         epoch_us = int(start_us.min()) // DAY_US * DAY_US
         start_us, stop_us = start_us - epoch_us, stop_us - epoch_us
@@ -117,50 +131,21 @@ class Fta(Importer):
         )
 
 
-@dataclass(frozen=True)
-class _Events:
-    """Rows of all files: a data frame of text, with the position in ``sources`` and the line of each row."""
-
-    table: pd.DataFrame
-    sources: Sequence[SourceFile]
-
-    def location(self, row: int) -> str:
-        """File and line of a row."""
-        source = self.sources[int(self.table["source"][row])]
-        return source.line(int(self.table["line"][row]))
-
-    @classmethod
-    def of(cls, sources: Sources) -> _Events:
-        """The events of files."""
-        files = list(sources)
-        layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
-        # The header may start with '#', and may be missing.
-        rows = [
-            (number, line, *cells)
-            for number, source in enumerate(files)
-            for line, cells in source.cells("\t", [len(COLUMNS)], layout, skip=("#", "event_id\t"))
-        ]
-        if not rows:
-            raise sources.error("has no events")
-        return cls(pd.DataFrame(rows, columns=["source", "line", *COLUMNS]), files)
-
-
-def _nodes(events: _Events) -> tuple[Ints, Ints]:
-    """Row of the node of each event, and the first event of each node; nodes in the order of the files."""
-    table = events.table
-    keys = ["platform_id", "node_id"]
-    device = np.asarray(table.groupby(keys, sort=False).ngroup(), np.int64)
-    first: Ints = np.flatnonzero(~table.duplicated(keys))
-    component = table["component_id"].to_numpy()
-    other = np.flatnonzero(component != component[first[device]])
-    if len(other):
-        row = int(other[0])
-        raise UserError(
-            f"node {table['node_id'][row]} has events of several components",
-            where=events.location(row),
-            hint=f"choose one: component={component[row]}",
-        )
-    return device, first
+def _frame(sources: Sources) -> Frame:
+    """The events of files, whose header may begin with ``#`` and may be missing."""
+    files = []
+    for source in sources:
+        named = source.head(4096).lstrip(b"# ").startswith(b"event_id")
+        file = TableFile(source, header=named and source.head(1) != b"#")
+        if len(file.names) != len(COLUMNS):
+            layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
+            raise source.error(f"has {len(file.names)} fields, not {len(COLUMNS)}", layout, line=1)
+        file.names = list(COLUMNS)
+        files.append(file)
+    frame = Frame(files).load(COLUMNS)
+    if not len(frame):
+        raise sources.error("has no events")
+    return frame
 
 
 def _both_states(

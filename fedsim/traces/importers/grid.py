@@ -9,11 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
-from fedsim.traces.importers._assemble import devices_table, nullable
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.tables import CARBON_UNIT, FINITE, NOT_NEGATIVE, Floats, Ints, id_column
+from fedsim.files import cells
+from fedsim.files.cells import NOT_NEGATIVE, Floats, Ints
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers._assemble import devices_table
+from fedsim.traces.tables import CARBON_UNIT, FINITE, id_column
 from fedsim.vocabulary.formatting import format_names
 
 _GRAMS = {"g": 1.0, "gram": 1.0, "kg": 1e3, "t": 1e6, "tonne": 1e6, "lb": 453.59237}
@@ -33,9 +37,6 @@ _TIMES = ("utc", "datetime", "^from$", "time(?!.?zone)", "^date")
 _CARBON = ("life.?cycle|lca", "^actual$|actual.*intensity", "intensity")
 _PRICES = ("price",)
 _REGIONS = ("zone id", "region", "zone", "zone name", "country")
-_MISSING = ("", "-", "nan", "NaN", "NA", "N/A", "null")
-_DATE = r"^\d{4}-\d"
-_OFFSET = r":\d\d.*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$|[Zz]$"
 _Unit = tuple[str, float]
 """A unit in the bundle, ``g/kWh`` or a currency per kWh, and the factor that converts to it."""
 
@@ -103,7 +104,7 @@ class Grid(Importer):
                 "unit": np.repeat([piece.unit for piece in pieces], lengths),
                 "start_us": np.concatenate([piece.edges_us[:-1] for piece in pieces]),
                 "dur_us": np.concatenate([np.diff(piece.edges_us) for piece in pieces]),
-                "value": nullable(value),
+                "value": pa.array(value, mask=np.isnan(value)),
             },
         }
         return Imported(
@@ -117,34 +118,40 @@ class Grid(Importer):
 
 def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[_Piece]:
     """The series of one file."""
-    columns, lines = source.table()
-    value_columns = _value_columns(source, columns, params)
-    time = _only(source, "times", [_matching(word, columns) for word in _TIMES])
+    file = TableFile(source)
+    value_columns = _value_columns(source, file.names, params)
+    time = _only(source, "times", [_matching(word, file.names) for word in _TIMES])
     if time is None:
-        raise source.error("has no column of times", f"its columns are {format_names([*columns])}")
-    begins_us, interval = np.unique(
-        _instants(source, time, columns[time], lines), return_inverse=True
-    )
+        raise source.error("has no column of times", f"its columns are {format_names(file.names)}")
+    zones = [name for word in _REGIONS for name in file.names if name.lower() == word]
+    used = [time, *value_columns, *zones]
+    frame = Frame([file], {name: name for name in used}).load(used, zones)
+    moments = frame.instants(time)
+    frame.refuse(moments.us == cells.NAT, f"{time} is empty")
+    mixed = moments.local != moments.local[:1].all()
+    message = f"{time} is {{}}, which differs from the first one in having an offset"
+    frame.refuse(mixed, message, "write an offset from UTC in all rows or in none", time)
+    begins_us, interval = np.unique(moments.us, return_inverse=True)
     if len(begins_us) < 2:
         raise source.error("has fewer than two intervals")
     spans, often = np.unique(np.diff(begins_us), return_counts=True)
     edges_us = np.append(begins_us, begins_us[-1] + spans[often.argmax()]) - begins_us[0]
     begin = pd.Timestamp(begins_us[0], unit="us", tz="UTC")
-    for region, rows in _regions(source, columns, params.regions).items():
-        taken, first = np.unique(interval[rows], return_index=True)
-        if len(taken) < len(rows):
-            row = int(np.delete(rows, first)[0])
-            raise source.error(
-                f"{time} is '{columns[time][row]}', as in an earlier row of the same region",
-                "where clocks are set back, write times in UTC or with an offset (2024-10-27T02:00+01:00); several "
-                "regions need a column 'Zone id'",
-                line=lines[row],
-            )
-        places = [source.line(lines[row]) for row in rows]
+    for region, rows in _regions(frame, zones, params.regions).items():
+        _, first = np.unique(interval[rows], return_index=True)
+        repeated = np.zeros(len(frame), np.bool_)
+        repeated[np.delete(rows, first)] = True
+        frame.refuse(
+            repeated,
+            f"{time} is {{}}, as in an earlier row of the same region",
+            "where clocks are set back, write times in UTC or with an offset (2024-10-27T02:00+01:00); several "
+            "regions need a column 'Zone id'",
+            time,
+        )
         for column, (unit, factor) in value_columns.items():
+            # A value that only other regions have need not be a number of this one.
             bounds = NOT_NEGATIVE if unit == CARBON_UNIT else FINITE
-            cells = [columns[column][row] for row in rows]
-            known = Number(column, "", bounds, _MISSING).read(cells, places.__getitem__)
+            known = frame.number(column, 1.0, bounds)[rows]
             if 2 * (count := int(np.count_nonzero(~np.isnan(known)))) < len(rows):
                 raise source.error(
                     f"has a value of '{column}' in {count} of {len(rows)} rows of the region '{region}'",
@@ -214,42 +221,21 @@ def _matching(word: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if re.search(word, name, re.I)]
 
 
-def _instants(source: SourceFile, name: str, cells: Sequence[str], lines: Sequence[int]) -> Ints:
-    """Instants of a column, in us since 1970."""
-    text = pd.Series(cells, dtype=str)
-    dated = text.where(text.str.contains(_DATE))
-    times = pd.to_datetime(dated, format="ISO8601", utc=True, errors="coerce")
-    has_offset = text.str.contains(_OFFSET)
-    for good, wrong in (
-        (times.notna(), "is not an ISO 8601 timestamp"),
-        (has_offset == has_offset.iloc[:1].all(), "differs from the first one in having an offset"),
-    ):
-        if not good.all():
-            row = int(good.to_numpy().argmin())
-            raise source.error(
-                f"{name} is '{cells[row]}', which {wrong}",
-                "write the year first (2024-02-01T05:00), with an offset from UTC in all rows or in none",
-                line=lines[row],
-            )
-    return np.asarray(times.dt.as_unit("us").astype(np.int64))
-
-
-def _regions(
-    source: SourceFile, columns: dict[str, list[str]], wanted: Sequence[str]
-) -> dict[str, Ints]:
+def _regions(frame: Frame, zones: Sequence[str], wanted: Sequence[str]) -> dict[str, Ints]:
     """The rows of each region."""
-    zones = [name for word in _REGIONS for name in columns if name.lower() == word]
+    source = frame.files[0].source
     if not zones:
         if wanted:
             message = f"has no column of regions, such as 'Zone id', for '{wanted[0]}'"
-            raise source.error(message, f"its columns are {format_names([*columns])}")
-        return {PurePath(source.name).stem: np.arange(len(next(iter(columns.values()))))}
-    zone = next((name for name in zones if set(wanted) <= set(columns[name])), zones[0])
-    names = np.array(columns[zone], dtype=object)
-    rows = {name: np.flatnonzero(names == name) for name in wanted or pd.unique(names)}
-    if missing := [name for name, found in rows.items() if not len(found)]:
+            hint = f"its columns are {format_names(frame.files[0].names)}"
+            raise source.error(message, hint)
+        return {PurePath(source.name).stem: np.arange(len(frame))}
+    texts = {name: frame.text(name) for name in zones}
+    zone = next((name for name, (_, words) in texts.items() if set(wanted) <= set(words)), zones[0])
+    code, words = texts[zone]
+    if missing := [name for name in wanted if name not in words]:
         raise source.error(
             f"has no row whose '{zone}' is '{missing[0]}'",
-            f"its regions are {format_names([*pd.unique(names)], 20)}",
+            f"its regions are {format_names(words, 20)}",
         )
-    return rows
+    return {name: np.flatnonzero(code == words.index(name)) for name in wanted or words}

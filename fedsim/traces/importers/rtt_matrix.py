@@ -13,14 +13,15 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.files.cells import Floats
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.tables import Floats, id_column
+from fedsim.traces.tables import id_column
 from fedsim.units import Duration
 from fedsim.vocabulary.formatting import format_duration, natural_order
 
-CELL = Number("a round-trip time", missing=("", "-", "nan"))
 _FACTOR = {"ms": 1e-3, "s": 1.0}
 # Median round-trip times of real networks lie within these bounds.
 _PLAUSIBLE_S = (1e-4, 10.0)
@@ -93,21 +94,17 @@ class RttMatrix(Importer):
 
 
 def _matrix(source: SourceFile) -> Floats:
-    rows: list[Floats] = []
-    hint = "an RTT matrix has n lines of n numbers, for at least two nodes"
-    for line, text in source.lines():
-        separator = next((mark for mark in ",\t" if mark in text), None)
-        fields = [field.strip().lower() for field in text.split(separator)]
-        if separator == "\t" and fields[-1] == "":
-            fields.pop()
-        where = source.line(line)
-        rows.append(CELL.read(fields, lambda _, where=where: where))  # type: ignore[misc]
-        if len(rows[-1]) != len(rows[0]):
-            message = f"has {len(rows[-1])} numbers, but the first line has {len(rows[0])}"
-            raise UserError(message, where=where, hint=hint)
-    if len(rows) < 2 or len(rows) != len(rows[0]):
-        raise source.error(f"has {len(rows)} lines of {len(rows[0]) if rows else 0} numbers", hint)
-    return np.array(rows)
+    file = TableFile(source, header=False)
+    names = [name for name in file.names if name]
+    frame = Frame([file]).load(names)
+    columns = [frame.number(name) for name in names]
+    # A line may end with a tab.
+    while columns and len(columns) > len(frame) and np.isnan(columns[-1]).all():
+        columns.pop()
+    if len(frame) < 2 or len(frame) != len(columns):
+        hint = "an RTT matrix has n lines of n numbers, for at least two nodes"
+        raise source.error(f"has {len(frame)} lines of {len(columns)} numbers", hint)
+    return np.column_stack(columns)
 
 
 def _plausible(rtt_s: Floats, unit: str, where: str) -> None:

@@ -1,41 +1,52 @@
-"""Tables: one row per interval, per change of state or per device, with units declared in the options."""
+"""Tables: one row per interval, per change of state or per measurement, with units declared in the options."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import Any, Literal, get_args
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from datetime import UTC, datetime, timedelta, timezone
+from difflib import get_close_matches
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-from pydantic import field_validator
+from pydantic import Field, field_validator
 
-from fedsim.errors import UserError, nearest, nearest_or_all, raise_all
-from fedsim.files.delimited import hint_of_header
+from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.files import cells
+from fedsim.files.cells import (
+    NOT_NEGATIVE,
+    POSITIVE,
+    SHARE,
+    Bools,
+    Bounds,
+    Floats,
+    Ints,
+    RateUnit,
+    SpanUnit,
+)
+from fedsim.files.frames import Frame, TableFile, role_name
+from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
-from fedsim.traces.importers import Imported, Importer, ImporterParams, SourceFile, Sources
+from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
+    HOW_TO_WRITE,
     STATIC_HORIZON_US,
     devices_table,
     note_outside,
     note_polling,
+    observed_changes,
     observed_tables,
     per_device,
 )
-from fedsim.traces.importers._changes import observed_changes
-from fedsim.traces.importers._numbers import RATE_UNITS, TIME_S, Number, RateUnit
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import NOT_NEGATIVE, POSITIVE, SHARE, Bools, Bounds, Floats, id_column
-from fedsim.traces.validation import LAST_S
+from fedsim.traces.tables import id_column
 from fedsim.units import DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_names
 
-UNITS: Mapping[str, float] = {**DURATION_UNITS, **RATE_UNITS}
-TEXTS = ("model", "kind", "group", "radio")
+TEXTS = ("model", "kind", "group")
 # The table of each column, the valid numbers, and the option that gives their unit.
 NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
     "sample_time": ("compute", NOT_NEGATIVE, "compute_unit"),
@@ -47,7 +58,15 @@ NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
     "up": ("network", POSITIVE, "rate_unit"),
     "bandwidth": ("network", POSITIVE, "rate_unit"),
     "rtt": ("network", NOT_NEGATIVE, "latency_unit"),
-    "loss": ("network", SHARE, None),
+    "loss": ("network", SHARE, "loss_unit"),
+}
+UNITS: Mapping[str, Mapping[str, float]] = {
+    "time_unit": cells.TIME_UNITS,
+    "duration_unit": DURATION_UNITS,
+    "compute_unit": DURATION_UNITS,
+    "rate_unit": cells.RATES,
+    "latency_unit": DURATION_UNITS,
+    "loss_unit": {"share": 1.0, "percent": 0.01},
 }
 SPEEDS: Mapping[str, str] = {
     "sample_time": "sample_s",
@@ -55,66 +74,95 @@ SPEEDS: Mapping[str, str] = {
     "relative_speed": "relative_speed",
     "score": "score",
 }
-_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNIX_S = Bounds(0.0, LAST_S, words="from 1970 to 2200")
-_DATE = r"^\d{4}-"
-_OFFSET = r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
-COLUMNS = ("device", "start", "end", "time", *NUMBERS, *TEXTS)
+COLUMNS = ("device", "start", "end", "duration", "time", *NUMBERS, *TEXTS, "radio")
+# What others call these columns; a name that begins with that of the role is proposed, too.
+_CALLED: Mapping[str, str] = {
+    "device": r"(host|client|node|user|computer).*|.*(mac|imei|uuid|serial)|id|phone|probe|machine|name|sensor|worker",
+    "start": r"(start|begin|login|connect|open).*|from|since|on_at|session_start",
+    "end": r"(end|stop|finish|logout|disconnect|close).*|until|to|off_at|session_end",
+    "duration": r"(duration|length|elapsed).*|session_time|seconds",
+    "time": r"time.*|.*date.*|ts|when|.*_time|.*_at|epoch|t",
+    "down": r"(down|dl|rx).*",
+    "up": r"(up(load|link)|ul|tx).*",
+    "rtt": r".*(rtt|ping|latency).*",
+    "loss": r".*loss.*",
+    "step_time": r"(step|batch)_.*",
+}
+_POSITIVE = re.compile(
+    r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
+)
+_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
+_OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
+"""1971 and 2099: an end before or after is how data bases write that there is none."""
 
 
 class Table(Importer):
-    """Tables in CSV, Parquet, Feather or Arrow files; several files are joined by ``device``.
+    """Tables in CSV, Parquet, Feather, Arrow, JSON lines or Excel files; several files are joined by ``device``.
 
-    Columns: ``device``; ``start``, ``end`` (available in ``[start, end)``); ``sample_time``, ``step_time`` (a step
-    takes step_time + sample_time x batch), ``relative_speed``, ``score``, ``ram_bytes``; ``down`` and ``up`` or
-    ``bandwidth`` (both directions), ``rtt``, ``loss``, ``radio``; ``model``, ``kind``, ``group``. An empty cell is
-    unknown. All rows of a device must agree. Times are numbers of ``time_unit`` from time 0, or ISO 8601 timestamps
-    such as ``2024-05-01T08:00:00+02:00``.
+    Columns: ``device``; ``start`` with ``end`` or ``duration`` (available in ``[start, end)``); ``sample_time``,
+    ``step_time`` (a step takes step_time + sample_time x batch), ``relative_speed``, ``score``, ``ram_bytes``; ``down``
+    and ``up`` or ``bandwidth`` (both directions), ``rtt``, ``loss``, ``radio``; ``model``, ``kind``, ``group``. An
+    empty cell is unknown; an end that is empty, infinite, of 1970 or after 2098 is open. Of several measurements of a
+    device, the median counts, and their spread is kept. Times are numbers of ``time_unit``, or timestamps.
 
     Instead of ``start`` and ``end``, a log of changes has ``time`` and a column per state, of any name (``state``,
     ``charging``, ``Screen On``, which rules call ``screen_on``); a cell is the state from that time on, an empty one
     leaves it as it was. In a log with one change per row, ``key`` names the state and ``state`` gives its value. The
-    option ``online`` says in which states a device is available. A device is observed from when its states decide this
-    until its last row, which may repeat a state.
+    option ``online`` says in which states a device is available. Heartbeats and polls have these columns, too; ``hold``
+    says how long a state is believed. All devices share the window from the log's first row to its last one; a device
+    is observed once its states decide the rule.
     """
 
     name = "table"
-    description = "tables (CSV, Parquet): device,start,end or device,time,state; compute, network"
+    description = (
+        "tables (CSV, Parquet, Excel): device,start,end or device,time,state; compute, network"
+    )
+    version = "2"
     signature = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
 
     class Params(ImporterParams):
         """Options of the table importer. The unit of a column must be given; none is assumed."""
 
-        time_unit: Literal["us", "ms", "s", "min", "h", "d", "unix_s", "unix_ms"] | None = None
-        """Unit of ``start`` and ``end``, or ``time``, unless they are ISO 8601 timestamps. ``unix_s`` and ``unix_ms``
-        mean Unix times in s or ms, which are timestamps, too."""
+        columns: dict[str, str] = {}
+        """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``."""
+        time_unit: cells.TimeUnit | None = None
+        """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
+        on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
         time_zone: str | None = None
-        """Time zone of timestamps without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. If
-        clocks repeat an hour, the first one is used."""
-        compute_unit: Literal["us", "ms", "s"] | None = None
+        """Time zone of times without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. Of a
+        time that clocks show twice, the order of a device's rows tells which it is; otherwise it is the first."""
+        time_format: str | None = None
+        """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
+        duration_unit: SpanUnit | None = None
+        """Unit of ``duration``."""
+        compute_unit: SpanUnit | None = None
         """Unit of ``sample_time`` and ``step_time``."""
-        rate_unit: RateUnit | None = None
-        """Unit of ``down``, ``up`` and ``bandwidth``: b is a bit, B is a byte."""
-        latency_unit: Literal["us", "ms", "s"] | None = None
+        rate_unit: RateUnit = None
+        """Unit of ``down``, ``up`` and ``bandwidth``, such as Mbit/s or MB/s: b is a bit, B is a byte."""
+        latency_unit: SpanUnit | None = None
         """Unit of ``rtt``."""
+        loss_unit: Literal["share", "percent"] = "share"
+        """Unit of ``loss``: share or percent."""
         phase: Literal["inference", "training"] = "training"
         """Whether the times are those of inference or of training."""
         online: str | None = None
         """Rule for when a device is available, over the states of a log of changes, such as ``state == on and
         charging`` or ``network in (wifi, lan) and battery >= 20``; a bare name means on, true, yes or 1. By default the
         only state of the log, if it is one of these or their opposites."""
+        hold: Duration | None = Field(None, gt=0)
+        """Longest time for which a state is believed after a device's last row, such as 5min for heartbeats every
+        minute; by default until the next row."""
         initial: dict[str, str] = {}
         """States of all devices at time 0, such as ``-s initial.charging=off``; by default unknown."""
         window: Duration | None = None
-        """Length of the observation from time 0; by default up to the last end in the files, or the last row of each
-        device in a log of changes."""
+        """Length of the observation from time 0; by default up to the last end or row in the files."""
         on_end: OnEnd = "wrap"
-        """Behavior of a device after the window."""
+        """Behavior of a device at times that were not observed."""
         epoch: str | None = None
-        """ISO 8601 timestamp of time 0. By default, if the files contain timestamps or Unix times, the last
-        midnight before the first start, in ``time_zone`` or else UTC."""
+        """ISO 8601 timestamp of time 0. By default the first time in the files, or if the zone is known (``time_zone``,
+        or the same offset in all cells), the local midnight before it."""
         clock: Literal["local", "utc", "device-relative"] | None = None
-        """Meaning of time 0. By default device-relative; with timestamps utc, or local if ``time_zone`` is given."""
+        """Meaning of time 0. By default device-relative; with timestamps local if the zone is known, else utc."""
 
         @field_validator("initial", mode="before")
         @classmethod
@@ -127,267 +175,435 @@ class Table(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
-        table = _Rows(sources, params)
         clock = _Clock(params)
-        table.require_units(clock.needs_unit(table))
-        counts: dict[str, int] = {}
-        caveats = table.unpaired()
-        tables: dict[str, Any] = {}
-        horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
-        texts: dict[str, Any] = {name: table.text(name) for name in TEXTS[:3] if name in table}
+        log = _Log(Frame([TableFile(source) for source in sources], params.columns), params)
+        texts = {name: log.single(name) for name in TEXTS if name in log.frame}
         eligibility: Eligibility | None = None
-        if table.times:
-            read = table.availability if len(table.times) == 2 else table.changes
-            horizon_us, tables, rule = read(clock, counts, caveats, texts)
+        horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
+        if log.times:
+            read = log.changes if "time" in log.frame else log.intervals
+            horizon_us, tables, rule = read(clock, texts)
             eligibility = Eligibility(words=rule or "available", expression=rule)
         else:
-            tables["devices"] = devices_table(table.ids, window_end_us=horizon_us, **texts)
-        present = {kind for name, (kind, _, _) in NUMBERS.items() if name in table}
+            tables = {"devices": devices_table(log.ids, window_end_us=horizon_us, **texts)}
+        present = {kind for name, (kind, _, _) in NUMBERS.items() if name in log.frame}
         if "compute" in present:
-            tables["compute"] = _compute(table, params.phase)
-        if "network" in present or "radio" in table:
-            tables["network"] = _network(table)
+            tables["compute"] = log.compute()
+        if "network" in present or "radio" in log.frame:
+            tables["network"] = log.network()
         return Imported(
             tables,
-            counts,
-            caveats,
+            log.counts,
+            [*log.caveats, *clock.caveats],
             eligibility=eligibility,
             horizon_us=horizon_us,
             on_end=params.on_end,
             epoch=clock.epoch,
             epoch_weekday=clock.weekday,
             clock=clock.kind,
+            zone=clock.zone_name,
         )
 
 
-class _Rows:
-    """The rows of all files, as text, with their locations."""
+class _Log:
+    """The rows of all files, and what they say about devices."""
 
-    def __init__(self, sources: Sources, params: Table.Params) -> None:
-        self.params = params
-        self.where = sources.where
-        frames = []
-        ids_by_columns: dict[tuple[str, ...], set[str]] = {}
-        for source in sources:
-            columns, lines = _columns(source)
-            frames.append(pd.DataFrame({**columns, "where": [source.line(line) for line in lines]}))
-            ids_by_columns.setdefault(tuple(sorted(columns)), set()).update(columns["device"])
-        self.cells = pd.concat(frames, ignore_index=True).fillna("")
-        self._refuse((self.cells["device"] == "").to_numpy(), "has no device")
-        self.device, ids = pd.factorize(self.cells["device"])
-        self.ids: list[str] = ids.tolist()
-        self.in_all_files = set.intersection(*ids_by_columns.values())
-        self.times = tuple(name for name in ("start", "end", "time") if name in self)
-        if len(self.times) > 2:
+    def __init__(self, frame: Frame, params: Table.Params) -> None:
+        self.frame, self.params = frame, params
+        self.counts: dict[str, int] = {}
+        self.caveats: list[str] = []
+        self.times = [name for name in ("start", "end", "time") if name in frame]
+        self.states = self._understand()
+        used = set(COLUMNS) & set(frame.names) | set(self.states)
+        frame.load(used, {"device", *TEXTS, "radio", *self.states})
+        if not len(frame):
+            raise UserError("has no rows", where=frame.where)
+        self.device, self.ids = frame.text("device")
+        frame.refuse(self.device < 0, "has no device")
+        self._require_units()
+        self._note_unpaired()
+
+    def _understand(self) -> list[str]:
+        """Refuse tables without the columns that they need, with the mapping that would give them; the states."""
+        frame = self.frame
+        if len(self.times) > 1 and "time" in frame:
             message = "has both intervals (start, end) and changes of states (time)"
-            raise UserError(message, where=self.where, hint="import either of them")
+            raise UserError(message, where=frame.where, hint="import either of them")
+        others = [name for name in frame.names if name not in COLUMNS]
+        ends = "end" in frame or "duration" in frame
+        complete = "device" in frame and len(frame.names) > 1 and ("start" in frame) == ends
+        complete &= bool(self.times) or any(
+            name in NUMBERS or name in TEXTS for name in frame.names
+        )
+        if not complete:
+            raise UserError(
+                f"has the columns {', '.join(frame.names)}",
+                where=frame.where,
+                hint=f"{_proposed(frame.names)}it needs device, and start with end or duration, time with states, or "
+                f"numbers: {', '.join(NUMBERS)}",
+            )
+        if "time" in frame:
+            if not others and self.params.hold is None:
+                hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
+                raise UserError("has no column of states", where=frame.where, hint=hint)
+            if self.params.online is not None and not {"key", "state"} <= set(others):
+                named = {
+                    *map(role_name, re.findall(r"\w+", self.params.online)),
+                    *self.params.initial,
+                }
+                return [name for name in others if name in named] or others
+            return others
+        if others:
+            self.caveats.append(f"columns that are not used: {', '.join(others)}{_hint_of(others)}")
+        return []
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.cells
-
-    def unpaired(self) -> list[str]:
-        """A caveat on devices that some files have, and files with other columns do not."""
-        alone = [name for name in self.ids if name not in self.in_all_files]
-        devices = format_counted(len(alone), "device")
-        return [f"{devices} not in all files, the first is '{alone[0]}'"] if alone else []
-
-    def require_units(self, needs_time_unit: bool) -> None:
+    def _require_units(self) -> None:
         """Refuse columns whose units are not declared, all together."""
-        columns_by_option = {"time_unit": list(self.times)} if needs_time_unit else {}
+        frame, columns = self.frame, dict[str, list[str]]()
+        if self.params.time_format is None:
+            columns["time_unit"] = [n for n in self.times if frame.are_plain_numbers(n)]
+        if "duration" in frame and "end" not in frame and frame.are_plain_numbers("duration"):
+            columns["duration_unit"] = ["duration"]
         for name, (_, _, option) in NUMBERS.items():
-            if name in self and option is not None:
-                columns_by_option.setdefault(option, []).append(name)
+            if name in frame and option is not None:
+                columns.setdefault(option, []).append(name)
+        examples = {"rate_unit": cells.RATE_EXAMPLES}
         raise_all(
             UserError(
-                f"the unit of the column{'s' * (len(columns) > 1)} {format_names(columns)} is not declared",
-                where=self.where,
-                hint=f"give it with -s {option}=..., one of {', '.join(_units(option))}",
+                f"the unit of the column{'s' * (len(names) > 1)} {format_names(names)} is not declared",
+                where=frame.where,
+                hint=f"give it with -s {option}=..., one of {examples.get(option) or ', '.join(UNITS[option])}",
             )
-            for option, columns in columns_by_option.items()
-            if getattr(self.params, option) is None
+            for option, names in columns.items()
+            if names and getattr(self.params, option) is None
         )
 
-    def location(self, row: int) -> str:
-        """File and line of a row."""
-        return str(self.cells["where"][row])
+    def _note_unpaired(self) -> None:
+        """Note devices that some files have, and files with other columns do not."""
+        kinds = [" ".join(sorted(map(role_name, file.names))) for file in self.frame.files]
+        if (count := len(set(kinds))) > 1:
+            kind = np.repeat(kinds, np.diff(self.frame.starts))
+            pairs = pd.DataFrame({"device": self.device, "kind": kind}).drop_duplicates()
+            alone = np.flatnonzero(np.bincount(pairs["device"]) < count)
+            if len(alone):
+                devices = format_counted(len(alone), "device")
+                first = self.ids[alone[0]]
+                self.caveats.append(f"{devices} not in all files, the first is '{first}'")
 
-    def _refuse(self, bad: Bools, message: str) -> None:
-        """Refuse the first of the rows marked by ``bad``, if any."""
-        if bad.any():
-            raise UserError(message, where=self.location(int(bad.argmax())))
+    # Availability ---------------------------------------------------------------------------------------------------
 
-    def require_one_of(self, *names: str) -> None:
-        """Refuse a table with none of the columns ``names``, which its other columns refer to."""
-        if not any(name in self for name in names):
-            raise UserError(
-                f"has none of the columns {', '.join(names)}",
-                where=self.where,
-                hint="ram_bytes needs a compute speed; rtt, loss and radio need a rate",
-            )
-
-    def number(self, name: str) -> Floats:
-        """One number per device in SI units, NaN if unknown. Shape (devices,)."""
-        _, bounds, option = NUMBERS[name]
-        unit = getattr(self.params, option) if option else ""
-        number = Number(name, unit, bounds, missing=("",))
-        values = number.read(self.cells[name].tolist(), self.location)
-        single = np.asarray(self._single(name, pd.Series(values)), np.float64)
-        return single * UNITS[unit] if unit else single
-
-    def text(self, name: str) -> list[str | None]:
-        """One string per device, None if unknown."""
-        values = self.cells[name]
-        single = self._single(name, values.mask(values == ""))
-        return [value if isinstance(value, str) else None for value in single]
-
-    def availability(
-        self, clock: _Clock, counts: dict[str, int], caveats: list[str], texts: dict[str, Any]
-    ) -> tuple[int, dict[str, Any], None]:
+    def intervals(self, clock: _Clock, texts: dict[str, Any]) -> tuple[int, dict[str, Any], None]:
         """Time covered (us), the tables of devices and availability, and no rule."""
-        start, end = clock.read(self)
-        self._refuse(
-            np.isnan(start) != np.isnan(end),
-            "has a start without an end, or an end without a start",
-        )
-        rows = np.flatnonzero(~np.isnan(start))
-        start_us, end_us = (np.rint(time[rows]).astype(np.int64) for time in (start, end))
-        if self.params.window is not None:
-            horizon_us = round(self.params.window * 1e6)
+        frame, params = self.frame, self.params
+        if "end" in frame:
+            start, end = clock.read(frame, ["start", "end"], self.device)
         else:
-            horizon_us = int(end_us.max(initial=0))
-            caveats.append(
+            (start,) = clock.read(frame, ["start"], self.device)
+            unit = DURATION_UNITS.get(params.duration_unit or "s", 1.0)
+            length = frame.number("duration", unit, NOT_NEGATIVE, params.duration_unit or "")
+            end = np.where(
+                np.isnan(length) | (start == cells.NAT),
+                cells.NAT,
+                start + np.nan_to_num(length) * 1e6,
+            )
+            end = end.astype(np.int64)
+        frame.refuse((start == cells.NAT) & (end != cells.NAT), "has an end without a start")
+        rows = np.flatnonzero(start != cells.NAT)
+        start, end, device = start[rows], end[rows], self.device[rows]
+        open_ = (end == cells.NAT) | (end >= cells.FAR_US)
+        if clock.dated:
+            calendar = end + clock.epoch_us
+            open_ |= (calendar < _OPEN_BEFORE_US) | (calendar > _OPEN_AFTER_US)
+        begins_us = (
+            int(start.min(initial=cells.FAR_US)) if clock.dated and params.window is None else 0
+        )
+        if params.window is not None:
+            horizon_us = round(params.window * 1e6)
+        else:
+            horizon_us = int(max(end[~open_].max(initial=0), start.max(initial=0)))
+            self.caveats.append(
                 "no window was given (option window): it is assumed to end with the last interval"
             )
         if horizon_us <= 0:
             raise UserError(
                 "has no interval after time 0 and no window",
-                where=self.where,
+                where=frame.where,
                 hint="give the length of the observation with -s window=..., such as 7d",
             )
+        if open_.any():
+            self.counts["open_sessions"] = int(np.count_nonzero(open_))
+            self.caveats.append(
+                f"{format_counted(self.counts['open_sessions'], 'session')} without an end (empty, infinite, 1970 or "
+                "after 2098): open until the end of the window"
+            )
+        end = np.where(open_, max(horizon_us, 0), end)
+        window = min(begins_us, horizon_us), horizon_us
         tables, intervals = observed_tables(
-            self.ids, self.device[rows], start_us, end_us, (0, horizon_us), counts, **texts
+            self.ids, device, start, end, window, self.counts, **texts
         )
-        note_outside(intervals, counts, horizon_us, caveats, self.where, clock.origin)
-        counts["never_available"] = len(self.ids) - len(np.unique(intervals.device))
-        note_polling(intervals, counts, caveats)
+        note_outside(intervals, self.counts, horizon_us, self.caveats, frame.where, clock.origin)
+        self.counts["never_available"] = len(self.ids) - len(np.unique(intervals.device))
+        note_polling(intervals, self.counts, self.caveats)
         return horizon_us, tables, None
 
-    def changes(
-        self, clock: _Clock, counts: dict[str, int], caveats: list[str], texts: dict[str, Any]
-    ) -> tuple[int, dict[str, Any], str]:
+    def changes(self, clock: _Clock, texts: dict[str, Any]) -> tuple[int, dict[str, Any], str]:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
-        states = [name for name in map(str, self.cells) if name not in (*COLUMNS, "where")]
-        initial = self.params.initial
+        frame, params, initial = self.frame, self.params, self.params.initial
+        codes = self._states()
         raise_all(
             UserError(
                 f"initial names the state '{name}', which the log does not have",
-                where=self.where,
-                hint=nearest_or_all(name, states, f"its states: {', '.join(states)}"),
+                where=frame.where,
+                hint=nearest_or_all(name, codes, f"its states: {', '.join(codes)}"),
             )
             for name in initial
-            if name not in states
+            if name not in codes
         )
-        cells = {name: self.cells[name].str.lower() for name in states}
-        words = {
-            name: tuple(sorted({*column, initial.get(name, "")} - {""}))
-            for name, column in cells.items()
-        }
-        rule = self._rule(words)
-        (time,) = clock.read(self)
-        known = ~np.isnan(time)
-        stateful = np.any([cells[name] != "" for name in states], axis=0)
-        self._refuse(~known & stateful, "has a state without a time")
-        window = self.params.window
-        if window is None:
-            caveats.append(
-                "no window was given (option window): each device is observed until its last row"
+        for name, word in initial.items():
+            if word not in codes[name][1]:
+                codes[name][1].append(word)
+        codes = {name: code for name, code in codes.items() if code[1]}
+        (time,) = clock.read(frame, ["time"], self.device)
+        known = time != cells.NAT
+        if not codes or not known.any():
+            raise UserError("has no row with a time and a state", where=frame.where)
+        rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
+        stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
+        frame.refuse(~known & stateful, "has a state without a time")
+        if params.window is None:
+            self.caveats.append(
+                "no window was given (option window): it ends with the log's last row"
             )
         tables, intervals = observed_changes(
             self.ids,
             self.device[known],
-            np.rint(time[known]).astype(np.int64),
-            {key: pd.Index(words[key]).get_indexer(cells[key][known]) for key in rule.keys},
+            time[known],
+            {key: codes[key][0][known] for key in rule.keys},
             rule,
-            {key: words[key].index(initial[key]) for key in rule.keys if key in initial},
-            None if window is None else round(window * 1e6),
-            counts,
+            {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial},
+            None if params.window is None else round(params.window * 1e6),
+            None if params.hold is None else round(params.hold * 1e6),
+            self.counts,
             **texts,
         )
         valid = int(np.count_nonzero(tables["devices"].column("valid")))
         if not valid:
             raise UserError(
                 "shows no device for any length of time",
-                where=self.where,
+                where=frame.where,
                 hint="give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
                 "-s initial.STATE=...",
             )
-        counts["never_available"] = valid - len(np.unique(intervals.device))
-        note_polling(intervals, counts, caveats)
+        self.counts["never_available"] = valid - len(np.unique(intervals.device))
+        note_polling(intervals, self.counts, self.caveats)
         return int(np.max(tables["devices"].column("window_end_us"))), tables, rule.text
+
+    def _states(self) -> dict[str, tuple[Ints, list[str]]]:
+        """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
+        frame = self.frame
+        if not self.states:
+            return {"state": (np.zeros(len(frame), np.int64), ["online"])}
+        if {"key", "state"} <= set(self.states):
+            number, keys = frame.text("key", lower=True)
+            frame.refuse(number < 0, "has no key")
+            code, words = frame.text("state", lower=True)
+            result: dict[str, tuple[Ints, list[str]]] = {}
+            for position, key in enumerate(map(role_name, keys)):
+                own, recoded = (
+                    np.unique(code[(number == position) & (code >= 0)]),
+                    np.full(len(words) + 1, -1),
+                )
+                recoded[own] = np.arange(len(own))
+                result[key] = (
+                    np.where(number == position, recoded[code], -1),
+                    [words[each] for each in own],
+                )
+            return result | {
+                name: frame.text(name, lower=True)
+                for name in self.states
+                if name not in ("key", "state")
+            }
+        return {name: frame.text(name, lower=True) for name in self.states}
 
     def _rule(self, words: Mapping[str, tuple[str, ...]]) -> Rule:
         """The rule over the states with these values."""
-        text = self.params.online
+        text, where, hold = self.params.online, self.frame.where, self.params.hold
+        if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
+            text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
             [name, *others] = words
             if others or not set(words[name]) <= ON | OFF:
+                example = next((each for each in words[name] if _POSITIVE.fullmatch(each)), "...")
                 raise UserError(
                     "no rule says in which states a device is available "
                     f"({'; '.join(f'{key}: {format_names(each, 12)}' for key, each in words.items())})",
-                    where=self.where,
-                    hint=f"give it, such as -s online='{name} == {words[name][-1]}'",
+                    where=where,
+                    hint=f"give it, such as -s online='{name} == {example}'",
                 )
             text = name
-        return Rule.parse(text, words, "online")
+        rule = Rule.parse(text, words, "online")
+        if (
+            hold is None
+            and all(len(words[key]) == 1 for key in rule.keys)
+            and not self.params.initial
+        ):
+            raise UserError(
+                f"shows only one state ({format_names([words[key][0] for key in rule.keys])}), so that no device ever "
+                "goes offline: are its rows heartbeats?",
+                where=where,
+                hint="say for how long a row is believed, such as -s hold=5min if the rows come every minute",
+            )
+        return rule
 
-    def _single(self, name: str, values: pd.Series[Any]) -> pd.Series[Any]:
-        """The known value of each device, which must be unique; NaN if there is none."""
-        single = values.groupby(self.device).first().reindex(range(len(self.ids)))
-        of_device = single.iloc[self.device].reset_index(drop=True)
-        differs = (values.notna() & (values != of_device)).to_numpy()
-        self._refuse(differs, f"gives a different {name} for its device than an earlier row")
-        return single
+    # Values per device ----------------------------------------------------------------------------------------------
 
+    def single(self, name: str) -> Any:
+        """The one text of each device, None if unknown."""
+        code, words = self.frame.text(name)
+        of_device = self._first(pd.Series(code).where(code >= 0))
+        differs = (code >= 0) & (code != of_device[self.device])
+        self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
+        return [None if np.isnan(each) else words[int(each)] for each in of_device]
 
-def _units(option: str) -> tuple[str, ...]:
-    """The valid values of an option that gives a unit."""
-    words, _ = get_args(Table.Params.model_fields[option].annotation)
-    return get_args(words)
-
-
-def _columns(source: SourceFile) -> tuple[dict[str, list[str]], list[int]]:
-    """The columns of a file by their names in lower case, and the line of each row."""
-    columns, lines = source.table()
-    is_log = "time" in map(str.lower, columns)
-    unknown = [] if is_log else [name for name in columns if name.lower() not in COLUMNS]
-    if unknown:
-        known = f"{nearest(unknown[0], COLUMNS)}known columns: {', '.join(COLUMNS)}"
-        message = f"has the unknown column '{unknown[0]}'"
-        raise source.error(message, hint_of_header(unknown, known), line=1)
-    columns = {_key(name): cells for name, cells in columns.items()}
-    if is_log and {"key", "state"} <= set(columns):
-        keys, states = [_key(key) for key in columns.pop("key")], columns.pop("state")
-        changes = list(zip(keys, states, strict=True))
-        columns = {
-            name: [state if key == name else "" for key, state in changes]
-            for name in dict.fromkeys(keys)
-        } | columns
-    if is_log and set(columns) <= set(COLUMNS):
-        raise source.error("has no column of states", "name it, for example, state", line=1)
-    if "device" not in columns or len(columns) < 2 or ("start" in columns) != ("end" in columns):
-        raise source.error(
-            f"has the columns {', '.join(columns)}",
-            "it needs device, and start with end, time with states, or compute or network columns",
-            line=1,
+    def _first(self, values: pd.Series[Any]) -> Floats:
+        return (
+            values.groupby(self.device).first().reindex(range(len(self.ids))).to_numpy(np.float64)
         )
-    if not lines:
-        raise source.error("has no rows")
-    return columns, lines
+
+    def measured(self, name: str) -> pd.DataFrame:
+        """The median of each device in SI units (NaN if unknown), the number of measurements, their mean and spread."""
+        _, bounds, option = NUMBERS[name]
+        unit = getattr(self.params, option) if option else ""
+        factor = UNITS[option][unit] if option else 1.0
+        scaled = Bounds(
+            bounds.low * factor, bounds.high * (1.0 if name == "loss" else factor), bounds.open_low
+        )
+        values = self.frame.number(
+            name, factor, scaled, unit if name != "loss" else "a share, or -s loss_unit=percent"
+        )
+        by_device = pd.Series(values).groupby(self.device)
+        table = by_device.agg(["median", "count", "mean", "std"]).reindex(range(len(self.ids)))
+        if (table["count"] > 1).any() and (table["std"] > 0).any():
+            self.counts["measurements"] = max(
+                self.counts.get("measurements", 0), int(table["count"].sum())
+            )
+        return table
+
+    def compute(self) -> Any:
+        """The table ``compute``."""
+        frame = self.frame
+        self._require_one_of(*SPEEDS)
+        times = [frame.number(name) for name in ("sample_time", "step_time") if name in frame]
+        if times:
+            known = np.any(~np.isnan(times), axis=0)
+            zero = known & (np.nansum(times, axis=0) == 0)
+            frame.refuse(
+                zero, "a step takes no time", "correct it, or leave it empty if it is unknown"
+            )
+        measured = {column: self.measured(name) for name, column in SPEEDS.items() if name in frame}
+        values = {column: table["median"].to_numpy(copy=True) for column, table in measured.items()}
+        rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
+        if "ram_bytes" in frame:
+            values["ram_bytes"] = np.rint(self.measured("ram_bytes")["median"].to_numpy())
+        # If only one of the two times of a step is known, the other is 0.
+        for name, other in (("step_fixed_s", "sample_s"), ("sample_s", "step_fixed_s")):
+            if other in values:
+                seconds = values.setdefault(name, np.full(len(self.ids), np.nan))
+                seconds[np.isnan(seconds) & ~np.isnan(values[other])] = 0.0
+        if (table := _varying(measured.get("sample_s"))) is not None:
+            values["sample_s_std"] = table["std"].to_numpy()
+        if (table := _varying(measured.get("step_fixed_s"))) is not None:
+            values["step_fixed_error"] = (
+                table["std"] / table["mean"] / np.sqrt(table["count"])
+            ).to_numpy()
+        chosen = {name: column[rows] for name, column in values.items()}
+        return per_device(self.ids, "compute", rows, task="*", phase=self.params.phase, **chosen)
+
+    def network(self) -> Any:
+        """The table ``network``."""
+        frame = self.frame
+        self._require_one_of("down", "up", "bandwidth", "rtt")
+        if "bandwidth" in frame and ("down" in frame or "up" in frame):
+            raise UserError(
+                "has both bandwidth and down or up",
+                where=frame.where,
+                hint="bandwidth applies to both directions; give either bandwidth, or down and up",
+            )
+        directions = {"both": "bandwidth", "down": "down", "up": "up"}
+        measured = {way: self.measured(name) for way, name in directions.items() if name in frame}
+        rtt = self.measured("rtt") if "rtt" in frame else None
+        if not measured and rtt is not None:
+            # Pings alone: the rates are unknown.
+            measured = {"both": rtt.assign(median=np.nan, std=np.nan)}
+            device = np.flatnonzero(rtt["median"].notna())
+            which = np.zeros(len(device), np.int64)
+        else:
+            known = np.column_stack([table["median"].notna() for table in measured.values()])
+            device, which = np.nonzero(known)
+        columns: dict[str, Any] = {"direction": id_column(which, list(measured))}
+        stacked = {
+            key: np.column_stack([t[key] for t in measured.values()])
+            for key in ("median", "mean", "std")
+        }
+        columns["bandwidth_bps"] = stacked["median"][device, which]
+        if any(_varying(table) is not None for table in measured.values()):
+            columns["bandwidth_cv"] = (stacked["std"] / stacked["mean"])[device, which].astype(
+                np.float32
+            )
+        if rtt is not None:
+            columns["rtt_s"] = rtt["median"].to_numpy()[device]
+        if (varying := _varying(rtt)) is not None:
+            error_s = varying["std"] / np.sqrt(varying["count"])
+            columns["rtt_error_s"] = error_s.to_numpy()[device]
+        if "loss" in frame:
+            columns["loss"] = self.measured("loss")["median"].to_numpy()[device].astype(np.float32)
+        if "radio" in frame:
+            # Of several, the most common one.
+            code, words = frame.text("radio")
+            named = pd.DataFrame({"device": self.device, "radio": code})[code >= 0]
+            counted = named.value_counts().reset_index().drop_duplicates("device")
+            usual = counted.set_index("device")["radio"]
+            radio = [words[usual[n]] if n in usual.index else None for n in range(len(self.ids))]
+            columns["radio"] = pa.array(radio, pa.string()).take(pa.array(device))
+        return per_device(self.ids, "network", device, **columns)
+
+    def _require_one_of(self, *names: str) -> None:
+        """Refuse a table with none of the columns ``names``, which its other columns refer to."""
+        if not any(name in self.frame for name in names):
+            raise UserError(
+                f"has none of the columns {', '.join(names)}",
+                where=self.frame.where,
+                hint="ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time",
+            )
 
 
-def _key(name: str) -> str:
-    """A column's name as a rule can contain it."""
-    return re.sub(r"\W+", "_", name.lower())
+def _varying(table: pd.DataFrame | None) -> pd.DataFrame | None:
+    """The measurements, if some device has different ones."""
+    return table if table is not None and bool((table["std"] > 0).any()) else None
+
+
+def _proposed(names: list[str]) -> str:
+    """The mapping of columns that the names of a table suggest, as a hint."""
+    mapping: dict[str, str] = {}
+    for role, pattern in _CALLED.items():
+        free = [name for name in names if name not in COLUMNS and name not in mapping.values()]
+        fitting = [n for n in free if re.fullmatch(pattern, n)] or get_close_matches(
+            role, free, 1, 0.75
+        )
+        if role not in names and fitting:
+            mapping[role] = fitting[0]
+    if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
+        mapping.pop("time", None)
+    if not mapping:
+        return ""
+    return (
+        f"give -s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'; "
+    )
+
+
+def _hint_of(others: list[str]) -> str:
+    proposed = _proposed([*others, "device", "time", "start", "end"])
+    return f" ({proposed.removesuffix('; ')} if it is one of these)" if proposed else ""
 
 
 class _Clock:
@@ -397,75 +613,97 @@ class _Clock:
         epoch: ISO 8601 timestamp of time 0; None if times are relative.
         weekday: its day of the week, if the files contain timestamps.
         kind: meaning of time 0.
+        zone_name: zone of the local time; None if it is not known.
+        dated: whether the files contain timestamps.
+        epoch_us: time 0 as a Unix time (us).
     """
 
     def __init__(self, params: Table.Params) -> None:
         self.params = params
-        self.zone = _zone(params.time_zone)
+        self.zone = cells.time_zone(params.time_zone)
+        self.zone_name = params.time_zone
         self.epoch = params.epoch
         self.weekday: int | None = None
         self.kind = params.clock or "device-relative"
+        self.dated = False
+        self.epoch_us = 0
+        self.caveats: list[str] = []
 
     @property
     def origin(self) -> str:
         """Time 0 in words."""
         return "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
 
-    def needs_unit(self, table: _Rows) -> bool:
-        """Whether the times of a table are numbers."""
-        if not table.times:
-            return False
-        cells = table.cells[table.times[0]]
-        return not cells[cells != ""].head(1).str.contains(_DATE).any()
-
-    def read(self, table: _Rows) -> list[Floats]:
-        """Starts and ends, or times (us from time 0), NaN if empty. Shape (rows,) each."""
-        unit = self.params.time_unit
-        if unit is None:
-            times = [self._timestamps_us(table, name) for name in table.times]
-        elif unit.startswith("unix_"):
-            times = _times_us(table, unit.removeprefix("unix_"), _UNIX_S)
-        else:
-            return _times_us(table, unit, TIME_S)
-        epoch = self._epoch(_UNIX_EPOCH + timedelta(microseconds=np.nanmin(times[0])))
+    def read(self, frame: Frame, names: list[str], device: Ints) -> list[Ints]:
+        """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each."""
+        unit, form = self.params.time_unit, self.params.time_format
+        columns = [frame.instants(name, unit, form, HOW_TO_WRITE) for name in names]
+        self.dated = any(column.dated for column in columns)
+        if not self.dated:
+            self.zone_name = None
+            return [column.us for column in columns]
+        us, local = (
+            np.stack([getattr(column, key) for column in columns], axis=1)
+            if len(columns) > 1
+            else getattr(columns[0], key)[:, None]
+            for key in ("us", "local")
+        )
+        if (fit := cells.fitting_unit(us[:, 0], unit)) is not None:
+            year = 1970 + float(np.median(us[:, 0])) / 31_556_952e6
+            raise UserError(
+                f"in {unit}, the times would be in the year {year:.0f}",
+                where=frame.where,
+                hint=f"they fit -s time_unit={fit}",
+            )
+        if local.any():
+            us = self._of_local(
+                frame, names, us, local & (us != cells.NAT) & (us < cells.FAR_US), device
+            )
+        known = us[:, 0] != cells.NAT
+        first = us[known, 0] if not known.all() else us[:, 0]
+        begin_us, last_us = int(first.min(initial=2**61)), int(first.max(initial=0))
+        if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):
+            odd = known & ((us[:, 0] < _OPEN_BEFORE_US) | (us[:, 0] > _OPEN_AFTER_US))
+            message = f"{names[0]} is {{}}, which is no time of an observation"
+            frame.refuse(odd, message, "correct it, or remove the row", names[0])
+        offsets = {column.offset for column in columns if (column.us != cells.NAT).any()}
+        if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
+            self.zone, self.zone_name = cells.time_zone(offset), offset
+        begin = _UNIX + timedelta(microseconds=begin_us if first.size else 0)
+        epoch = self._epoch(begin)
         self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
         self.kind = self.params.clock or ("local" if self.zone else "utc")
-        epoch_us = (epoch - _UNIX_EPOCH) // timedelta(microseconds=1)
-        return [column - epoch_us for column in times]
+        self.epoch_us = (epoch - _UNIX) // timedelta(microseconds=1)
+        never = (us == cells.NAT) | (us >= cells.FAR_US)
+        shifted = us - self.epoch_us
+        if never.any():
+            shifted[never] = us[never]
+        return list(shifted.T)
 
-    def _timestamps_us(self, table: _Rows, name: str) -> Floats:
-        """Timestamps of a column (us since 1970), NaN if empty."""
-        cells = table.cells[name]
-        filled = cells != ""
-        moments = pd.to_datetime(
-            cells.where(cells.str.contains(_DATE)), format="ISO8601", utc=True, errors="coerce"
-        )
-        local = moments.notna() & ~cells.str.contains(_OFFSET)
-        if self.zone is not None:
-            # A local time that clocks show twice is the first of the two; one that they skip is none.
-            naive = moments[local].dt.tz_localize(None)
-            first = np.ones(len(naive), np.bool_)
-            zoned = naive.dt.tz_localize(self.zone, ambiguous=first, nonexistent="NaT")
-            moments[local] = zoned.dt.tz_convert(UTC)
-        bad = (filled & (moments.isna() | (local & (self.zone is None)))).to_numpy()
-        if bad.any():
-            row = int(bad.argmax())
-            raise UserError(
-                f"{name} is '{cells[row]}', which is not an ISO 8601 timestamp with an offset from UTC, or a local "
-                "time that the clocks skip",
-                where=table.location(row),
-                hint="write 2024-05-01T08:00:00+02:00 in all rows, or give -s time_zone=Europe/Berlin",
-            )
-        us = moments.dt.as_unit("us").dt.tz_localize(None).astype(np.int64)
-        return np.where(filled, us, np.nan)
+    def _of_local(
+        self, frame: Frame, names: list[str], us: Ints, local: Bools, device: Ints
+    ) -> Ints:
+        """``us`` in UTC, from times of the local clock where ``local``; refuses them without a zone."""
+        for number, name in enumerate(names):
+            if self.zone is None:
+                message = f"{name} is {{}}, which has no offset from UTC"
+                hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
+                frame.refuse(local[:, number], message, hint, name)
+        if self.zone is None:
+            return us
+        group = np.repeat(device, len(names))
+        flat, skipped, unclear = cells.localize(us.ravel(), local.ravel(), self.zone, group)
+        for number, name in enumerate(names):
+            message = f"{name} is {{}}, a local time that the clocks skip"
+            frame.refuse(skipped.reshape(us.shape)[:, number], message, "correct it", name)
+        if unclear:
+            times = format_counted(unclear, "time")
+            self.caveats.append(f"{times} in an hour that clocks show twice, taken as the first")
+        return flat.reshape(us.shape)
 
     def _epoch(self, first: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
-        zone = self.zone or UTC
-        if self.params.epoch is None:
-            day = first.astimezone(zone).date()
-            epoch = datetime.combine(day, datetime.min.time(), zone)
-        else:
+        if self.params.epoch is not None:
             try:
                 epoch = datetime.fromisoformat(self.params.epoch)
             except ValueError as error:
@@ -473,71 +711,11 @@ class _Clock:
                     f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
                     hint="write -s epoch=2024-05-01T00:00:00+02:00",
                 ) from error
-            epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=zone)
+            epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC)
+        elif self.zone is None:
+            epoch = first
+        else:
+            epoch = datetime.combine(
+                first.astimezone(self.zone).date(), datetime.min.time(), self.zone
+            )
         return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
-
-
-def _times_us(table: _Rows, unit: str, bounds_s: Bounds) -> list[Floats]:
-    """The table's times (us) from numbers, NaN if empty. Shape (rows,) each."""
-    unit_s = DURATION_UNITS[unit]
-    bounds = Bounds(bounds_s.low / unit_s, bounds_s.high / unit_s, words=bounds_s.words)
-    numbers = (
-        Number(name, unit, bounds, missing=("",)).read(table.cells[name].tolist(), table.location)
-        for name in table.times
-    )
-    return [column * (unit_s * 1e6) for column in numbers]
-
-
-def _zone(name: str | None) -> tzinfo | None:
-    """The time zone of this name."""
-    if name is None:
-        return None
-    try:
-        if name[:1] in "+-":
-            return datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo
-        return ZoneInfo(name)
-    except (ValueError, ZoneInfoNotFoundError, OSError) as error:
-        raise UserError(
-            f"time_zone is '{name}', which is not a time zone",
-            hint="give UTC, an IANA name such as Europe/Berlin, or an offset such as +02:00",
-        ) from error
-
-
-def _compute(table: _Rows, phase: str) -> Any:
-    table.require_one_of(*SPEEDS)
-    values = {column: table.number(name) for name, column in SPEEDS.items() if name in table}
-    rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
-    if "ram_bytes" in table:
-        values["ram_bytes"] = np.rint(table.number("ram_bytes"))
-    # If only one of the two times of a step is known, the other is 0.
-    for name, other in (("step_fixed_s", "sample_s"), ("sample_s", "step_fixed_s")):
-        if other in values:
-            times = values.setdefault(name, np.full(len(table.ids), np.nan))
-            times[np.isnan(times) & ~np.isnan(values[other])] = 0.0
-    chosen = {name: column[rows] for name, column in values.items()}
-    return per_device(table.ids, "compute", rows, task="*", phase=phase, **chosen)
-
-
-def _network(table: _Rows) -> Any:
-    table.require_one_of("down", "up", "bandwidth")
-    if "bandwidth" in table and ("down" in table or "up" in table):
-        raise UserError(
-            "has both bandwidth and down or up",
-            where=table.where,
-            hint="bandwidth applies to both directions; give either bandwidth, or down and up",
-        )
-    directions = {"both": "bandwidth", "down": "down", "up": "up"}
-    names = [name for name, column in directions.items() if column in table]
-    rates = np.column_stack([table.number(directions[name]) for name in names])
-    device, which = np.nonzero(~np.isnan(rates))
-    columns: dict[str, Any] = {
-        "direction": id_column(which, names),
-        "bandwidth_bps": rates[device, which],
-    }
-    if "rtt" in table:
-        columns["rtt_s"] = table.number("rtt")[device]
-    if "loss" in table:
-        columns["loss"] = table.number("loss")[device].astype(np.float32)
-    if "radio" in table:
-        columns["radio"] = pa.array(table.text("radio"), pa.string()).take(pa.array(device))
-    return per_device(table.ids, "network", device, **columns)

@@ -77,11 +77,16 @@ def of_marked_devices(folder: Path, valid: list[bool]) -> dict[str, Any]:
     return timed(devices={"trace": str(folder / "trace")})
 
 
-def of_days(folder: Path, window_h: int, **changes: Any) -> dict[str, Any]:
-    """One device that is observed for these hours."""
-    start = np.datetime64("2025-03-03T00:00")
+ONE_DAY = {"simulated_time": "1d"}
+
+
+def of_days(
+    folder: Path, window_h: int, start: str = "2025-03-03T00:00", zone: str = "Z", **changes: Any
+) -> dict[str, Any]:
+    """One device that is observed for these hours; if its zone is known, time 0 is midnight."""
+    start = np.datetime64(start)
     (folder / "days.csv").write_text(
-        f"device,start,end\na,{start}Z,{start + np.timedelta64(window_h, 'h')}Z\n"
+        f"device,start,end\na,{start}{zone},{start + np.timedelta64(window_h, 'h')}{zone}\n"
     )
     bundle = str(folder / "days")
     done = invoke("traces", "import", "table", folder / "days.csv", "-o", bundle)
@@ -206,6 +211,10 @@ EXAMPLES: dict[str, tuple[World, World]] = {
         lambda folder: of_days(folder, 7 * 24 + 10, stop={"simulated_time": "8d"}),
         lambda folder: of_days(folder, 7 * 24 + 10, stop={"simulated_time": "7d"}),
     ),
+    "unobserved-time": (
+        lambda folder: of_days(folder, 48, "2025-03-03T08:00", "+01:00", stop=ONE_DAY),
+        lambda folder: of_days(folder, 48, stop=ONE_DAY),
+    ),
 }
 
 
@@ -297,3 +306,21 @@ def test_hours_drift_by_the_check_if_the_length_of_the_run_is_known_else_at_its_
     assert rules_of(scenario, tmp_path).count("drifting-hours") == before
     notes = fedsim.run(scenario, tmp_path / "run").info.get("notes", [])
     assert sum("repeats every 7 d 10 h, which is not" in note for note in notes) == after
+
+
+def test_unobserved_time_is_named_with_its_share_until_the_scenario_says_what_happens(
+    tmp_path: Path,
+) -> None:
+    """Observed from 8:00 on: 8 of the first 24 hours are not."""
+    scenario = of_days(tmp_path, 48, "2025-03-03T08:00", "+01:00", stop=ONE_DAY)
+    (warning,) = [each for each in check(read_scenario(scenario)) if each.rule == "unobserved-time"]
+    assert "33.3%" in warning.message
+    for settings in ({"on_end": "unavailable"}, {"start": "8h"}):
+        scenario["devices"]["availability"] = {"name": "trace", **settings}
+        assert "unobserved-time" not in [each.rule for each in check(read_scenario(scenario))]
+    # Without a given length, the end of the run shows it.
+    scenario["devices"].pop("availability")
+    short = {**scenario, "stop": {"rounds": 3}}
+    assert "unobserved-time" not in [each.rule for each in check(read_scenario(short))]
+    notes = fedsim.run(short, tmp_path / "run").info.get("notes", [])
+    assert sum("was not observed" in note for note in notes) == 1

@@ -58,10 +58,11 @@ def test_unix_times(tmp_path: Path, unit: str, factor: int) -> None:
     path = put(tmp_path / "a.csv", text)
     bundle = import_("table", path, time_unit=f"unix_{unit}", window="1d")
     hour = 60 * MINUTE
-    assert intervals(bundle) == {"a": [(8 * hour, 10 * hour)], "b": [(9 * hour, 11 * hour)]}
+    # No zone is known: time 0 is the first time.
+    assert intervals(bundle) == {"a": [(0, 2 * hour)], "b": [(hour, 3 * hour)]}
     manifest = bundle.manifest
-    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-05-01T00:00:00+00:00", 2)
-    assert manifest.clock == "utc"
+    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-05-01T08:00:00+00:00", 2)
+    assert (manifest.clock, manifest.zone) == ("utc", None)
     local = import_("table", path, time_unit=f"unix_{unit}", time_zone="Europe/Berlin")
     assert intervals(local)["a"] == [(10 * hour, 12 * hour)]
     late = import_("table", path, time_unit=f"unix_{unit}", epoch="2024-05-01T06:00:00Z")
@@ -71,7 +72,7 @@ def test_unix_times(tmp_path: Path, unit: str, factor: int) -> None:
 def test_an_import_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", "device,start,end\na,100,200\n")
     assert "-s window=" in refused("table", path, time_unit="s", window="1min")
-    assert "from 1970 to 2200" in refused(
+    assert "which is no time of an observation" in refused(
         "table", put(tmp_path / "b.csv", "device,start,end\na,1,1e12\n"), time_unit="unix_s"
     )
 
@@ -136,14 +137,13 @@ MINUTE = 60 * US
 
 def test_timestamps_with_offsets(tmp_path: Path) -> None:
     bundle = import_("table", put(tmp_path / "a.csv", TIMESTAMPS))
-    # Time 0 is the last midnight, in UTC, before the first start: 2024-03-30T00:00Z, a Saturday.
-    day = 24 * 60
+    # The offsets differ, so no zone is known: time 0 is the first start, 2024-03-30T22:30Z, a Saturday.
     assert intervals(bundle) == {
-        "a": [((day + 30) * MINUTE, (day + 90) * MINUTE)],
-        "b": [((22 * 60 + 30) * MINUTE, (day + 360) * MINUTE)],
+        "a": [(120 * MINUTE, 180 * MINUTE)],
+        "b": [(0, 450 * MINUTE)],
     }
     manifest = bundle.manifest
-    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-03-30T00:00:00+00:00", 5)
+    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-03-30T22:30:00+00:00", 5)
     assert manifest.clock == "utc"
 
 
@@ -245,11 +245,12 @@ def test_tables_of_other_formats_are_read_by_their_content(tmp_path: Path, endin
         with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema) as writer:
             writer.write_table(table)
     bundle = import_("table", path)
-    # From midnight in UTC, an hour behind Berlin.
+    # From midnight in Berlin, which the type of the column names.
     assert intervals(bundle) == {
-        "a": [(7 * 3600 * US, 8 * 3600 * US)],
-        "b": [(9 * 3600 * US, 10 * 3600 * US)],
+        "a": [(8 * 3600 * US, 9 * 3600 * US)],
+        "b": [(10 * 3600 * US, 11 * 3600 * US)],
     }
+    assert bundle.manifest.zone == "Europe/Berlin"
 
 
 def windows(bundle: TraceBundle) -> dict[str, tuple[int, int] | None]:
@@ -286,20 +287,16 @@ c,7,on
 def test_a_log_of_one_switch(tmp_path: Path) -> None:
     path = put(tmp_path / "a.csv", SWITCHES)
     bundle = import_("table", path, time_unit="s")
-    # The last row of a repeats its state: it was observed until then. That of b opens an interval without length.
-    assert spans(bundle) == {"a": [(10, 20), (30, 50)], "b": [], "c": []}
-    assert windows(bundle) == {"a": (10, 50), "b": (5, 40), "c": None}
+    # All devices share the window of the log, from 5 s to 50 s; each is unknown before its first row.
+    assert spans(bundle) == {"a": [(10, 20), (30, 50)], "b": [(40, 50)], "c": [(7, 50)]}
+    assert windows(bundle) == {"a": (10, 50), "b": (5, 50), "c": (7, 50)}
+    assert bundle.numpy("devices", "period_us").tolist() == [45 * US] * 3
     counts = {name: count for name, count in bundle.manifest.counts.items() if count}
-    assert counts == {
-        "repeated_states": 2,
-        "not_observed": 1,
-        "open_at_end": 1,
-        "never_available": 1,
-    }
+    assert counts == {"repeated_states": 2}
     assert bundle.manifest.horizon_us == 50 * US
     assert bundle.manifest.eligibility is not None
     assert bundle.manifest.eligibility.expression == "state"
-    assert any("until its last row" in caveat for caveat in bundle.manifest.caveats)
+    assert any("the log's last row" in caveat for caveat in bundle.manifest.caveats)
 
 
 def test_the_window_ends_the_last_state(tmp_path: Path) -> None:
@@ -363,8 +360,8 @@ def test_timestamps_and_links_of_the_same_devices(tmp_path: Path) -> None:
     )
     links = put(tmp_path / "links.csv", "device,down\na,5\nb,6\n")
     bundle = import_("table", log, links, rate_unit="Mbps", window="1d")
-    assert spans(bundle) == {"a": [(6 * 3600, 6 * 3600 + 1800)], "b": []}
-    assert bundle.manifest.epoch == "2024-05-01T00:00:00+00:00"
+    assert spans(bundle) == {"a": [(8 * 3600, 8 * 3600 + 1800)], "b": []}
+    assert bundle.manifest.epoch == "2024-05-01T00:00:00+02:00"
     assert windows(bundle)["b"] is None
     assert bundle.tables["network"].column("bandwidth_bps").to_pylist() == [5e6, 6e6]
 
@@ -404,11 +401,13 @@ def test_random_logs_agree_with_sampling(tmp_path: Path, seed: int) -> None:
         window=None if window is None else f"{window}s",
     )
     shown, observed = spans(bundle), windows(bundle)
+    begin = 0 if window or initial else max(min(row[1] for row in rows), 0)
+    end = window or max(row[1] for row in rows)
     compared = 0
     for device in shown:
         mine = sorted((row for row in rows if row[0] == device), key=lambda row: row[1])
         values = []
-        for instant in np.arange(window or mine[-1][1]) + 0.5:
+        for instant in np.arange(end) + 0.5:
             known = dict(initial)
             for row in mine:
                 if row[1] <= instant:
@@ -422,7 +421,7 @@ def test_random_logs_agree_with_sampling(tmp_path: Path, seed: int) -> None:
                 }
             )
         undecided = [second for second, value in enumerate(values) if len(value) > 1]
-        first = undecided[-1] + 1 if undecided else 0
+        first = max(undecided[-1] + 1 if undecided else 0, begin)
         span = observed[device]
         assert span == ((first, len(values)) if first < len(values) else None)
         for second in range(first, len(values)):

@@ -1,32 +1,42 @@
-"""Source files: folders, zip archives, gzip, text, JSON and pickles, with errors that give the location."""
+"""Source files: folders, archives, compressed files, text, JSON and pickles, with errors that give the location."""
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import hashlib
-import io
 import json
+import lzma
 import re
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError
-from fedsim.files.delimited import checked_rows
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
-from fedsim.traces.importers._numbers import Number
-from fedsim.traces.tables import Floats
 
 # Files that accompany a data set.
 _COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)
 _CHUNK_BYTES = 1 << 24
-_PARQUET = b"PAR1"
-_STREAM = b"\xff\xff\xff\xff"
-_TABLES = (_PARQUET, b"ARROW1", _STREAM)
-"""How files in Parquet, in Feather or Arrow, and Arrow streams begin."""
+
+
+def _zstd(content: IO[bytes]) -> Any:
+    import pyarrow as pa
+
+    return pa.CompressedInputStream(pa.PythonFile(content, "r"), "zstd")
+
+
+CODECS: Mapping[str, Callable[[IO[bytes]], Any]] = {
+    ".gz": lambda content: gzip.GzipFile(fileobj=content),
+    ".bz2": bz2.BZ2File,
+    ".xz": lzma.LZMAFile,
+    ".zst": _zstd,
+}
+"""How a compressed file is opened, by the ending of its name."""
 
 
 @dataclass(frozen=True)
@@ -34,19 +44,29 @@ class SourceFile:
     """One file of a source, unpacked.
 
     Args:
-        name: path inside the folder or archive, or the file's own name; without ``.gz``.
+        name: path inside the folder or archive, or the file's own name; without ``.gz`` and the like.
         where: location, for messages.
-        data: its content.
+        content: its content, or the path of a file that is not compressed.
     """
 
     name: str
     where: str
-    data: bytes
+    content: bytes | Path
+
+    @cached_property
+    def data(self) -> bytes:
+        """The content."""
+        return self.content.read_bytes() if isinstance(self.content, Path) else self.content
+
+    def head(self, size: int) -> bytes:
+        """The first bytes of the content."""
+        if not isinstance(self.content, Path):
+            return self.content[:size]
+        with self.content.open("rb") as file:
+            return file.read(size)
 
     def text(self) -> str:
-        """The content as text; a table in Parquet, Feather or Arrow files as CSV."""
-        if self.data.startswith(_TABLES):
-            return self._csv()
+        """The content as text."""
         try:
             return self.data.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -54,68 +74,11 @@ class SourceFile:
             message = f"is not a text file: {error.reason} at byte {error.start}"
             raise self.error(message, "give a text file in UTF-8", line=line) from error
 
-    def _csv(self) -> str:
-        import pyarrow as pa
-        from pyarrow import csv, feather, parquet
-
-        content = pa.BufferReader(self.data)
-        try:
-            if self.data.startswith(_STREAM):
-                table = pa.ipc.open_stream(content).read_all()
-            else:
-                is_parquet = self.data.startswith(_PARQUET)
-                table = (parquet.read_table if is_parquet else feather.read_table)(content)
-            for index, field in enumerate(table.schema):
-                if pa.types.is_dictionary(field.type):
-                    plain = table.column(index).cast(field.type.value_type)
-                    table = table.set_column(index, field.name, plain)
-            text = io.BytesIO()
-            csv.write_csv(table, text, csv.WriteOptions(quoting_style="needed"))
-        except (pa.ArrowException, OSError) as error:
-            raise self.error(f"cannot be read as a table: {error}", "write it again") from error
-        return text.getvalue().decode("utf-8")
-
     def lines(self, skip: str | tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
         """The non-blank lines that do not start with ``skip``, each with its number from 1."""
         for number, text in enumerate(self.text().splitlines(), start=1):
             if text.strip() and not text.startswith(skip):
                 yield number, text
-
-    def cells(
-        self,
-        separator: str | None,
-        widths: Sequence[int],
-        layout: str,
-        skip: str | tuple[str, ...] = (),
-    ) -> list[tuple[int, list[str]]]:
-        """The number and the stripped cells of each of the :meth:`lines`.
-
-        Args:
-            separator: text between cells; None: any white space.
-            widths: the valid numbers of cells.
-            layout: the form of a line, for messages.
-            skip: as in :meth:`lines`.
-        """
-        rows = []
-        for number, text in self.lines(skip):
-            fields = [field.strip() for field in text.split(separator)]
-            if len(fields) not in widths:
-                expected = " or ".join(map(str, widths))
-                message = f"has {len(fields)} fields, not {expected}"
-                raise self.error(message, layout, line=number)
-            rows.append((number, fields))
-        return rows
-
-    def table(self) -> tuple[dict[str, list[str]], list[int]]:
-        """Columns of a comma-separated file by the names in its header, cells stripped, and the line of each row."""
-        numbered = list(checked_rows(io.StringIO(self.text()), self.where, skip_initial_space=True))
-        if not numbered:
-            raise self.error("is empty")
-        (_, header), *rows = numbered
-        cells = zip(*(row for _, row in rows), strict=True) if rows else [()] * len(header)
-        columns = [[cell.strip() for cell in column] for column in cells]
-        names = [name.strip() for name in header]
-        return dict(zip(names, columns, strict=True)), [line for line, _ in rows]
 
     def json(self) -> Any:
         """The content as JSON."""
@@ -164,42 +127,6 @@ class SourceFile:
         return UserError(message, where=where, hint=hint)
 
 
-class RecordFile:
-    """A file of records by id.
-
-    Attributes:
-        source, records: the file and its content.
-        ids: the records to import; all of them at first.
-
-    Args:
-        noun: what a record describes, for messages.
-    """
-
-    def __init__(
-        self, source: SourceFile, records: Mapping[str, Mapping[str, Any]], noun: str
-    ) -> None:
-        self.source = source
-        self.records = records
-        self.ids: Sequence[str] = list(records)
-        self._noun = noun
-
-    def where(self, row: int) -> str:
-        """Location of a record, for messages."""
-        return f"{self.source.where}, {self._noun} {self.ids[row]}"
-
-    def field(self, name: str) -> list[Any]:
-        """A field of every record."""
-        for row, key in enumerate(self.ids):
-            if name not in self.records[key]:
-                hint = f"it has: {', '.join(map(str, self.records[key]))}"
-                raise UserError(f"has no '{name}'", where=self.where(row), hint=hint)
-        return [self.records[key][name] for key in self.ids]
-
-    def numbers(self, number: Number) -> Floats:
-        """A numeric field of every record."""
-        return number.read(self.field(number.name.strip("'")), self.where)
-
-
 class Sources:
     """The files at some paths, unpacked one at a time during iteration.
 
@@ -226,27 +153,6 @@ class Sources:
     def error(self, message: str, hint: str | None = None) -> UserError:
         """The error for a mistake in the files taken together."""
         return UserError(message, where=self.where or None, hint=hint)
-
-    def by_field(self, fields: Mapping[str, str], what: str, hint: str) -> dict[str, RecordFile]:
-        """Files of records, each by the field of its first record that identifies the type of file.
-
-        Args:
-            fields: name of a type of file by its field.
-            what: plural noun for the records, for messages.
-            hint: which files to give.
-        """
-        files: dict[str, RecordFile] = {}
-        for source in self:
-            records = source.objects()
-            first = next(iter(records.values()))
-            kind = next((field for field in fields if field in first), None)
-            if kind is None:
-                known, names = ", ".join(fields), ", ".join(map(str, first))
-                raise source.error(f"has none of {known} in its first record, but: {names}", hint)
-            if kind in files:
-                raise source.error(f"is a second {fields[kind]} file", "give only one")
-            files[kind] = RecordFile(source, records, what.removesuffix("s"))
-        return files
 
     def describe(self) -> str:
         """Names of the files with their SHA-256, for the ``source`` of a manifest."""
@@ -284,7 +190,9 @@ class Sources:
     def _file(self, path: Path, name: str) -> SourceFile:
         try:
             with path.open("rb") as content:
-                return self._source(name, str(path), content, bounded=not path.is_file())
+                if path.is_file() and self._head < 0 and path.suffix not in CODECS:
+                    return SourceFile(name, str(path), path)
+                return self._source(name, str(path), content)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
@@ -295,7 +203,7 @@ class Sources:
                     if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
                         continue
                     with archive.open(name) as member:
-                        file = self._source(name, f"{path}!{name}", member, bounded=True)
+                        file = self._source(name, f"{path}!{name}", member)
                     yield file
         # Damaged archives, and those with a password or a rare compression.
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
@@ -305,24 +213,23 @@ class Sources:
                 hint="copy the file again",
             ) from error
 
-    def _source(self, name: str, where: str, content: IO[bytes], *, bounded: bool) -> SourceFile:
-        """One file; the content of a ``.gz`` is unpacked, and bounded in any case."""
-        if not name.endswith(".gz"):
-            data = self._bounded(content, where) if bounded else content.read(self._head)
-            return SourceFile(name, where, data)
+    def _source(self, name: str, where: str, content: IO[bytes]) -> SourceFile:
+        """One file, unpacked."""
+        ending = PurePosixPath(name).suffix
+        if ending not in CODECS:
+            return SourceFile(name, where, self._bounded(content, where))
         try:
-            with gzip.GzipFile(fileobj=content) as unpacked:
-                data = self._bounded(unpacked, where)
-        except (OSError, EOFError, zlib.error) as error:
+            data = self._bounded(CODECS[ending](content), where)
+        except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
             raise UserError(
-                f"is not a complete gzip file: {error}", where=where, hint="copy the file again"
+                f"is not a complete {ending} file: {error}", where=where, hint="copy the file again"
             ) from error
-        return SourceFile(name.removesuffix(".gz"), where, data)
+        return SourceFile(name.removesuffix(ending), where, data)
 
-    def _bounded(self, content: IO[bytes] | gzip.GzipFile, where: str) -> bytes:
+    def _bounded(self, content: Any, where: str) -> bytes:
         """The ``content``; refused once all files together exceed the limit."""
         if self._head >= 0:
-            return content.read(self._head)
+            return bytes(content.read(self._head))
         parts = []
         while chunk := content.read(_CHUNK_BYTES):
             self._left -= len(chunk)

@@ -1,0 +1,460 @@
+"""Cells of a table as typed columns: text, numbers in units, and instants.
+
+One reader for all columns that people write by hand or by program. A cell without a value is unknown (null, NaN, NaT),
+never a value; a cell that cannot be read is reported, never guessed. Whole columns are converted at once, in Arrow and
+NumPy. ``values`` is always an Arrow array or chunked array as the file gives it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from pydantic import BeforeValidator, WithJsonSchema
+
+from fedsim.errors import UserError
+from fedsim.units import DURATION_UNITS
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Ints = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Bools = npt.NDArray[np.bool_]
+
+UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
+"""Text that is no name and no state."""
+UNKNOWN = (*UNKNOWN_TEXT, "-", "NA", "N/A", "n/a", "#N/A", "None", "none", "NaT")
+"""Text that is no number and no instant."""
+NAT = np.iinfo(np.int64).min
+"""An unknown instant (us)."""
+FAR_US = 2**62
+"""An instant (us) that stands for "never"."""
+
+# Units --------------------------------------------------------------------------------------------------------------
+
+_PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
+_PREFIXES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
+_BITS = {
+    "b": 1.0,
+    "bit": 1.0,
+    "bits": 1.0,
+    "B": 8.0,
+    "byte": 8.0,
+    "bytes": 8.0,
+    "Byte": 8.0,
+    "Bytes": 8.0,
+}
+AMOUNTS: Mapping[str, float] = {
+    f"{prefix}{name}": factor * bits
+    for prefix, factor in _PREFIXES.items()
+    for name, bits in _BITS.items()
+} | {"octets": 8.0}
+"""Bits of each unit of an amount of data: b is a bit, B is a byte."""
+RATES: Mapping[str, float] = {
+    f"{name}{per}": bits
+    for name, bits in AMOUNTS.items()
+    for per in ("/s", "/sec", "ps")
+    if per != "ps" or name[-1] in "bB"
+} | {"mbps": 1e6, "mbit/s": 1e6, "gbps": 1e9, "gbit/s": 1e9}
+"""Bits per second of each unit of a rate."""
+UNIX_UNITS: Mapping[str, float] = {
+    f"unix_{unit}": DURATION_UNITS[unit] for unit in ("s", "ms", "us", "ns")
+}
+TIME_UNITS: Mapping[str, float] = {**DURATION_UNITS, **UNIX_UNITS, "excel": 86_400.0}
+"""Seconds of each unit of an instant: from time 0, from 1970 on, or in days as spreadsheets count them."""
+_EXCEL_S = -2_209_161_600.0
+"""Spreadsheets count days from 1899-12-30 on."""
+
+
+def unit(units: Mapping[str, float], examples: str) -> Any:
+    """The type of an option that names one of ``units``."""
+
+    def known(text: object) -> object:
+        if text is not None and text not in units:
+            raise ValueError(f"'{text}' is not a known unit; write {examples}")
+        return text
+
+    return Annotated[
+        str | None, BeforeValidator(known), WithJsonSchema({"type": ["string", "null"]})
+    ]
+
+
+RATE_EXAMPLES = "bit/s, kbit/s, Mbit/s (or Mbps), Gbit/s, B/s, kB/s, MB/s (or MBps), MiB/s"
+RateUnit = unit(RATES, f"one of {RATE_EXAMPLES}; b is a bit, B is a byte")
+DataUnit = unit(
+    {**RATES, **AMOUNTS}, f"a rate ({RATE_EXAMPLES}) or an amount (bit, kbit, B, kB, MB)"
+)
+SpanUnit = Literal["ns", "us", "ms", "s", "min", "h", "d"]
+TimeUnit = Literal[SpanUnit, "unix_s", "unix_ms", "unix_us", "unix_ns", "excel"]
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The finite numbers from ``low`` (excluded if ``open_low``) to ``high``; ``words`` may describe them."""
+
+    low: float = -np.inf
+    high: float = np.inf
+    open_low: bool = False
+    words: str = ""
+
+    def contain(self, values: npt.NDArray[Any]) -> Bools:
+        """Whether each value is finite and within the bounds; false for NaN. Shape of ``values``."""
+        with np.errstate(invalid="ignore"):
+            inside = (values > self.low) if self.open_low else (values >= self.low)
+            return np.asarray(inside & (values <= self.high) & (np.abs(values) < np.inf))
+
+    def __str__(self) -> str:
+        if self.words:
+            return self.words
+        limits = []
+        if self.low > -np.inf:
+            limits.append(f"{'more than' if self.open_low else 'at least'} {self.low:g}")
+        if self.high < np.inf:
+            limits.append(f"at most {self.high:g}")
+        return " and ".join(limits)
+
+
+NOT_NEGATIVE = Bounds(0)
+POSITIVE = Bounds(0, open_low=True)
+SHARE = Bounds(0, 1)
+TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")
+
+# Text and numbers ---------------------------------------------------------------------------------------------------
+
+
+def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
+    """The index of each cell's word (-1 if unknown), and the words, without surrounding space.
+
+    Numbers become text as they are written: ``007`` stays, and 7.0 is 7.
+    """
+    values = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
+    if not pa.types.is_dictionary(values.type):
+        if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+            values = values.cast(pa.string())
+        values = values.dictionary_encode()
+    number: dict[str, int] = {}
+    values = values.unify_dictionaries()
+    words = values.chunk(0).dictionary.to_pylist() if values.num_chunks else []
+    words = [str(word).strip().lower() if lower else str(word).strip() for word in words]
+    known = [-1 if word in UNKNOWN_TEXT else number.setdefault(word, len(number)) for word in words]
+    indices = [np.asarray(chunk.indices.fill_null(len(words)), np.int32) for chunk in values.chunks]
+    codes: Any = np.array([*known, -1], np.int32)[np.concatenate([np.zeros(0, np.int32), *indices])]
+    return codes, list(number)
+
+
+def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
+    """``values`` times ``factor``, NaN if unknown, and the cells that are not numbers. Shape (rows,) each.
+
+    A duration carries its unit: it becomes seconds, whatever the factor. A text may end in % (a hundredth).
+    """
+    kind = values.type
+    if pa.types.is_duration(kind):
+        factor = DURATION_UNITS[kind.unit]
+        values = values.cast(pa.int64())
+    elif pa.types.is_temporal(kind):
+        values = values.cast(pa.string())
+    if not _is_text(values.type):
+        floats = values.cast(pa.float64(), safe=False)
+        return _numpy(floats) * factor, np.zeros(len(values), np.bool_)
+    text = _known(values, UNKNOWN)
+    try:
+        return _numpy(text.cast(pa.float64())) * factor, np.zeros(len(text), np.bool_)
+    except pa.ArrowInvalid:
+        pass
+    import pandas as pd
+
+    text = text.to_pandas().str.strip()
+    percent = text.str.endswith("%").fillna(False).to_numpy(bool)
+    plain = text.str.removesuffix("%")
+    # A span such as 0 days 00:00:01.5, as pandas writes it, carries its unit, too.
+    spans = pd.to_timedelta(
+        plain.where(plain.str.contains(":")), errors="coerce"
+    ).dt.total_seconds()
+    result = pd.to_numeric(plain, errors="coerce").to_numpy(np.float64, na_value=np.nan) * factor
+    result = np.where(percent, result / factor / 100, result)
+    result = np.where(spans.notna(), spans, result)
+    known = text.notna() & ~text.isin(UNKNOWN)
+    return result, np.asarray(known & np.isnan(result))
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_dictionary(kind)
+    )
+
+
+def _known(values: Any, unknown: Sequence[str]) -> Any:
+    """Text, null where it is one of the ``unknown``."""
+    if pa.types.is_dictionary(values.type):
+        values = values.cast(pa.string())
+    hits = pc.is_in(values, value_set=pa.array(unknown, values.type))
+    return pc.if_else(hits, None, values) if pc.any(hits).as_py() else values
+
+
+def _numpy(values: Any) -> npt.NDArray[Any]:
+    return np.asarray(values, np.float64)
+
+
+# Instants -----------------------------------------------------------------------------------------------------------
+
+_STAMP = (
+    r"^\d{4}-\d\d-\d\d(?:[T ]\d\d(?::\d\d(?::\d\d(?:\.\d+)?)?)?(?:[Zz]|[+-]\d\d(?::?\d\d)?)?)?$"
+)
+_ZONED = r"[T ].*(?:[Zz]|[+-]\d\d(?::?\d\d)?)$"
+_HALF_DAY = r"\s*(?P<half>[aApP])\.?[mM]\.?\s*$"
+# What people write, and what Arrow reads.
+_REWRITES = (
+    (r"^\s+|\s+$|\[.*\]$", ""),
+    (r"(?i)\s*(?:utc|gmt|z)$", "Z"),
+    (r"\s+([+-]\d\d:?\d\d)$", r"\1"),
+    (r"^(\d{4})[/.](\d\d?)[/.](\d\d?)", r"\1-\2-\3"),
+    (r"^(\d{4})(\d\d)(\d\d)(?:$|[T ])?", r"\1-\2-\3 "),
+    (r"-(\d)\b", r"-0\1"),
+    (r"^([\d-]+)[T ]+(\d\d)(\d\d)(\d\d)?([Z+,.-].*)?$", r"\1 \2:\3:\4\5"),
+    (r":([Z+-]|$)", r"\1"),
+    (r"[T ]+(\d):", r" 0\1:"),
+    (r",(\d+)", r".\1"),
+    (r"(\.\d{6})\d+", r"\1"),
+    (r"\s+$", ""),
+)
+_NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never)\s*$"
+
+
+@dataclass
+class Instants:
+    """The instants of a column.
+
+    Attributes:
+        us: microseconds from 1970-01-01T00:00Z on, or of the local clock from 1970-01-01 on, or from time 0 on; NAT if
+            unknown; FAR_US if never. Shape (rows,).
+        local: whether each is a time of the local clock.
+        bad: cells that cannot be read.
+        dated: whether they are instants of a calendar, not times from time 0 on.
+        offset: the zone or the offset from UTC that all cells have, such as ``+02:00``; empty if there is none.
+    """
+
+    us: Ints
+    local: Bools
+    bad: Bools
+    dated: bool
+    offset: str = ""
+
+
+def time_zone(name: str | None) -> tzinfo | None:
+    """The time zone of this name: ``UTC``, an IANA name, or an offset such as ``+02:00``."""
+    if name is None:
+        return None
+    try:
+        if name[:1] in "+-":
+            return datetime.fromisoformat(f"2000-01-01T00:00:00{name}").tzinfo
+        return ZoneInfo(name)
+    except (ValueError, ZoneInfoNotFoundError, OSError) as error:
+        raise UserError(
+            f"time_zone is '{name}', which is not a time zone",
+            hint="give UTC, an IANA name such as Europe/Berlin, or an offset such as +02:00",
+        ) from error
+
+
+def are_plain_numbers(values: Any) -> bool:
+    """Whether the first known cell is a number, and not an instant of any form; its unit must be declared then."""
+    if pa.types.is_temporal(values.type):
+        return False
+    if not _is_text(values.type):
+        return True
+    text = _known(values, UNKNOWN).drop_null()
+    if not len(text):
+        return False
+    first = text[0].as_py().strip()
+    return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", first)) and not _is_compact(
+        first
+    )
+
+
+def _is_compact(text: str) -> bool:
+    """Whether digits are a date without separators: 20240501, 202405010800 or 20240501080000."""
+    return bool(
+        re.fullmatch(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\d{4}(\d\d)?)?", text)
+    )
+
+
+def instants(values: Any, unit: str | None = None, form: str | None = None) -> Instants:
+    """The instants of a column.
+
+    Args:
+        values: numbers, timestamps, dates, durations, or text.
+        unit: unit of numbers, one of :data:`TIME_UNITS`.
+        form: form of text as for ``strptime``; by default ISO 8601 and its usual variants.
+    """
+    kind = values.type
+    if pa.types.is_duration(kind):
+        us = values.cast(pa.duration("us"), safe=False).cast(pa.int64())
+        local, bad = _none(len(us), 2)
+        return Instants(_filled(us), local, bad, dated=False)
+    if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
+        zoned = pa.types.is_timestamp(kind) and kind.tz is not None
+        us = values.cast(pa.timestamp("us", kind.tz if zoned else None), safe=False).cast(
+            pa.int64()
+        )
+        local, bad = _none(len(us), 2)
+        zone = "" if not zoned or kind.tz in ("UTC", "Z") else kind.tz
+        return Instants(_filled(us), local | (not zoned), bad, True, zone)
+    if unit is not None and form is None:
+        seconds, bad = numbers(values, TIME_UNITS[unit])
+        if unit == "excel":
+            seconds += _EXCEL_S
+        far = np.isinf(seconds)
+        beyond = np.abs(seconds) > TIME_S.high
+        us = np.where(np.isnan(seconds) | beyond, 0, seconds * 1e6).round().astype(np.int64)
+        us[np.isnan(seconds)], us[far] = NAT, FAR_US
+        dated = unit in UNIX_UNITS or unit == "excel"
+        local = np.full(len(us), unit == "excel")
+        return Instants(us, local, bad | (beyond & ~far), dated)
+    if not _is_text(kind):
+        values = values.cast(pa.string())
+    return _stamps(values, form)
+
+
+def _none(rows: int, count: int) -> list[Bools]:
+    return [np.zeros(rows, np.bool_) for _ in range(count)]
+
+
+def _filled(us: Any) -> Ints:
+    return np.asarray(us.fill_null(NAT), np.int64)
+
+
+def _stamps(values: Any, form: str | None) -> Instants:
+    """The instants of text."""
+    text = _known(values, UNKNOWN)
+    local, bad = _none(len(text), 2)
+    if form is None:
+        for zone in ("UTC", None):
+            try:
+                us = text.cast(pa.timestamp("us", zone)).cast(pa.int64())
+            except pa.ArrowInvalid:
+                continue
+            offset = _common_offset(text) if zone else ""
+            return Instants(_filled(us), local | (zone is None), bad, True, offset)
+    import pandas as pd
+
+    never = np.asarray(pc.match_substring_regex(text, _NEVER).fill_null(False))
+    if form is not None:
+        plain = text.to_pandas().str.strip()
+        parsed = pd.to_datetime(
+            plain, format=form, errors="coerce", utc="%z" in form or "%Z" in form
+        )
+        local |= parsed.dt.tz is None
+    else:
+        half = pc.extract_regex(text, _HALF_DAY)
+        rewritten = pc.replace_substring_regex(text, _HALF_DAY, "")
+        for pattern, replacement in _REWRITES:
+            rewritten = pc.replace_substring_regex(rewritten, pattern, replacement)
+        shaped = pc.match_substring_regex(rewritten, _STAMP)
+        plain = pc.if_else(shaped, rewritten, None)
+        zoned = pc.match_substring_regex(rewritten, _ZONED).fill_null(False)
+        local = ~np.asarray(zoned)
+        parsed = _parse(pc.if_else(zoned, plain, None), "UTC").fillna(
+            _parse(pc.if_else(zoned, None, plain), None).dt.tz_localize("UTC")
+        )
+        if half.null_count < len(half):
+            letter = pd.Series(pc.struct_field(half, "half").to_pandas()).str.lower()
+            hour = parsed.dt.hour
+            turn = ((letter == "p") & (hour < 12)) * 12 - ((letter == "a") & (hour == 12)) * 12
+            parsed += pd.to_timedelta(turn, unit="h")
+    us = np.where(parsed.isna(), NAT, parsed.dt.tz_localize(None).astype("M8[us]").astype(np.int64))
+    bad = np.asarray(text.is_valid()) & parsed.isna().to_numpy() & ~never
+    us[never] = FAR_US
+    return Instants(us, local & ~never, bad, True, _common_offset(text))
+
+
+def _parse(text: Any, zone: str | None) -> pd.Series[Any]:
+    """Timestamps of ISO 8601 text; NaT where there is none, or no such day or hour."""
+    import pandas as pd
+
+    parsed: pd.Series[Any]
+    try:
+        parsed = text.cast(pa.timestamp("us", zone)).to_pandas()
+        return parsed.astype("datetime64[us, UTC]") if zone else parsed.astype("datetime64[us]")
+    except pa.ArrowInvalid:
+        objects = pd.Series(text.to_pandas(), dtype=object)
+        parsed = pd.to_datetime(objects, format="ISO8601", errors="coerce", utc=True)
+        return parsed if zone else parsed.dt.tz_localize(None)
+
+
+def _common_offset(text: Any) -> str:
+    """The offset from UTC at the end of all cells, such as ``+02:00``; empty if there is none."""
+    known = text.drop_null()
+    match = re.search(r"\d([+-]\d\d:?\d\d)$", known[0].as_py()) if len(known) else None
+    if match is None or not pc.all(pc.ends_with(known, match[1])).as_py():
+        return ""
+    return match[1]
+
+
+def localize(
+    us: Ints, local: Bools, zone: tzinfo, group: Ints | None = None
+) -> tuple[Ints, Bools, int]:
+    """Instants of UTC from times of the local clock, which of them the clock never showed, and how many stay unclear.
+
+    A time that clocks show twice is the first of the two, unless the same device has a later time of that hour before
+    it: then it is the second.
+
+    Args:
+        us: instants of the local clock (us) where ``local``, else of UTC; in the order in which they happened.
+        local: whether each is a time of the local clock.
+        zone: its zone.
+        group: the device of each; None: one.
+    """
+    import pandas as pd
+
+    # Python knows the zones of years with four digits.
+    rows = np.flatnonzero(local & (np.abs(us) < 10**16))
+    naive = pd.DatetimeIndex(us[rows].view("M8[us]"))
+    early, late = (
+        naive.tz_localize(zone, ambiguous=np.full(len(rows), first), nonexistent="NaT").asi8
+        for first in (True, False)
+    )
+    result, skipped = us.copy(), np.zeros(len(us), np.bool_)
+    result[rows], skipped[rows] = early, early == NAT
+    twice = np.flatnonzero(early != late)
+    if not len(twice):
+        return result, skipped, 0
+    where = rows[twice]
+    clock = pd.Series(us[where])
+    night = [
+        np.zeros(len(where)) if group is None else group[where],
+        early[twice] // 43_200_000_000,
+    ]
+    latest = clock.groupby(night).cummax()
+    second = (clock < latest).groupby(night).cummax()
+    unclear = ~second.groupby(night).transform("any")
+    result[where[second]] = late[twice[second]]
+    return result, skipped, int(unclear.sum())
+
+
+def fitting_unit(us: Ints, given: str | None) -> str | None:
+    """The unit in which numbers would be instants between 2000 and 2099, if they are not in the ``given`` unit."""
+    if given not in (*UNIX_UNITS, "s", "ms", "us", "ns"):
+        return None
+    known = us[(us != NAT) & (us < FAR_US)]
+    if not len(known):
+        return None
+    seconds = float(np.median(np.abs(known))) / 1e6
+    if given in UNIX_UNITS and _is_recent(seconds):
+        return None
+    number = seconds / TIME_UNITS[given]
+    return next(
+        (unit for unit, size in UNIX_UNITS.items() if unit != given and _is_recent(number * size)),
+        None,
+    )
+
+
+def _is_recent(seconds: float) -> bool:
+    return 946_684_800 <= seconds <= 4_070_908_800

@@ -1,0 +1,386 @@
+"""Tables in files as frames with typed columns: the one way from a path and a mapping of columns to their values.
+
+CSV with any separator, Parquet, Feather, Arrow, JSON lines and Excel, told apart by their content; compressed files are
+unpacked by :mod:`fedsim.files.sources`. A file is opened for the names of its columns; only the columns that are asked
+for are read. Nested columns are left out.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from fedsim.errors import UserError, nearest
+from fedsim.files import cells
+from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
+from fedsim.files.delimited import checked_rows
+from fedsim.files.sources import SourceFile
+from fedsim.units import without_comma
+
+_HEAD_BYTES = 1 << 16
+_BLOCK_BYTES = 1 << 24
+_STREAM = b"\xff\xff\xff\xff"
+_SHOWN = 60
+
+
+class TableFile:
+    """One file with a table.
+
+    Args:
+        source: the file.
+        header: whether its first line names the columns; otherwise they are called 1, 2, ...
+
+    Attributes:
+        names: the columns that are not nested, in their order.
+    """
+
+    def __init__(self, source: SourceFile, *, header: bool = True) -> None:
+        self.source = source
+        self._header = header
+        self._lines: Sequence[int] | None = None
+        head = source.head(_HEAD_BYTES)
+        json = re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head)
+        self._whole: Any = None
+        self._kept: Ints | None = None
+        self._separator: str | None = None
+        try:
+            if head.startswith(b"PAR1"):
+                self.kind = "parquet"
+                self._whole = self._parquet()
+            elif head.startswith((b"ARROW1", _STREAM)):
+                self.kind = "arrow"
+                self._whole = self._arrow(stream=head.startswith(_STREAM))
+            elif source.name.endswith(".xlsx"):
+                self.kind = "excel"
+                self._whole = _converted(self._excel())
+            elif json is not None:
+                self.kind = "json"
+                self._whole = _converted(self._json(lines=json[1] == b"{"))
+            else:
+                self.kind = "text"
+                self._open_text(head)
+        except (pa.ArrowException, OSError, ValueError) as error:
+            message = f"cannot be read as a table: {str(error).strip()}"
+            raise source.error(message, "write it again") from error
+        if self.kind != "text":
+            schema = self._whole.schema_arrow if self.kind == "parquet" else self._whole.schema
+            self.names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+
+    def _parquet(self) -> Any:
+        import pyarrow.parquet as pq
+
+        return pq.ParquetFile(self._content())
+
+    def _arrow(self, *, stream: bool) -> Any:
+        opened = (pa.ipc.open_stream if stream else pa.ipc.open_file)(
+            pa.BufferReader(self.source.data)
+        )
+        return opened.read_all()
+
+    def _content(self) -> Any:
+        """The file for a reader that need not have all of it in memory."""
+        content = self.source.content
+        return str(content) if isinstance(content, Path) else pa.BufferReader(content)
+
+    def _excel(self) -> Any:
+        import pandas as pd
+
+        try:
+            return pd.read_excel(io.BytesIO(self.source.data), dtype=object, engine="openpyxl")
+        except ImportError as error:
+            raise self.source.error(
+                "spreadsheets need the package openpyxl",
+                "pip install openpyxl, or save the sheet as CSV",
+            ) from error
+
+    def _json(self, *, lines: bool) -> Any:
+        import pandas as pd
+
+        text = io.StringIO(self.source.text())
+        return pd.read_json(text, lines=lines, dtype=False, convert_dates=False)
+
+    # Text -----------------------------------------------------------------------------------------------------------
+
+    def _open_text(self, head: bytes) -> None:
+        text = head.decode("utf-8-sig", "replace")
+        lines = text.splitlines()
+        first = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), None)
+        if first is None:
+            raise self.source.error("is empty")
+        self._separator = next((mark for mark in ",;\t|" if mark in lines[first]), None)
+        cells_ = next(self._reader([lines[first]])) if self._separator else lines[first].split()
+        names = [cell.strip() for cell in cells_]
+        self._skip = first + self._header
+        self.names = names if self._header else [str(n) for n in range(1, len(names) + 1)]
+        for name in self.names:
+            if self.names.count(name) > 1:
+                message = f"has the column '{name}' twice"
+                raise self.source.error(message, "remove or rename one of them", line=first + 1)
+
+    def _reader(self, lines: Iterable[str]) -> Any:
+        return csv.reader(lines, delimiter=self._separator or ",", skipinitialspace=True)
+
+    def _read_text(self, names: Sequence[str], words: Collection[str]) -> Any:
+        from pyarrow import csv as arrow_csv
+
+        whole = dict.fromkeys(self.names, pa.string())
+        whole |= {
+            name: pa.dictionary(pa.int32(), pa.string()) for name in self.names if name in words
+        }
+        try:
+            if self._separator is None:
+                raise pa.ArrowInvalid
+            return arrow_csv.read_csv(
+                self._content(),
+                arrow_csv.ReadOptions(
+                    skip_rows=self._skip, column_names=self.names, block_size=_BLOCK_BYTES
+                ),
+                arrow_csv.ParseOptions(delimiter=self._separator),
+                arrow_csv.ConvertOptions(
+                    column_types=whole, include_columns=names, strings_can_be_null=False
+                ),
+            )
+        except pa.ArrowInvalid:
+            # Rows of different widths, cells with line breaks: slower, with the place of an error.
+            return self._read_rows(names)
+
+    def _read_rows(self, names: Sequence[str]) -> Any:
+        if self._separator is None:
+            rows = [(line, text.split()) for line, text in self.source.lines("#")]
+            width = len(self.names)
+            for line, row in rows:
+                if len(row) != width:
+                    message = f"has {len(row)} cells, but the first line has {width}"
+                    raise self.source.error(message, "every line needs as many", line=line)
+        else:
+            text = io.StringIO(self.source.text())
+            comments = self._skip - self._header
+            rows = [
+                row
+                for row in checked_rows(
+                    text, self.source.where, skip_initial_space=True, delimiter=self._separator
+                )
+                if row[0] > comments and not row[1][0].startswith("#")
+            ]
+        rows = rows[self._header :]
+        self._lines = [line for line, _ in rows]
+        columns = list(zip(*(row for _, row in rows), strict=True)) or [()] * len(self.names)
+        chosen = {name: pa.array(columns[self.names.index(name)], pa.string()) for name in names}
+        return pa.table(chosen)
+
+    # Reading --------------------------------------------------------------------------------------------------------
+
+    def read(self, names: Sequence[str], words: Collection[str] = ()) -> Any:
+        """The columns ``names`` as an Arrow table; ``words`` repeat few words. Rows without a value are left out."""
+        if self.kind == "text":
+            table = self._read_text(names, words)
+        elif self.kind == "parquet":
+            table = self._whole.read(columns=list(names))
+        else:
+            table = self._whole.select(list(names))
+        empty: Any = None
+        for column in table.columns:
+            blank = pc.is_null(column)
+            if cells._is_text(column.type):
+                plain = column.cast(pa.string())
+                blank = pc.or_(blank, pc.equal(plain, "").fill_null(True))
+            empty = blank if empty is None else pc.and_(empty, blank)
+            if not pc.any(empty).as_py():
+                return table
+        if empty is None:
+            return table
+        kept = ~np.asarray(empty)
+        if self._lines is not None:
+            self._lines = [
+                line for line, keep in zip(self._lines, kept.tolist(), strict=True) if keep
+            ]
+        else:
+            self._kept = np.flatnonzero(kept)
+        return table.filter(pa.array(kept))
+
+    def place(self, row: int) -> str:
+        """Location of a row that was read: the line of a text, or the number of the row in the table (from 1)."""
+        if self._lines is not None:
+            return self.source.line(self._lines[row])
+        row = row if self._kept is None else int(self._kept[row])
+        if self.kind != "text":
+            return f"{self.source.where}, row {row + 1}"
+        reader = self._reader(io.StringIO(self.source.text(), newline=""))
+        lines = (reader.line_num for record in reader if record and reader.line_num > self._skip)
+        return self.source.line(next(islice(lines, row, None)))
+
+
+def _converted(frame: Any) -> Any:
+    """A pandas table of objects in Arrow: text where the types of a column's cells differ."""
+    columns = {}
+    for name in frame.columns:
+        column = frame[name]
+        try:
+            columns[str(name).strip()] = pa.array(column, from_pandas=True)
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            known = column.notna()
+            columns[str(name).strip()] = pa.array(
+                column.astype(str).where(known, None), pa.string()
+            )
+    return pa.table(columns)
+
+
+def role_name(name: object) -> str:
+    """The name of a column in lower case, with one underscore for what is no letter or digit."""
+    return re.sub(r"\W+", "_", str(name).strip().lower()).strip("_")
+
+
+class Frame:
+    """The rows of one or more files, with typed columns by role.
+
+    Args:
+        files: the files.
+        columns: the column of each role, where a file does not call it so.
+
+    Attributes:
+        names: the columns of all files, by role or else in the form of :func:`role_name`.
+        starts: the first row of each file, and the number of rows.
+    """
+
+    def __init__(
+        self, files: Sequence[TableFile], columns: Mapping[str, str] | None = None
+    ) -> None:
+        self.files = files
+        self.where = ", ".join(dict.fromkeys(file.source.where for file in files))
+        columns = columns or {}
+        role_of = {role_name(name): role for role, name in columns.items()}
+        self._named: list[dict[str, str]] = []
+        for file in files:
+            named: dict[str, str] = {}
+            for name in file.names:
+                key = role_name(name)
+                if key in role_of or key not in columns:
+                    named.setdefault(role_of.get(key, key), name)
+            self._named.append(named)
+        self.names = list(dict.fromkeys(name for named in self._named for name in named))
+        for role, name in columns.items():
+            if role not in self.names:
+                known = list(dict.fromkeys(name for file in files for name in file.names))
+                hint = f"{nearest(str(name), known)}its columns are {', '.join(known)}"
+                raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
+        self._tables: list[Any] = []
+        self.starts: list[int] = [0]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.names
+
+    def __len__(self) -> int:
+        return self.starts[-1]
+
+    def load(self, names: Collection[str], words: Collection[str] = ()) -> Frame:
+        """Read these columns from all files, once; ``words`` repeat few words, such as names and states."""
+        for file, named in zip(self.files, self._named, strict=True):
+            present = {role: named[role] for role in self.names if role in named and role in names}
+            table = file.read(
+                list(present.values()), {named[role] for role in present if role in words}
+            )
+            self._tables.append(table.rename_columns(list(present)))
+            self.starts.append(self.starts[-1] + table.num_rows)
+        return self
+
+    def columns(self, name: str) -> list[Any]:
+        """The cells of each file as an Arrow array; null in a file without the column."""
+        return [
+            table.column(name)
+            if name in table.column_names
+            else pa.nulls(table.num_rows, pa.string())
+            for table in self._tables
+        ]
+
+    def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
+        """The index of each row's word (-1 if unknown), and the words."""
+        chunks = [chunk for column in self.columns(name) for chunk in _chunks(column)]
+        if not all(cells._is_text(chunk.type) for chunk in chunks):
+            chunks = [chunk.cast(pa.string()) for chunk in chunks]
+        encoded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in chunks]
+        wide = pa.dictionary(pa.int32(), pa.string())
+        return cells.texts(pa.chunked_array([c.cast(wide) for c in encoded], wide), lower=lower)
+
+    def number(
+        self, name: str, factor: float = 1.0, bounds: Bounds = cells.NOT_NEGATIVE, unit: str = ""
+    ) -> Floats:
+        """The numbers of a column times ``factor``, NaN if unknown; ``unit`` is that of the file, for messages."""
+        pairs = [cells.numbers(column, factor) for column in self.columns(name)]
+        values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
+        bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
+        bad |= ~np.isnan(values) & ~bounds.contain(values)
+        unit = f" (in {unit})" if unit else ""
+        limits = f" {'' if bounds.words else 'of '}{bounds}"
+        self.refuse(
+            bad, f"{name} is {{}}", f"it must be a number{unit}{limits}, or empty if unknown", name
+        )
+        return values
+
+    def instants(
+        self,
+        name: str,
+        unit: str | None = None,
+        form: str | None = None,
+        hint: str = "write it as in 2024-05-01T08:00:00+02:00",
+    ) -> Instants:
+        """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
+        parts = [cells.instants(column, unit, form) for column in self.columns(name)]
+        known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
+        us, local, bad = (
+            np.concatenate([getattr(part, key) for part in parts]) for key in ("us", "local", "bad")
+        )
+        offset = known[0].offset if len({part.offset for part in known}) == 1 else ""
+        joined = Instants(us, local, bad, any(part.dated for part in known), offset)
+        self.refuse(
+            joined.bad,
+            f"{name} is {{}}, which is not "
+            + (f"a number of {unit}" if unit else "an instant that can be read"),
+            f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
+            if unit
+            else hint,
+            name,
+        )
+        return joined
+
+    def are_plain_numbers(self, name: str) -> bool:
+        """Whether a column of instants has numbers, whose unit must be declared."""
+        return any(cells.are_plain_numbers(column) for column in self.columns(name))
+
+    def place(self, row: int) -> str:
+        """File and line of a row."""
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        return self.files[number].place(row - self.starts[number])
+
+    def cell(self, name: str, row: int) -> str:
+        """A cell as it is written, in quotes."""
+        number = int(np.searchsorted(self.starts, row, side="right")) - 1
+        scalar = self.columns(name)[number][row - self.starts[number]]
+        # Python has no dates before the year 1 or after 9999.
+        text = repr(pc.cast(scalar, pa.string()).as_py() or "") if scalar.is_valid else "''"
+        text = "empty" if text == "''" else text
+        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+    def refuse(
+        self, bad: Bools, message: str, hint: str | None = None, name: str | None = None
+    ) -> None:
+        """Refuse the first of the rows marked by ``bad``, if any; ``{}`` in the message is its cell of a column."""
+        if not bad.any():
+            return
+        row = int(bad.argmax())
+        if name is not None:
+            hint = without_comma(self.cell(name, row).strip("'")) or hint
+            message = message.format(self.cell(name, row))
+        raise UserError(message, where=self.place(row), hint=hint)
+
+
+def _chunks(column: Any) -> list[Any]:
+    return list(column.chunks) if isinstance(column, pa.ChunkedArray) else [column]

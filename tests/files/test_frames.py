@@ -1,0 +1,155 @@
+"""Reading tables: the same rows from every format, however compressed, and the place of each."""
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+from pyarrow import feather, parquet
+
+from fedsim.errors import UserError
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.sources import Sources
+
+TABLE = pd.DataFrame(
+    {"Device ID": ["007", "7", None, "a b"], "Rate": [1.5, np.nan, 3.0, 4.0], "note": list("wxyz")}
+)
+CSV = TABLE.to_csv(index=False).encode()
+
+
+def zstd(data: bytes) -> bytes:
+    return pa.compress(data, codec="zstd", asbytes=True)
+
+
+def zipped(data: bytes) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("x", data)
+    return content.getvalue()
+
+
+def arrow(write: Callable[[pa.Table, pa.BufferOutputStream], None]) -> bytes:
+    sink = pa.BufferOutputStream()
+    nested = pa.array([[1], [], None, [2]])
+    write(pa.Table.from_pandas(TABLE).append_column("nested", nested), sink)
+    return sink.getvalue().to_pybytes()
+
+
+def stream(table: pa.Table, sink: pa.BufferOutputStream) -> None:
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+
+
+FILES: dict[str, bytes] = {
+    "a.csv": CSV,
+    "b.csv": CSV.replace(b"\n", b"\r\n"),
+    "c.txt": b"\xef\xbb\xbf" + CSV.replace(b",", b"\t"),
+    "d.csv": CSV.replace(b",", b";"),
+    "e.csv": b"# a comment\n\n" + CSV.replace(b"\n", b"\n\n,,\n"),
+    "f.csv": CSV.replace(b"w\n", b'"w\nw"\n'),
+    "g.csv.gz": gzip.compress(CSV),
+    "h.csv.bz2": bz2.compress(CSV),
+    "i.csv.xz": lzma.compress(CSV),
+    "j.csv.zst": zstd(CSV),
+    "k.zip": zipped(CSV),
+    "l.parquet": arrow(parquet.write_table),
+    "m.feather": arrow(lambda table, sink: feather.write_feather(table, sink)),
+    "n": arrow(stream),
+    "o.jsonl": TABLE.to_json(orient="records", lines=True).encode(),
+    "p.json": TABLE.to_json(orient="records").encode(),
+}
+
+
+def frame_of(path: Path, columns: dict[str, str] | None = None) -> Frame:
+    return Frame([TableFile(source) for source in Sources([path])], columns)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_format_has_the_same_rows(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(FILES[name])
+    frame = frame_of(tmp_path / name, {"device": "device id"})
+    assert frame.names == ["device", "rate", "note"]
+    frame.load(["device", "rate"], ["device"])
+    codes, words = frame.text("device")
+    assert [*words, None][codes[0]] == "007"
+    assert [[*words, None][code] for code in codes] == ["007", "7", None, "a b"]
+    np.testing.assert_array_equal(frame.number("rate", 2.0), [3, np.nan, 6, 8])
+
+
+@pytest.mark.parametrize(
+    ("name", "place"),
+    [("a.csv", ":4"), ("e.csv", ":12"), ("f.csv", ":5"), ("l.parquet", ", row 3"), ("d.csv", ":4")],
+)
+def test_the_place_of_a_row(tmp_path: Path, name: str, place: str) -> None:
+    (tmp_path / name).write_bytes(
+        FILES[name].replace(b"3.0", b"x.0") if name != "l.parquet" else FILES[name]
+    )
+    frame = frame_of(tmp_path / name).load(["device_id", "rate"])
+    if name != "l.parquet":
+        with pytest.raises(UserError) as caught:
+            frame.number("rate")
+        assert caught.value.where == str(tmp_path / name) + place
+        assert "rate is 'x.0'" in str(caught.value)
+    assert frame.place(2) == str(tmp_path / name) + place
+
+
+def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("device,down\na,1\n")
+    (tmp_path / "b.csv").write_text("up,device\n5,b\n6,a\n")
+    frame = frame_of(tmp_path).load(["device", "down", "up"])
+    assert frame.text("device")[0].tolist() == [0, 1, 0]
+    np.testing.assert_array_equal(frame.number("down"), [1, np.nan, np.nan])
+    assert frame.place(2) == f"{tmp_path}/b.csv:3"
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"a,b\n1,2,3\n", ":2: has 3 cells"),
+        (b"a,a\n1,2\n", ":1: has the column 'a' twice"),
+        (b"", "is empty"),
+        (b"PAR1" + b"x" * 50, "cannot be read as a table"),
+        (b"a,b\n1,\xff\n", ":2: is not a text file"),
+        (b"a,b\n1,2\n", "has no column 'c' for device\n  its columns are a, b"),
+    ],
+)
+def test_files_that_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        frame_of(tmp_path / "a.csv", {"device": "c"} if "device" in says else None).load(["a", "b"])
+    assert says in str(caught.value)
+
+
+def test_a_spreadsheet_needs_its_package(tmp_path: Path) -> None:
+    """Without openpyxl the error names it; with it, the rows are those of the table."""
+    path = tmp_path / "a.xlsx"
+    try:
+        TABLE.to_excel(path, index=False)
+    except ImportError:
+        path.write_bytes(zipped(b""))
+        with pytest.raises(UserError, match="pip install openpyxl"):
+            frame_of(path)
+    else:
+        frame = frame_of(path).load(["device_id", "rate"])
+        assert frame.text("device_id")[1] == ["007", "7", "a b"]
+
+
+def test_numbers_with_a_decimal_comma_are_explained(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("device;down\na;1,5\n")
+    with pytest.raises(UserError, match=r"with a point: 1\.5"):
+        frame_of(tmp_path / "a.csv").load(["down"]).number("down")
+
+
+def test_ids_of_json_stay_text(tmp_path: Path) -> None:
+    rows = [{"device": "007", "tags": [1]}, {"device": 7}]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    frame = frame_of(tmp_path / "a.jsonl")
+    assert frame.load(["device"]).text("device")[1] == ["007", "7"]

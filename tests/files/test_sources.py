@@ -1,0 +1,69 @@
+"""Files, folders and archives: what is unpacked, how much of it, and what is damaged."""
+
+import gzip
+import random
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from fedsim.errors import UserError
+from fedsim.files.sources import Sources
+from fedsim.parts.catalog import CATALOG
+from fedsim.traces.importers import recognize
+from tests.traces.helpers import refused
+
+
+def test_damaged_archives(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    path.write_bytes(b"PK not really")
+    assert "not a zip file" in refused("pensieve", path)
+    path = tmp_path / "a.gz"
+    path.write_bytes(gzip.compress(b"0 1\n1 2\n" * 100)[:-12])
+    assert "is not a complete .gz file" in refused("pensieve", path)
+
+
+def bomb(path: Path, megabytes: int) -> Path:
+    with gzip.open(path, "wb", compresslevel=1) as file:
+        for _ in range(megabytes):
+            file.write(b"0" * 1_000_000)
+    return path
+
+
+def test_compressed_files_are_bounded_together(tmp_path: Path) -> None:
+    path = bomb(tmp_path / "w.gz", 3)
+    assert "unpacks to more than" in refused("pensieve", path, max_unpacked="2MB")
+    assert "fields" in refused("pensieve", path, max_unpacked="4MB")
+    (tmp_path / "f").mkdir()
+    bomb(tmp_path / "f" / "x.gz", 1)
+    bomb(tmp_path / "f" / "y.gz", 1)
+    with pytest.raises(UserError, match="unpacks to more than"):
+        list(Sources([tmp_path / "f"], max_unpacked=1.5e6))
+    assert [len(file.data) for file in Sources([tmp_path / "f"], max_unpacked=2e6)] == [10**6] * 2
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("w.txt", b"0" * 3_000_000)
+    assert "a.zip!w.txt: unpacks to" in refused("pensieve", tmp_path / "a.zip", max_unpacked="2MB")
+
+
+def test_the_default_bound_refuses_three_gigabytes_without_holding_them(tmp_path: Path) -> None:
+    # Members of one file: 30 times the same 100 MB.
+    member = gzip.compress(b"0" * 100_000_000, 1)
+    (tmp_path / "w.gz").write_bytes(member * 30)
+    assert CATALOG.parts("importer")["pensieve"].Params().max_unpacked < 30 * 100_000_000
+    stream = iter(Sources([tmp_path / "w.gz"], max_unpacked=2.5e8))
+    with pytest.raises(UserError, match=r"0\.233 GiB"):
+        next(stream)
+
+
+def test_a_format_is_recognized_by_the_head_of_a_file_however_long_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "w.txt.gz"
+    # Incompressible, and cut off: reading all of it would fail.
+    path.write_bytes(gzip.compress(b"0 1\n1 2\n" + random.Random(0).randbytes(300_000))[:-12])
+    (file,) = Sources([path], head=4096)
+    assert (len(file.data), file.data[:8]) == (4096, b"0 1\n1 2\n")
+    recognize([path])
+    with zipfile.ZipFile(tmp_path / "w.zip", "w") as archive:
+        archive.write(path, "w.gz")
+    assert [len(file.data) for file in Sources([tmp_path / "w.zip"], head=10)] == [10]
+    with pytest.raises(UserError, match="unpacks to more than"):
+        list(Sources([Path("/dev/zero")], max_unpacked=1e6))

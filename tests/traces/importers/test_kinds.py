@@ -1,0 +1,525 @@
+"""Logs as people hold them: each kind is a row of one table, with the right value by pandas, or the refusal.
+
+A row is an importer, its files (text, or a frame for Parquet), its options, and what is right: hours online per device,
+a mean rate in Mbit/s per link, values of a column, or the place and the fix that a refusal must name.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedsim.traces.bundle import TraceBundle
+from tests.traces.helpers import import_, refused
+
+T0 = pd.Timestamp("2024-05-01T08:00Z")
+
+
+def hours(bundle: TraceBundle) -> dict[str, float]:
+    """Time online of each device."""
+    table = bundle.tables["availability"].to_pandas()
+    length = (table["end_us"] - table["start_us"]).groupby(table["device_id"].astype(str)).sum()
+    ids = bundle.device_ids.to_pylist()
+    return {name: round(each, 6) for name, each in (length.reindex(ids).fillna(0) / 3.6e9).items()}
+
+
+def begins(bundle: TraceBundle) -> list[str]:
+    """Starts of all intervals, in UTC."""
+    table = bundle.tables["availability"].to_pandas()
+    starts = pd.Timestamp(bundle.epoch) + pd.to_timedelta(table["start_us"], unit="us")
+    return [each.isoformat() for each in starts.dt.tz_convert("UTC")]
+
+
+def epoch_and_windows(bundle: TraceBundle) -> tuple[str | None, list[float], list[float]]:
+    """Time 0, and the start and the end of the devices' windows in hours."""
+    low, high = bundle.windows
+    return bundle.manifest.epoch, (low / 3.6e9).tolist(), (high / 3.6e9).tolist()
+
+
+def mbps(bundle: TraceBundle) -> dict[str, float]:
+    """Mean rate of each series, weighted by time."""
+    table = bundle.tables["network_series"].to_pandas()
+    names = table["series_id"].astype(str) + " " + table["direction"].astype(str)
+    bits = (table["rate_bps"] * table["dur_us"]).groupby(names).sum()
+    means = bits / table["dur_us"].groupby(names).sum() / 1e6
+    return {name: round(each, 6) for name, each in means.items()}
+
+
+def column(table: str, name: str, digits: int = 6) -> Callable[[TraceBundle], list[float]]:
+    return lambda bundle: np.round(bundle.numpy(table, name).astype(float), digits).tolist()
+
+
+def counted(bundle: TraceBundle) -> dict[str, int]:
+    return {name: count for name, count in bundle.manifest.counts.items() if count}
+
+
+def rows(*seconds: float, device: str = "a", more: str = "") -> str:
+    return "".join(
+        f"{device},{(T0 + pd.Timedelta(seconds=s)).isoformat()}{more}\n" for s in seconds
+    )
+
+
+def spread_over(times: list[float], hold: float) -> float:
+    """Hours in which an event was at most ``hold`` seconds ago."""
+    gaps = pd.Series(times).diff().shift(-1).fillna(hold)
+    return round(float(gaps.clip(upper=hold).sum() / 3600), 6)
+
+
+BEATS = [0, 60, 120, 180, 36000, 36060]
+BATTERY = pd.DataFrame(
+    {
+        "device": ["a"] * 3,
+        "time": pd.to_datetime(["2024-05-01 08:00", "2024-05-01 09:00", "2024-05-01 12:00"]),
+        "battery": [80.0, np.nan, 15.5],
+    }
+)
+COUNTER = pd.Series([5e9, 5.2e9, 5.5e9, 1e6, 2e8, 2**32 - 1e6, 3e6])
+GROWN = COUNTER.diff().where(lambda grown: grown >= 0, lambda grown: grown + 2.0**32)
+GAPPED = [(i, [20, 0, 30][i % 3]) for i in range(60)] + [
+    (3659 + i, [30, 20, 0][i % 3]) for i in range(60)
+]
+TESTS = pd.DataFrame(
+    {"device": list("aaab"), "down": [10.0, 30.0, 20.0, 5.0], "rtt": [40.0, 60.0, 50.0, 9.0]}
+)
+OFFSET = "device,time,state\na,2024-05-01T08:00+02:00,on\nb,2024-05-01T09:00+02:00,on\na,2024-05-01T10:00+02:00,off\n"
+BERLIN = {"time_zone": "Europe/Berlin"}
+DAYS = "device,start,end\nann,2024-05-01,2024-05-03\nbob,2024-05-01 06:00,2024-05-01 18:00\n"
+FALL = "device,time,state\n" + "".join(
+    f"ann,2024-10-27 {time}\n" for time in ("01:30,on", "02:45,off", "02:15,on", "04:00,off")
+)
+DB = "device,start,end\na,2024-05-01 08:00,2024-05-01 10:00\na,2024-05-01 12:00,{}\n"
+NEW_YORK = {"time_zone": "America/New_York"}
+LINK = {"time": "time", "time_unit": "s", "down": "mbps", "rate_unit": "Mbit/s"}
+STATES = (
+    "device,time,state\na,2024-05-01T08:00Z,{0}\na,2024-05-01T09:00Z,{1}\na,2024-05-01T20:00Z,{1}\n"
+)
+NAMED = "host,timestamp,status\na,2024-05-01T08:00Z,up\na,2024-05-01T09:00Z,down\n"
+PROBES = "time,probe,mbps\n" + "".join(f"{60 * m},p1,100\n{60 * m + 5},p2,2\n" for m in range(4))
+
+KINDS: dict[str, tuple[Any, ...]] = {
+    # Time zero and the window
+    "one window, local midnight": (
+        "table",
+        OFFSET,
+        {},
+        epoch_and_windows,
+        ("2024-05-01T00:00:00+02:00", [8.0, 9.0], [10.0, 10.0]),
+    ),
+    "no zone, first observation": (
+        "table",
+        OFFSET.replace("+02:00", "Z"),
+        {},
+        epoch_and_windows,
+        ("2024-05-01T08:00:00+00:00", [0.0, 1.0], [2.0, 2.0]),
+    ),
+    "all repeat together": ("table", OFFSET, {}, column("devices", "period_us"), [7.2e9, 7.2e9]),
+    # Instants
+    "dates in a zone": (
+        "table",
+        DAYS,
+        NEW_YORK,
+        begins,
+        [
+            pd.Timestamp(t, tz="America/New_York").tz_convert("UTC").isoformat()
+            for t in ("2024-05-01", "2024-05-01 06:00")
+        ],
+    ),
+    "dates without a zone": (
+        "table",
+        DAYS,
+        {},
+        refused,
+        (":2: start is '2024-05-01'", "-s time_zone="),
+    ),
+    "the repeated hour": ("table", FALL, BERLIN, hours, {"ann": 3.0}),
+    "an hour after the change of clocks": (
+        "table",
+        "device,start,end\na,2024-03-31 01:30,2024-03-31 03:30\n",
+        BERLIN,
+        hours,
+        {"a": 1.0},
+    ),
+    "day first": (
+        "table",
+        "device,start,end\na,01.05.2024 08:00,01.05.2024 20:00\n",
+        {**BERLIN, "time_format": "%d.%m.%Y %H:%M"},
+        hours,
+        {"a": 12.0},
+    ),
+    "day first without a form": (
+        "table",
+        "device,start,end\na,13/05/2024 08:00,13/05/2024 20:00\n",
+        BERLIN,
+        refused,
+        (":2: start is '13/05/2024", "-s time_format="),
+    ),
+    "AM and PM": (
+        "table",
+        "device,start,end\na,2024-05-01 8:00 AM,2024-05-01 1:30 PM\n",
+        BERLIN,
+        hours,
+        {"a": 5.5},
+    ),
+    "decimal commas of logging": (
+        "table",
+        'device,start,end\na,"2024-05-01 08:00:00,500","2024-05-01 08:00:01,000"\n',
+        BERLIN,
+        begins,
+        ["2024-05-01T06:00:00.500000+00:00"],
+    ),
+    "unix times in another unit": (
+        "table",
+        "device,start,end\na,1714550400000,1714554000000\n",
+        {"time_unit": "unix_s"},
+        refused,
+        ("in unix_s", "time_unit=unix_ms"),
+    ),
+    "unix times in ns": (
+        "table",
+        "device,start,end\na,1714550400000000000,1714554000000000000\n",
+        {"time_unit": "unix_ns"},
+        hours,
+        {"a": 1.0},
+    ),
+    "days of a spreadsheet": (
+        "table",
+        "device,start,end\na,45413.25,45413.5\n",
+        {"time_unit": "excel", "time_zone": "UTC"},
+        begins,
+        ["2024-05-01T06:00:00+00:00"],
+    ),
+    "timedeltas of Parquet": (
+        "table",
+        pd.DataFrame({"device": ["a"], "start": [pd.Timedelta(0)], "end": [pd.Timedelta(hours=2)]}),
+        {},
+        hours,
+        {"a": 2.0},
+    ),
+    "an end of 9999": (
+        "table",
+        DB.format("9999-12-31 23:59:59"),
+        {**NEW_YORK, "window": "1d"},
+        hours,
+        {"a": 14.0},
+    ),
+    "an empty end": ("table", DB.format(""), {**NEW_YORK, "window": "1d"}, hours, {"a": 14.0}),
+    "an end of 1970": (
+        "table",
+        DB.format("1970-01-01"),
+        {**NEW_YORK, "window": "1d"},
+        counted,
+        {"open_sessions": 1},
+    ),
+    "a start of 0001": (
+        "table",
+        DB.format("").replace("2024-05-01 12", "0001-01-01 12"),
+        BERLIN,
+        refused,
+        (":3: start is '0001-01-01", "correct it"),
+    ),
+    # States
+    "heartbeats": (
+        "table",
+        "device,time,state\n" + rows(*BEATS, more=",alive"),
+        {"hold": "5min"},
+        hours,
+        {"a": spread_over(BEATS, 300)},
+    ),
+    "heartbeats without a state": (
+        "table",
+        "device,time\n" + rows(*BEATS),
+        {"hold": "5min"},
+        hours,
+        {"a": spread_over(BEATS, 300)},
+    ),
+    "heartbeats without hold": (
+        "table",
+        "device,time,state\n" + rows(*BEATS, more=",alive"),
+        {"online": "state == alive"},
+        refused,
+        ("only one state", "-s hold=5min"),
+    ),
+    "polls that stop": (
+        "table",
+        "device,time,state\n"
+        + rows(0, 60, more=",up")
+        + rows(120, more=",down")
+        + rows(7200, more=",up"),
+        {"hold": "5min", "online": "state == up"},
+        hours,
+        {"a": round((120 + 300) / 3600, 6)},
+    ),
+    "sessions of two access points": (
+        "table",
+        "device,start,end,ap\na,0,100,x\na,50,3600,y\nb,0,10,x\n",
+        {"time_unit": "s"},
+        hours,
+        {"a": 1.0, "b": round(10 / 3600, 6)},
+    ),
+    "NaN is no state": (
+        "table",
+        BATTERY,
+        {"time_zone": "UTC", "online": "battery >= 20"},
+        hours,
+        {"a": 4.0},
+    ),
+    "NaN is no device": (
+        "table",
+        BATTERY.assign(device=["a", None, "a"]),
+        {"time_zone": "UTC", "online": "battery >= 20"},
+        refused,
+        (", row 2: has no device", ""),
+    ),
+    "contradictory rows": (
+        "table",
+        "device,time,state\na,0,on\na,5,off\na,5,on\na,9,off\n",
+        {"time_unit": "s"},
+        lambda b: b.manifest.counts["contradictory"],
+        1,
+    ),
+    "a hint that keeps the rule": (
+        "table",
+        STATES.format("connected", "disconnected"),
+        {},
+        refused,
+        ("", "-s online='state == connected'"),
+    ),
+    "a hint without a known word": (
+        "table",
+        STATES.format("foo", "bar"),
+        {},
+        refused,
+        ("", "-s online='state == ...'"),
+    ),
+    "states without a value": (
+        "table",
+        "device,time,state\na,1,\na,2,\n",
+        {"time_unit": "s"},
+        refused,
+        ("has no row with a time and a state", ""),
+    ),
+    # Rates
+    **{
+        f"rates in {unit}": (
+            "table",
+            "device,down\np1,90\n",
+            {"rate_unit": unit},
+            column("network", "bandwidth_bps"),
+            [90 * factor],
+        )
+        for unit, factor in {
+            "MBps": 8e6,
+            "Mbit/s": 1e6,
+            "Mb/s": 1e6,
+            "kbit/s": 1e3,
+            "GB/s": 8e9,
+            "MiB/s": 2.0**23,
+        }.items()
+    },
+    "an unknown unit": (
+        "table",
+        "device,down\np1,90\n",
+        {"rate_unit": "MB/h"},
+        ValueError,
+        ("'MB/h' is not a known unit", "MB/s (or MBps)"),
+    ),
+    "a counter with a reset and a wrap": (
+        "throughput",
+        "time,rx\n" + "".join(f"{60 * n},{v:.0f}\n" for n, v in enumerate(COUNTER)),
+        {"time": "time", "time_unit": "s", "down": "rx", "rate_unit": "B", "kind": "counter"},
+        column("network_series", "rate_bps", 3),
+        (GROWN.where(GROWN >= 0).ffill()[1:] * 8 / 60).round(3).tolist(),
+    ),
+    "a counter that is not declared": (
+        "throughput",
+        "time,rx\n" + "".join(f"{60 * n},{5000 + 10 * n}\n" for n in range(20)),
+        {"time": "time", "time_unit": "s", "down": "rx", "rate_unit": "B"},
+        refused,
+        ("a counter?", "-s kind=counter"),
+    ),
+    "a gap of an hour": (
+        "throughput",
+        "time,mbps\n" + "".join(f"{t},{v}\n" for t, v in GAPPED),
+        LINK,
+        mbps,
+        {"0 down": round(float(pd.DataFrame(GAPPED)[1].drop([0, 60]).mean()), 6)},
+    ),
+    "links of two devices": (
+        "throughput",
+        PROBES,
+        {**LINK, "device": "probe"},
+        mbps,
+        {"p1 down": 100.0, "p2 down": 2.0},
+    ),
+    "links of devices without their column": (
+        "throughput",
+        PROBES,
+        LINK,
+        refused,
+        ("the column probe", "-s device=probe"),
+    ),
+    "a column of directions": (
+        "throughput",
+        "time,way,mbps\n" + "".join(f"{t},DL,{10 + t}\n{t},UL,1\n" for t in range(4)),
+        {**LINK, "direction": "way"},
+        mbps,
+        {"0 down": 12.0, "0 up": 1.0},
+    ),
+    "median of several tests": (
+        "table",
+        TESTS,
+        {"rate_unit": "Mbit/s", "latency_unit": "ms"},
+        column("network", "bandwidth_bps"),
+        (TESTS.groupby("device")["down"].median() * 1e6).tolist(),
+    ),
+    "spread of several tests": (
+        "table",
+        TESTS,
+        {"rate_unit": "Mbit/s", "latency_unit": "ms"},
+        column("network", "bandwidth_cv", 4),
+        pytest.approx(
+            (TESTS.groupby("device")["down"].std() / TESTS.groupby("device")["down"].mean())
+            .round(4)
+            .tolist(),
+            nan_ok=True,
+        ),
+    ),
+    "round trips in ms": (
+        "table",
+        TESTS,
+        {"rate_unit": "Mbit/s", "latency_unit": "ms"},
+        column("network", "rtt_s"),
+        [0.05, 0.009],
+    ),
+    "pings without rates": (
+        "table",
+        "device,rtt\na,40\nb,60\n",
+        {"latency_unit": "ms"},
+        column("network", "rtt_s"),
+        [0.04, 0.06],
+    ),
+    "loss in percent": (
+        "table",
+        "device,down,loss\na,1,2.5\nb,1,0\n",
+        {"rate_unit": "Mbit/s", "loss_unit": "percent"},
+        column("network", "loss"),
+        [0.025, 0.0],
+    ),
+    "loss with its sign": (
+        "table",
+        "device,down,loss\na,1,2.5%\n",
+        {"rate_unit": "Mbit/s"},
+        column("network", "loss"),
+        [0.025],
+    ),
+    "loss above 1": (
+        "table",
+        "device,down,loss\na,1,2.5\n",
+        {"rate_unit": "Mbit/s"},
+        refused,
+        (":2: loss is '2.5'", "loss_unit=percent"),
+    ),
+    "rates that are instants": (
+        "table",
+        pd.DataFrame({"device": ["a"], "down": [T0]}),
+        {"rate_unit": "Mbit/s"},
+        refused,
+        (", row 1: down is '2024-05-01", "it must be a number"),
+    ),
+    "a step of no time": (
+        "table",
+        "device,step_time\nb,.2\na,0\n",
+        {"compute_unit": "s"},
+        refused,
+        (":3: a step takes no time", "leave it empty"),
+    ),
+    # Columns
+    "columns by other names": (
+        "table",
+        NAMED,
+        {
+            "columns": {"device": "host", "time": "timestamp", "state": "status"},
+            "online": "state == up",
+        },
+        hours,
+        {"a": 1.0},
+    ),
+    "names that are proposed": (
+        "table",
+        NAMED,
+        {},
+        refused,
+        ("has the columns host, timestamp, status", "-s columns='{device: host, time: timestamp}'"),
+    ),
+    "start and duration": (
+        "table",
+        "device,start,duration\na,2024-05-01T08:00Z,90\n",
+        {"duration_unit": "min", "window": "2h"},
+        hours,
+        {"a": 1.5},
+    ),
+    "a duration that carries its unit": (
+        "table",
+        "device,start,duration\na,2024-05-01T08:00Z,01:30:00\n",
+        {"window": "2h"},
+        hours,
+        {"a": 1.5},
+    ),
+    "a duration without a unit": (
+        "table",
+        "device,start,duration\na,2024-05-01T08:00Z,90\n",
+        {},
+        refused,
+        ("", "-s duration_unit="),
+    ),
+    "nested columns": (
+        "table",
+        pd.DataFrame({"device": ["a"], "start": [0], "end": [60], "tags": [["x", "y"]]}),
+        {"time_unit": "min"},
+        hours,
+        {"a": 1.0},
+    ),
+    "unused columns": (
+        "table",
+        "device,start,end,rssi,ssid\na,0,60,-70,x\n",
+        {"time_unit": "min"},
+        lambda b: [c for c in b.manifest.caveats if "rssi" in c],
+        ["columns that are not used: rssi, ssid"],
+    ),
+    "semicolons of spreadsheets": (
+        "table",
+        "device;start;end\na;0;60\n",
+        {"time_unit": "min"},
+        hours,
+        {"a": 1.0},
+    ),
+    "ids with leading zeros": (
+        "table",
+        "device,start,end\n007,0,60\n7,0,30\n",
+        {"time_unit": "min"},
+        hours,
+        {"007": 1.0, "7": 0.5},
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_of_log_is_read_right_or_refused(tmp_path: Path, kind: str) -> None:
+    format_, content, options, measure, right = KINDS[kind]
+    path = tmp_path / ("0.csv" if isinstance(content, str) else "0.parquet")
+    if isinstance(content, str):
+        path.write_text(content)
+    else:
+        content.to_parquet(path)
+    if measure is ValueError:
+        with pytest.raises(ValueError) as caught:
+            import_(format_, path, **options)
+        assert all(part in str(caught.value) for part in right)
+    elif measure is refused:
+        message = refused(format_, path, **options)
+        assert all(part in message for part in right), message
+    else:
+        assert measure(import_(format_, path, **options)) == right
