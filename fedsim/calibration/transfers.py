@@ -70,6 +70,12 @@ class Link:
 
     def rates_bps(self, transport: Transport, latency_s: float) -> FloatArray:
         """The rate at which each transfer takes its time, shape ``(n,)``."""
+        if isinstance(transport, Fluid):
+            wire_s = np.maximum(self.spans_s, _CLOCK_S) - latency_s
+            rates = np.divide(
+                8 * self.sizes, wire_s, np.full(len(wire_s), np.inf), where=wire_s > 0
+            )
+            return np.clip(rates, _SLOWEST_BPS, FASTEST_BPS)
         return np.array(
             [
                 _rate_bps(transport, latency_s, float(size), float(span))

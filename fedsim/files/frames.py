@@ -328,8 +328,14 @@ class Frame:
         )
         return values
 
-    def instants(self, name: str, unit: str | None = None, form: str | None = None) -> Instants:
-        """The instants of a column; see :func:`fedsim.files.cells.instants`."""
+    def instants(
+        self,
+        name: str,
+        unit: str | None = None,
+        form: str | None = None,
+        how: str = cells.HOW_TO_WRITE,
+    ) -> Instants:
+        """The instants of a column, see :func:`fedsim.files.cells.instants`; ``how`` is the fix of what is not read."""
         parts = [cells.instants(column, unit, form) for column in self.columns(name)]
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         joined = Instants(
@@ -346,7 +352,7 @@ class Frame:
             + (f"a number of {unit}" if unit else "an instant that can be read"),
             f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
             if unit
-            else cells.HOW_TO_WRITE,
+            else how,
             name,
         )
         return joined
