@@ -149,9 +149,7 @@ def calibrate(
     data = {**data, "name": f"{data['name']}-calibrated", "stop": stop}
     data["devices"]["energy"] |= {name: value for name, value in watts.items() if name != "idle_w"}
     if watts and data["devices"]["energy"]["classes"]:
-        flags.append(
-            "The power readings do not replace the power of the scenario's classes of devices."
-        )
+        flags.append("The power readings do not replace the power of devices.energy.classes.")
     if len(simulated) < _FEW * len(log):
         flags.append(
             f"The simulation has only {format_count(len(simulated))} dispatches, but the log has"

@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.files import cells
 from fedsim.files.frames import Frame
-from fedsim.vocabulary.formatting import format_count
+from fedsim.vocabulary.formatting import format_counted
 
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 _LAST_S = 4_070_908_800.0
@@ -51,9 +51,8 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
             values = frame.number(spelling, 1.0, cells.Bounds())
             unit = cells.recent_unit(values)
             if unit not in (None, "unix_s"):
-                flags.append(
-                    f"{spelling} is read as {unit}: its numbers are times of this century in no other unit."
-                )
+                why = "its numbers are times of this century in no other unit."
+                flags.append(f"{spelling} is read as {unit}: {why}")
             values *= cells.TIME_UNITS[unit or "s"]
             dated[name] = unit is not None
         else:
@@ -73,22 +72,20 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
             hint = "write it in all of them: 2026-01-31T12:00:00Z, or 2026-01-31T12:00:00+02:00"
             frame.refuse(without, message, hint, spelling)
     if len(set(dated.values())) > 1:
-        with_dates, without = (
-            next(column[name] for name, each in dated.items() if each is kind)
-            for kind in (True, False)
-        )
-        message = f"{with_dates} has dates, but {without} has times from 0 on"
+        kinds = {kind: column[name] for name, kind in dated.items()}
+        message = f"{kinds[True]} has dates, but {kinds[False]} has times from 0 on"
         raise UserError(message, where=frame.where, hint="write all instants on one clock")
     is_dated = any(dated.values())
     if is_dated:
         never = {name: (each <= 0) | (each > _LAST_S) for name, each in seconds.items()}
         if far := sum(int(each.sum()) for each in never.values()):
+            count = format_counted(far, "cell")
             flags.append(
-                f"Dates before 1971 and after 2098 stand for what never happened ({format_count(far)} cells)."
+                f"Dates before 1971 and after 2098 stand for what never happened ({count})."
             )
         seconds = {name: np.where(never[name], np.nan, each) for name, each in seconds.items()}
-    resolution_s = _resolution_s(seconds.values())
-    return seconds, Clock(is_dated, bool(local) and not zoned, resolution_s, tuple(flags))
+    is_local = bool(local) and not zoned
+    return seconds, Clock(is_dated, is_local, _resolution_s(seconds.values()), tuple(flags))
 
 
 def _resolution_s(columns: Iterable[cells.Floats]) -> float:

@@ -38,7 +38,7 @@ def doubts(log: pd.DataFrame, rounds: Rounds, *, is_synchronous: bool) -> Iterat
     total_s = log["end_s"] - log["start_s"]
     step_s = log["compute_s"].fillna(total_s if log["compute_s"].isna().all() else np.nan)
     step_s /= log["steps"].fillna(1)
-    seen = log[step_s > 0].assign(y=np.log(step_s[step_s > 0]))
+    seen = log.loc[step_s > 0, ["client", "start_s"]].assign(y=np.log(step_s[step_s > 0]))
     centered = seen[["start_s", "y"]] - seen.groupby("client")[["start_s", "y"]].transform("mean")
     x, y = centered["start_s"], centered["y"]
     freedom, square = len(seen) - seen["client"].nunique() - 1, float((x**2).sum())

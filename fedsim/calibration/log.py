@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from fedsim.calibration.clock import Clock, instants
 from fedsim.errors import UserError, nearest, raise_all
@@ -95,7 +96,9 @@ def numbered(dispatches: pd.DataFrame, clients: Sequence[str]) -> pd.DataFrame:
     names = dispatches["client"].cat
     number = {name: index for index, name in enumerate(clients)}
     numbers = np.array([number[name] for name in names.categories], np.int64)
-    return dispatches.assign(client=numbers[names.codes])
+    result = dispatches.copy(deep=False)
+    result["client"] = numbers[names.codes]
+    return result
 
 
 def read_log(path: Path) -> Log:
@@ -142,6 +145,8 @@ def read_log(path: Path) -> Log:
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
     flags += _complete(log, frame, 0.0 if is_run else clock.resolution_s)
     log = log.sort_values(["start_s", "client"], kind="stable", ignore_index=True)
+    # Otherwise, Arrow keeps the memory of the text for later tables.
+    pa.default_memory_pool().release_unused()
     return Log(log, column["client"], origin_s, clock, tuple(flags))
 
 
@@ -156,15 +161,19 @@ def _category(frame: Frame, name: str | None) -> pd.Categorical:
     codes, words = ([-1] * len(frame), []) if name is None else frame.text(name)
     order = sorted(range(len(words)), key=words.__getitem__)
     rank = np.append(np.argsort(order), -1).astype(np.int64)
-    return pd.Categorical.from_codes(rank[codes], [words[each] for each in order])
+    return pd.Categorical.from_codes(
+        rank[codes], pd.Index([words[each] for each in order], dtype=object)
+    )
 
 
 def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]:
     """Fill in ``ended`` and the seconds of work; refuse impossible rows; flags about the resolution of the clock."""
+    twice = log.duplicated(["client", "start_s"], keep=False)
+    twice[twice] = log[twice].duplicated()
     backwards = [(a, b) for a, b in itertools.combinations(_PHASES, 2) if (log[b] < log[a]).any()]
     clock = "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps"
     checks: list[tuple[Any, ...]] = [
-        (log.duplicated(), "repeats an earlier row", "write one row per dispatch"),
+        (twice, "repeats an earlier row", "write one row per dispatch"),
         *((log[b] < log[a], f"{b[:-2]} is before {a[:-2]}", clock) for a, b in backwards[:1]),
     ]
     for name in ("steps", "bytes_down", "bytes_up"):
@@ -175,14 +184,10 @@ def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
     spans_s = {name: log[end] - log[begin] for name, (begin, end) in WORK.items()}
     computed_s, has_steps = spans_s["compute_s"], log["steps"] != 0
-    message, fix = (
-        "steps is 0, but the client computed for {:g} s",
-        "give the number of local steps that it did",
-    )
-    checks.append(
-        (~has_steps & (computed_s > 0) & delivered, message, f"{fix}, {_OR_EMPTY}", computed_s)
-    )
-    for begin, end in ((*_PHASES[::3],), (*_PHASES[1:3],)):
+    message = "steps is 0, but the client computed for {:g} s"
+    fix = f"give the number of local steps that it did, {_OR_EMPTY}"
+    checks.append((~has_steps & (computed_s > 0) & delivered, message, fix, computed_s))
+    for begin, end in (_PHASES[::3], _PHASES[1:3]):
         instantly = (log[begin] == log[end]) & has_steps & delivered & (not resolution_s)
         message = f"{end[:-2]} is {begin[:-2]}, but local steps take time"
         checks.append((instantly, message, f"correct it, {_OR_EMPTY}"))
@@ -201,17 +206,14 @@ def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]
     raise_all(_error(frame, *check) for check in checks if check[0].any())
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=frame.where)
-    spans_s = {name: each for name, each in spans_s.items() if each.notna().any()} or {
-        "end_s": total_s
-    }
-    coarse = [each for each in spans_s.values() if each.median() < _COARSE * resolution_s]
-    if not coarse:
+    spans = [each for each in (*spans_s.values(), total_s) if each.notna().any()]
+    middles = [each.median() for each in spans[:3]]
+    if not (coarse := [each for each in middles if each < _COARSE * resolution_s]):
         return []
-    resolution = format_duration(resolution_s)
-    shortest = format_duration(min(each.median() for each in coarse))
+    resolution, shortest = format_duration(resolution_s), format_duration(min(coarse))
     flag = f"The log's times have a resolution of {resolution}, and the median of a phase is {shortest}: rates, step"
     flag += " times and their errors are inexact."
-    if short := sum(int((each == 0).sum()) for each in coarse):
+    if short := sum(int((each == 0).sum()) for each in spans[:3]):
         flag += f" Phases of 0 s ({format_count(short)}) count as {resolution}, so their rates are lower bounds."
     return [flag]
 
@@ -266,9 +268,8 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
     durations_s = durations_s[durations_s.index <= last]
     arrived = log["outcome"].isna() | log["outcome"].isin(IN_TIME)
     rounds = (
-        log.assign(
-            late=log["outcome"] == Outcome.LATE.label, arrived=arrived & log["end_s"].notna()
-        )
+        log[["round", "start_s", "end_s"]]
+        .assign(late=log["outcome"] == Outcome.LATE.label, arrived=arrived & log["end_s"].notna())
         .groupby("round")
         .agg({"start_s": "min", "end_s": "max", "late": "any", "arrived": "all"})
         .reindex(durations_s.index)
@@ -279,7 +280,7 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
     gaps = (durations_s - (rounds["end_s"] - rounds["start_s"]))[whole]
     overlaps = int((gaps < 0).sum())
     paused = gaps[gaps > _LONG * durations_s.median()]
-    pause = (float(paused.idxmax()), float(paused.max())) if len(paused) else None
+    pause = (float(paused.index[paused.argmax()]), float(paused.max())) if len(paused) else None
     # Updates that arrive after the end of their round say nothing about the next one, nor does a pause.
     gaps_s = gaps[(gaps >= 0) & ~gaps.index.isin(paused.index)].to_numpy()
     gap_s = error_s = math.nan

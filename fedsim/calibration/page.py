@@ -94,9 +94,7 @@ def summary(calibration: Calibration) -> list[Tile]:
         between = _seconds(estimates.rounds.gap_s, estimates.rounds.gap_error_s)
         rows.append(Tile("time between rounds", between))
     if calibration.power:
-        watts = [
-            f"{name[:-2]} {format_number(value)} W" for name, value in calibration.power.items()
-        ]
+        watts = [f"{name[:-2]} {format_number(each)} W" for name, each in calibration.power.items()]
         rows.append(Tile("power above idle", ", ".join(watts)))
     late = calibration.lateness
     if late is not None:

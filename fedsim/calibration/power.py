@@ -40,22 +40,20 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     """
     frame = Frame([TableFile(as_table(source)[0]) for source in Sources(paths)])
     column = spelled(_NAMES, frame)
-    if not any(
-        needed <= column.keys() for needed in ({"time", "power"}, {"time", "energy", "duration"})
-    ):
-        hint = (
-            "give the columns time and power (W), or time, energy_consumed (kWh) and duration (s)"
-        )
+    if "time" not in column or not ("power" in column or {"energy", "duration"} <= column.keys()):
+        hint = "give time and power (W), or time, energy_consumed (kWh) and duration (s)"
         raise UserError("the table has no power readings", where=frame.where, hint=hint)
     frame.load(column.values(), [column[each] for each in ("client", "part") if each in column])
     seconds, clock = instants(frame, {"time": column["time"]})
-    names = pd.Index(log.clients())
+    number_of = {name: number for number, name in enumerate(log.clients())}
     client = np.full(len(frame), -1)
-    for number, file in enumerate(frame.files):
-        client[slice(*frame.bounds(number))] = names.get_indexer([PurePath(file.source.name).stem])
+    for index, file in enumerate(frame.files):
+        client[slice(*frame.bounds(index))] = number_of.get(PurePath(file.source.name).stem, -1)
     if "client" in column:
         codes, words = frame.text(column["client"])
-        client = np.where(codes < 0, client, np.append(names.get_indexer(words), -1)[codes])
+        client = np.where(
+            codes < 0, client, np.array([*(number_of.get(each, -1) for each in words), -1])[codes]
+        )
     duration_s = np.zeros(len(frame))
     if "power" in column:
         power_w = frame.number(column["power"])
@@ -66,13 +64,11 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     part = frame.text(column["part"])[0] if "part" in column else 0
     rows = {"client": client, "part": part, "from_s": to_s - duration_s, "to_s": to_s, "w": power_w}
     readings = pd.DataFrame(rows).dropna().sort_values("from_s")
-    dispatches = numbered(log.dispatches, names)
+    dispatches = numbered(log.dispatches, log.clients())
     dispatches["next_s"] = dispatches.groupby("client")["start_s"].shift(-1)
     at = pd.merge_asof(readings, dispatches, left_on="from_s", right_on="start_s", by="client")
     whole = at["downloaded_s"].isna() & at["computed_s"].isna()
-    gone_s = (
-        at["end_s"].fillna(at["ended_s"]).fillna(np.where(at["start_s"].isna(), -np.inf, np.inf))
-    )
+    gone_s = at["end_s"].fillna(at["ended_s"]).fillna(np.inf).mask(at["start_s"].isna(), -np.inf)
     phases = {
         "download_w": at["to_s"] <= at["downloaded_s"],
         "compute_w": (at["from_s"] >= at["downloaded_s"].mask(whole, -np.inf))
@@ -85,18 +81,15 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     by_client = by_part.groupby(["client", "phase"]).sum().unstack().reindex(columns=list(phases))
     if by_client.drop(columns="idle_w").isna().all(axis=None):
         fix = "give each file the name of its client, or a column client, and the log's clock (without offset: UTC)"
-        raise UserError(
-            "no power reading lies in a dispatch of its client", where=frame.where, hint=fix
-        )
+        message = "no power reading lies in a dispatch of its client"
+        raise UserError(message, where=frame.where, hint=fix)
     idle_w = by_client["idle_w"].fillna(by_client["idle_w"].mean()).fillna(0.0)
     watts = by_client.sub(idle_w, axis=0).assign(idle_w=by_client["idle_w"]).mean().dropna()
     flags = []
     if "idle_w" not in watts:
-        flags.append(
-            "No power reading lies between dispatches: the power includes that of an idle device."
-        )
+        flags.append("No power reading lies between dispatches: the watts include those of idling.")
     if (watts < 0).any() or (clock.is_local and not log.clock.is_local):
         flags.append(
-            "Check that the power readings are on the log's clock: without an offset they are read as UTC."
+            "Check the clock of the power readings: without an offset they are read as UTC."
         )
-    return watts.clip(lower=0.0).to_dict(), flags
+    return {str(name): max(float(watts[name]), 0.0) for name in watts.index}, flags

@@ -72,10 +72,8 @@ class Link:
         """The rate at which each transfer takes its time, shape ``(n,)``."""
         if isinstance(transport, Fluid):
             wire_s = np.maximum(self.spans_s, _CLOCK_S) - latency_s
-            rates = np.divide(
-                8 * self.sizes, wire_s, np.full(len(wire_s), np.inf), where=wire_s > 0
-            )
-            return np.clip(rates, _SLOWEST_BPS, FASTEST_BPS)
+            rates = 8 * self.sizes / np.maximum(wire_s, 1e-18)
+            return np.asarray(np.clip(rates, _SLOWEST_BPS, FASTEST_BPS))
         return np.array(
             [
                 _rate_bps(transport, latency_s, float(size), float(span))
