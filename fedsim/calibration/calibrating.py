@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from fedsim.calibration.doubts import doubts
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
 from fedsim.calibration.flower import as_timing
 from fedsim.calibration.log import numbered, read_log
 from fedsim.calibration.naming import paired
+from fedsim.calibration.power import read_power
 from fedsim.calibration.prediction import (
     Lateness,
     Prediction,
@@ -75,6 +77,7 @@ class Calibration:
         distributions: logged and simulated values by quantity; empty without a scenario.
         predictions: predictions of the rounds after the first fifth; empty without a scenario or rounds.
         lateness: which clients are late in these rounds; None if none can be, or without a scenario or rounds.
+        power: watts by phase, see :func:`~fedsim.calibration.power.read_power`; empty without readings.
         flags: statements about what the log cannot show.
     """
 
@@ -84,25 +87,34 @@ class Calibration:
     distributions: dict[str, tuple[list[float], list[float]]]
     predictions: list[Prediction]
     lateness: Lateness | None
+    power: dict[str, float]
     flags: tuple[str, ...]
 
 
 def calibrate(
-    path: Path, bundle: Path, scenario: LoadedScenario | None = None, *, overwrite: bool = False
+    path: Path,
+    bundle: Path,
+    scenario: LoadedScenario | None = None,
+    *,
+    power: Sequence[Path] = (),
+    overwrite: bool = False,
 ) -> Calibration:
     """Calibrate devices from a log and write them as a trace bundle.
 
     Args:
-        path: the log: CSV, Parquet, or a run folder.
+        path: the log: a table or a run folder.
         bundle: folder of the new bundle.
         scenario: the scenario of the logged run, to be simulated on the estimates.
+        power: tables of power readings, see :func:`~fedsim.calibration.power.read_power`.
         overwrite: replace an existing bundle.
     """
     read = read_log(path)
     log, clients = read.dispatches, read.clients()
     flags: list[str] = []
+    watts, power_flags = read_power(power, read) if power else ({}, [])
     if scenario is not None and issubclass(scenario.scenario.task.type, FlowerTask):
-        scenario, log, flags = as_timing(scenario, log)
+        scenario, log, app_flags = as_timing(scenario, log)
+        flags += app_flags
     assumptions = Assumptions(Fluid(Parameters()))
     shares_links = False
     stop: dict[str, Any] = {}
@@ -115,7 +127,9 @@ def calibrate(
     # From here on clients are numbers: a simulated log has no names.
     log = numbered(log, clients)
     estimates = estimate(log, clients, assumptions)
-    flags += estimates.flags
+    flags += [*estimates.flags, *read.flags, *power_flags]
+    is_synchronous = scenario is None or issubclass(scenario.scenario.server.schedule.type, Sync)
+    flags += doubts(log, estimates.rounds, is_synchronous=is_synchronous)
     if scenario is not None:
         flags += _server_flags(scenario, estimates)
         flags += _size_flags(log, assumptions)
@@ -129,10 +143,13 @@ def calibrate(
         flags.append(
             "Without a scenario to simulate (--scenario), nothing is compared or predicted."
         )
-        return Calibration(log, estimates, None, {}, [], None, tuple(flags))
+        return Calibration(log, estimates, None, {}, [], None, watts, tuple(flags))
     data = calibrated(scenario, bundle, estimates, shares_links)
     simulated = simulated_log(load_scenario_dict(data, bundle.parent))
     data = {**data, "name": f"{data['name']}-calibrated", "stop": stop}
+    data["devices"]["energy"] |= {name: value for name, value in watts.items() if name != "idle_w"}
+    if watts and data["devices"]["energy"]["classes"]:
+        flags.append("The power readings do not replace the power of devices.energy.classes.")
     if len(simulated) < _FEW * len(log):
         flags.append(
             f"The simulation has only {format_count(len(simulated))} dispatches, but the log has"
@@ -178,7 +195,9 @@ def calibrate(
     else:
         rounds_lack = "no column round" if log["round"].isna().all() else "fewer than 5 rounds"
         flags.append(f"The log has {rounds_lack}, so there is no cross-validation.")
-    return Calibration(log, estimates, data, distributions, predictions, lateness, tuple(flags))
+    return Calibration(
+        log, estimates, data, distributions, predictions, lateness, watts, tuple(flags)
+    )
 
 
 def _for_the_log(scenario: LoadedScenario, lasts_s: float) -> LoadedScenario:

@@ -79,7 +79,8 @@ class Varying:
     """A quantity that varies from dispatch to dispatch.
 
     Attributes:
-        mean, error: mean of each client (that of the median client if it has none), and its relative standard error.
+        mean, error: mean of each client (that of the median client if it has none), and its relative standard error;
+            NaN if no client has two values.
         seen: whether the log shows the client's mean.
         cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
     """
@@ -89,6 +90,11 @@ class Varying:
     seen: npt.NDArray[np.bool_]
     cv: float = 0.0
     cv_error: float = 0.0
+
+    @property
+    def shows_spread(self) -> bool:
+        """Whether some client has two values, which show how much they vary."""
+        return not bool(np.isnan(self.error).any())
 
     def perturbed(self, generator: np.random.Generator, *, is_rate: bool) -> FloatArray:
         """Means drawn within their errors, as another log of the same clients might give them.
@@ -101,9 +107,8 @@ class Varying:
             generator: the source of the draws.
             is_rate: whether clients with larger values are faster.
         """
-        means: FloatArray = self.mean * np.exp(
-            self.error * generator.standard_normal(len(self.mean))
-        )
+        error = np.nan_to_num(self.error)
+        means: FloatArray = self.mean * np.exp(error * generator.standard_normal(len(self.mean)))
         unseen, seen = int((~self.seen).sum()), int(self.seen.sum())
         if unseen and seen > 1:
             logs = np.log(means[self.seen])
@@ -194,6 +199,8 @@ class Estimates:
         generator = np.random.default_rng(0)
         drawn = [median(self.perturbed(generator)) for _ in range(_DRAWS)]
         errors = np.std(drawn, axis=0)
+        for row, each in enumerate((self.step_s, *self.rates_bps)):
+            errors[row] = errors[row] if each.shows_spread else np.nan
         if self.latency_from != "log":
             errors[-1] = np.nan
         return np.array([median(self), errors])
@@ -327,13 +334,17 @@ def estimate(
         flags.append(
             f"Clients without a completed dispatch get the median of the others: {unseen} of {count}."
         )
-    if single := int((informative == 1).sum()):
+    if not step.shows_spread:
+        flags.append(
+            "No client has two completed dispatches: how much times vary, and the errors of the estimates, are unknown."
+        )
+    elif single := int((informative == 1).sum()):
         flags.append(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
     flags = _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates])) + flags
     online = _online(log, clients)
-    absent = log["client"][(log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()]
+    absent = log["client"][(log["outcome"] == "dropped") & log["ended_s"].notna()]
     flags.append(
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
         " not estimated. A scenario that names this bundle needs devices.availability: always."
@@ -412,14 +423,16 @@ def _unlikely_unit(log: pd.DataFrame, step_s: FloatArray, rates_bps: FloatArray)
 
 def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float, float], ...]:
     """Intervals (client, start, end) from one return to the next drop; none if no dispatch was dropped."""
-    dropped = (log["outcome"].astype(str) == "dropped") & log["ended_s"].notna()
+    dropped = (log["outcome"] == "dropped") & log["ended_s"].notna()
     if not dropped.any():
         return ()
     end_s = horizon_s(log)
     intervals = []
     events: list[list[tuple[float, float]]] = [[] for _ in clients]
-    ended_s = log["ended_s"].where(dropped, np.nan)
-    for client, start, left in zip(log["client"], log["start_s"], ended_s, strict=True):
+    # Only a drop and the dispatch after it change whether a client is online.
+    changing = dropped | dropped.groupby(log["client"]).shift(fill_value=False)
+    rows = log.assign(left_s=log["ended_s"].where(dropped))[changing]
+    for client, start, left in zip(rows["client"], rows["start_s"], rows["left_s"], strict=True):
         events[client].append((start, left))
     for name, worked in zip(clients, events, strict=True):
         start_s: float | None = 0.0
@@ -455,6 +468,7 @@ def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) ->
     cv = math.sqrt(float(squares.sum()) / freedom) if freedom else 0.0
     spread = np.nanstd(np.log(mean[rows > 0])) if (rows > 0).sum() > 1 else 0.0
     error = np.where(rows > 0, cv / np.sqrt(np.maximum(rows, 1)), spread)
+    error += 0.0 if freedom else np.nan
     mean = np.where(rows > 0, mean, np.nanmedian(mean))
     if cv < _LEAST_CV:
         return Varying(mean, error, rows > 0)
@@ -518,9 +532,10 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         "task": ["*"] * count,
         "phase": ["training"] * count,
         "step_fixed_s": estimates.step_s.mean,
-        "step_fixed_error": estimates.step_s.error,
         "sample_s": np.zeros(count),
     }
+    if estimates.step_s.shows_spread:
+        compute["step_fixed_error"] = estimates.step_s.error
     if estimates.ram_bytes is not None:
         ram_bytes = estimates.ram_bytes
         compute["ram_bytes"] = [None if math.isnan(each) else int(each) for each in ram_bytes]
@@ -529,20 +544,18 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         "compute": make_table("compute", compute),
     }
     if estimates.knows_links:
-        tables["network"] = make_table(
-            "network",
-            {
-                "device_id": [each for each in ids for _ in range(2)],
-                "direction": ["down", "up"] * count,
-                "bandwidth_bps": np.stack([rate.mean for rate in estimates.rates_bps], 1).ravel(),
-                "bandwidth_error": np.stack(
-                    [rate.error for rate in estimates.rates_bps], 1
-                ).ravel(),
-                "bandwidth_cv": np.tile([rate.cv for rate in estimates.rates_bps], count),
-                "rtt_s": np.repeat(2 * estimates.latency_s, 2),
-                "rtt_error_s": np.repeat(2 * estimates.latency_errors, 2),
-            },
-        )
+        rates = estimates.rates_bps
+        network = {
+            "device_id": [each for each in ids for _ in range(2)],
+            "direction": ["down", "up"] * count,
+            "bandwidth_bps": np.stack([rate.mean for rate in rates], 1).ravel(),
+            "bandwidth_cv": np.tile([rate.cv for rate in rates], count),
+            "rtt_s": np.repeat(2 * estimates.latency_s, 2),
+            "rtt_error_s": np.repeat(2 * estimates.latency_errors, 2),
+        }
+        if all(rate.shows_spread for rate in rates):
+            network["bandwidth_error"] = np.stack([rate.error for rate in rates], 1).ravel()
+        tables["network"] = make_table("network", network)
     if estimates.online:
         names, starts, ends = zip(*estimates.online, strict=True)
         tables["availability"] = make_table(

@@ -1,23 +1,33 @@
-"""Logs of real runs: one row per dispatch, from CSV, Parquet or a run folder; and what their rounds show."""
+"""Logs of real runs: one row per dispatch, from a table or a run folder; and what their rounds show."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
-from fedsim.errors import UserError, raise_all
-from fedsim.files.delimited import hint_of_header
-from fedsim.tasks.reading.files import read_table, row_place
-from fedsim.vocabulary.formatting import format_counted, natural_order
+from fedsim.calibration.clock import Clock, instants
+from fedsim.errors import UserError, nearest, raise_all
+from fedsim.files import cells
+from fedsim.files.frames import Frame, TableFile
+from fedsim.files.lines import as_table
+from fedsim.files.sources import SourceFile, Sources
+from fedsim.vocabulary.formatting import (
+    format_count,
+    format_counted,
+    format_duration,
+    natural_order,
+)
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
 
-_NAMES = {
+NAMES = {
     "client": ("client", "client_id", "client_name", "device", "device_id"),
     "start_s": ("start", "start_s", "dispatched", "dispatched_s"),
     "downloaded_s": ("downloaded", "downloaded_s", "download_end", "download_end_s"),
@@ -44,19 +54,18 @@ _NUMBERS = ("steps", "bytes_down", "bytes_up", "round", *WORK)
 _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
 INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
 _ROUNDING_S = 1e-6
+_OR_EMPTY = "or leave it empty if it is unknown"
+_COARSE = 10
+"""Resolutions of the clock below which a median time is flagged."""
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
-_TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
-_OFFSET = r"[T ].*(?:[Zz]|[+-]\d{2}(?::?\d{2})?)\s*$"
-"""The end of a timestamp that has an offset from UTC."""
-_TIMESTAMP = r"^\d{4}-\d|\dT\d"
 _NEARLY = 0.99
 """Rounds that last at least this share of the rounds with late updates are taken to end at the timeout, too."""
+_LONG = 10.0
+"""Median rounds above which the time until the next one is a pause."""
 IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median relative to that of a mean, for normal values."""
-_Place = Callable[[int], str]
-"""Where a row of a log stands, for messages."""
-COLUMNS = ", ".join(names[0] for names in _NAMES.values())
+COLUMNS = ", ".join(names[0] for names in NAMES.values())
 
 
 @dataclass(frozen=True)
@@ -66,201 +75,155 @@ class Log:
     Attributes:
         dispatches: one row per dispatch; its ``client`` is the name in the log.
         named_by: the column of the log that names the clients, as the log spells it.
+        origin_s: the first start on the log's clock.
+        clock: the clock of its instants.
+        flags: statements about how the log was read.
     """
 
     dispatches: pd.DataFrame
     named_by: str
+    origin_s: float
+    clock: Clock
+    flags: tuple[str, ...]
 
     def clients(self) -> list[str]:
         """The names of the clients, numbers in their order."""
-        return sorted(self.dispatches["client"].unique(), key=natural_order)
+        return sorted(self.dispatches["client"].cat.categories, key=natural_order)
 
 
 def numbered(dispatches: pd.DataFrame, clients: Sequence[str]) -> pd.DataFrame:
     """Dispatches whose ``client`` is the number of its name in ``clients``, instead of the name."""
+    names = dispatches["client"].cat
     number = {name: index for index, name in enumerate(clients)}
-    return dispatches.assign(client=dispatches["client"].map(number).astype(np.int64))
+    numbers = np.array([number[name] for name in names.categories], np.int64)
+    result = dispatches.copy(deep=False)
+    result["client"] = numbers[names.codes]
+    return result
 
 
 def read_log(path: Path) -> Log:
     """Read a log: its dispatches in order of their start, with columns as in :data:`COLUMNS`.
 
-    Instants are seconds from the first start; values that the log does not give are NaN. ``client`` is text. ``end`` is
-    the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that was dropped, cut or
-    unfinished is when it ended without an arrival, and becomes its ``ended``. The seconds of work in a phase that was
-    completed are the time between its instants if the log does not give them.
+    Instants are seconds from the first start; values that the log does not give are NaN. ``client`` and ``outcome`` are
+    categories. ``end`` is the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that
+    was dropped, cut or unfinished is when it ended without an arrival, and becomes its ``ended``. The seconds of work
+    in a phase that was completed are the time between its instants if the log does not give them.
     """
-    if (path / "run.json").exists():
+    is_run = (path / "run.json").exists()
+    if is_run:
         from fedsim.analysis.run import load_run
 
-        table = load_run(path).dispatches
-    elif path.suffix in (".parquet", ".csv") and path.exists():
-        table = read_table(path, "repair the file, or write the log again")
+        table = load_run(path).dispatches.to_parquet(index=False)
+        sources = [(SourceFile("dispatches", f"{path}, dispatches", table), "")]
+    elif path.is_file():
+        sources = [as_table(source) for source in Sources([path])]
     else:
-        hint = "give a .csv or .parquet file with one row per dispatch, or a run folder"
+        hint = "give a table (CSV, Parquet, JSON lines, ...) with one row per dispatch, or a run folder"
         raise UserError("there is no such log", where=str(path), hint=hint)
-    in_file = path.is_file()
-
-    def place(row: int) -> str:
-        return row_place(path, row) if in_file else f"{path}, row {row + 1} of dispatches"
-
-    if table.empty:
-        raise UserError("the log has no rows", where=str(path), hint="write one row per dispatch")
-    raise_all(
-        _error(table.duplicated(), place, "repeats an earlier row", "write one row per dispatch")
-    )
-    named_by = next((each for each in _NAMES["client"] if each in table.columns), "client")
-    return Log(_normalized(table, str(path), place), named_by)
-
-
-def _normalized(table: pd.DataFrame, where: str, place_of: _Place) -> pd.DataFrame:
-    log = pd.DataFrame(index=table.index)
-    instants = [each for name in INSTANTS for each in _NAMES[name] if each in table.columns]
-    for name, spellings in _NAMES.items():
-        spelling = next((each for each in spellings if each in table.columns), None)
-        if spelling is not None:
-            column = table[spelling]
-        elif name in _REQUIRED:
-            every = f"it needs client, start and end; the other columns improve the estimates: {COLUMNS}"
-            hint = hint_of_header(map(str, table.columns), every)
-            raise UserError(
-                f"the log has no column {name.removesuffix('_s')}", where=where, hint=hint
-            )
-        else:
-            column = pd.Series(np.nan, table.index, dtype=object if name == "outcome" else float)
-        if name in ("client", "start_s") and (row := _first(column.isna())) is not None:
-            hint = "every dispatch needs its client, and when it started"
-            raise UserError(f"{spelling} is empty", where=place_of(row), hint=hint)
-        if name in INSTANTS:
-            column = _seconds(column, spelling or name, place_of)
-        elif name in _NUMBERS:
-            column = _numbers(column, spelling or name, place_of)
-        log[name] = column
-    _check_offsets(table[instants], place_of)
-    log["client"] = log["client"].astype(str)
-    origin_s = log["start_s"].min()
+    frame = Frame([TableFile(source) for source, _ in sources])
+    column = spelled(NAMES, frame)
+    for name in (each for each in _REQUIRED if each not in column):
+        hint = f"{nearest(name[:-2], frame.names)}it needs client, start and end; the other columns improve the"
+        hint += f" estimates: {COLUMNS}"
+        raise UserError(f"the log has no column {NAMES[name][0]}", where=frame.where, hint=hint)
+    frame.load(column.values(), [column[each] for each in ("client", "outcome") if each in column])
+    if not len(frame):
+        raise UserError("the log has no rows", where=frame.where, hint="write one row per dispatch")
+    log = pd.DataFrame({name: _category(frame, column.get(name)) for name in ("client", "outcome")})
+    seconds, clock = instants(frame, {name: column[name] for name in INSTANTS if name in column})
+    for name in INSTANTS:
+        log[name] = seconds.get(name, np.nan)
+    for name in _NUMBERS:
+        log[name] = frame.number(column[name], 1.0, cells.Bounds()) if name in column else np.nan
+    for name in ("client", "start_s"):
+        every = "every dispatch needs its client, and when it started"
+        unknown = log[name].isna().to_numpy()
+        frame.refuse(unknown, f"{column[name]} is {{}}", every, column[name])
+    origin_s = float(log["start_s"].min())
     for name in INSTANTS:
         log[name] -= origin_s
-    errors = [*_impossible(log, place_of)]
-    if log["ended_s"].isna().all():
-        log["ended_s"] = log["end_s"].where(log["outcome"].isin(_UNDELIVERED))
-        log["end_s"] = log["end_s"].where(log["ended_s"].isna())
-    for name, (begin, end) in WORK.items():
-        span_s = log[end] - log[begin]
-        worked_s, marks = log[name], [each.removesuffix("_s") for each in (begin, end)]
-        errors += _error(
-            (worked_s < 0) | (worked_s > span_s + _ROUNDING_S),
-            place_of,
-            f"{name} is {{:g}} s, but it is {{:g}} s from {marks[0]} to {marks[1]}",
-            f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown",
-            worked_s,
-            span_s,
-        )
-        log[name] = log[name].where(span_s.notna()).fillna(span_s)
-    errors += _error(
-        log["outcome"].notna() & ~log["outcome"].isin(OUTCOME_LABELS),
-        place_of,
-        "unknown outcome '{}'",
-        f"outcomes are {', '.join(OUTCOME_LABELS)}; leave it empty if it is unknown",
-        log["outcome"],
+    flags = [flag for _, flag in sources if flag] + list(clock.flags)
+    flags += _complete(log, frame, 0.0 if is_run else clock.resolution_s)
+    log = log.sort_values(["start_s", "client"], kind="stable", ignore_index=True)
+    # Otherwise, Arrow keeps the memory of the text for later tables.
+    pa.default_memory_pool().release_unused()
+    return Log(log, column["client"], origin_s, clock, tuple(flags))
+
+
+def spelled(names: Mapping[str, Sequence[str]], frame: Frame) -> dict[str, str]:
+    """The first spelling of each name that is a column of the frame."""
+    present = {name: [each for each in every if each in frame] for name, every in names.items()}
+    return {name: spellings[0] for name, spellings in present.items() if spellings}
+
+
+def _category(frame: Frame, name: str | None) -> pd.Categorical:
+    """A column of names, in their order; all unknown without one."""
+    codes, words = ([-1] * len(frame), []) if name is None else frame.text(name)
+    order = sorted(range(len(words)), key=words.__getitem__)
+    rank = np.append(np.argsort(order), -1).astype(np.int64)
+    return pd.Categorical.from_codes(
+        rank[codes], pd.Index([words[each] for each in order], dtype=object)
     )
-    raise_all(errors)
-    if not log["end_s"].notna().any():
-        raise UserError("no dispatch of the log ended", where=where)
-    return log.sort_values(["start_s", "client"], kind="stable").reset_index(drop=True)
 
 
-def _impossible(log: pd.DataFrame, place_of: _Place) -> Iterator[UserError]:
-    """Errors for instants in the wrong order, negative counts, and steps that took time although there were none."""
-    for before, after in itertools.combinations(_PHASES, 2):
-        if (backwards := log[after] < log[before]).any():
-            last, first = (name.removesuffix("_s") for name in (after, before))
-            yield from _error(
-                backwards,
-                place_of,
-                f"{last} is before {first}",
-                "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps",
-            )
-            break
+def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]:
+    """Fill in ``ended`` and the seconds of work; refuse impossible rows; flags about the resolution of the clock."""
+    twice = log.duplicated(["client", "start_s"], keep=False)
+    twice[twice] = log[twice].duplicated()
+    backwards = [(a, b) for a, b in itertools.combinations(_PHASES, 2) if (log[b] < log[a]).any()]
+    clock = "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps"
+    checks: list[tuple[Any, ...]] = [
+        (twice, "repeats an earlier row", "write one row per dispatch"),
+        *((log[b] < log[a], f"{b[:-2]} is before {a[:-2]}", clock) for a, b in backwards[:1]),
+    ]
     for name in ("steps", "bytes_down", "bytes_up"):
-        yield from _error(
-            log[name] < 0,
-            place_of,
-            f"{name} is {{:g}}, but cannot be negative",
-            "correct it, or leave it empty if it is unknown",
-            log[name],
-        )
-    computed_s = log["computed_s"] - log["downloaded_s"]
-    yield from _error(
-        (log["steps"] == 0) & (computed_s > 0) & ~log["outcome"].isin(_UNDELIVERED),
-        place_of,
-        "steps is 0, but the client computed for {:g} s",
-        "give the number of local steps that it did, or leave it empty if it is unknown",
-        computed_s,
-    )
+        message = f"{name} is {{:g}}, but cannot be negative"
+        checks.append((log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name]))
+    delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
+    if log["ended_s"].isna().all():
+        log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
+    spans_s = {name: log[end] - log[begin] for name, (begin, end) in WORK.items()}
+    computed_s, has_steps = spans_s["compute_s"], log["steps"] != 0
+    message = "steps is 0, but the client computed for {:g} s"
+    fix = f"give the number of local steps that it did, {_OR_EMPTY}"
+    checks.append((~has_steps & (computed_s > 0) & delivered, message, fix, computed_s))
+    for begin, end in (_PHASES[::3], _PHASES[1:3]):
+        instantly = (log[begin] == log[end]) & has_steps & delivered & (not resolution_s)
+        message = f"{end[:-2]} is {begin[:-2]}, but local steps take time"
+        checks.append((instantly, message, f"correct it, {_OR_EMPTY}"))
+    total_s = log["end_s"] - log["start_s"]
+    log["end_s"] += resolution_s * (total_s == 0)
+    for name, span_s in spans_s.items():
+        marks = " to ".join(each[:-2] for each in WORK[name])
+        beyond = (log[name] < 0) | (log[name] > span_s + _ROUNDING_S)
+        message = f"{name} is {{:g}} s, but it is {{:g}} s from {marks}"
+        fix = f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown"
+        checks.append((beyond, message, fix, log[name], span_s))
+        log[name] = log[name].where(span_s.notna()).fillna(span_s.clip(lower=resolution_s))
+    unknown, fix = log["outcome"].notna(), f"outcomes are {', '.join(OUTCOME_LABELS)}, {_OR_EMPTY}"
+    unknown &= ~log["outcome"].isin(OUTCOME_LABELS)
+    checks.append((unknown, "unknown outcome '{}'", fix, log["outcome"]))
+    raise_all(_error(frame, *check) for check in checks if check[0].any())
+    if not log["end_s"].notna().any():
+        raise UserError("no dispatch of the log ended", where=frame.where)
+    spans = [each for each in (*spans_s.values(), total_s) if each.notna().any()]
+    middles = [each.median() for each in spans[:3]]
+    if not (coarse := [each for each in middles if each < _COARSE * resolution_s]):
+        return []
+    resolution, shortest = format_duration(resolution_s), format_duration(min(coarse))
+    flag = f"The log's times have a resolution of {resolution}, and the median of a phase is {shortest}: rates, step"
+    flag += " times and their errors are inexact."
+    if short := sum(int((each == 0).sum()) for each in spans[:3]):
+        flag += f" Phases of 0 s ({format_count(short)}) count as {resolution}, so their rates are lower bounds."
+    return [flag]
 
 
-def _seconds(column: pd.Series, name: str, place_of: _Place) -> pd.Series:
-    """Instants in seconds, from numbers or timestamps."""
-    if pd.api.types.is_numeric_dtype(column):
-        return column.astype(float)
-    instants = pd.to_datetime(column, utc=True, format="ISO8601", errors="coerce")
-    if not pd.api.types.is_datetime64_any_dtype(column):
-        numbers = pd.to_numeric(column, errors="coerce").astype(float)
-        if numbers.count() >= instants.count():
-            _require_known(column, numbers, name, place_of, _TIMES)
-            return numbers
-    _require_known(column, instants, name, place_of, _TIMES)
-    seconds: pd.Series = (instants - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
-    return seconds
-
-
-def _check_offsets(instants: pd.DataFrame, place_of: _Place) -> None:
-    """Refuse timestamps only some of which have an offset from UTC."""
-    cells = instants.astype(str).stack()
-    stamps = cells[cells.str.contains(_TIMESTAMP)]
-    without = ~stamps.str.contains(_OFFSET)
-    if not without.any() or without.all():
-        return
-    row, name = without.index[int(without.to_numpy().argmax())]
-    raise UserError(
-        f"column {name}: '{instants[name].loc[row]}' has no offset from UTC, but other timestamps of the log have one",
-        where=place_of(row),
-        hint="write it in all of them: 2026-01-31T12:00:00Z, or 2026-01-31T12:00:00+02:00",
-    )
-
-
-def _numbers(column: pd.Series, name: str, place_of: _Place) -> pd.Series:
-    numbers = pd.to_numeric(column, errors="coerce").astype(float)
-    _require_known(column, numbers, name, place_of, "give a number, or leave it empty")
-    return numbers
-
-
-def _require_known(
-    column: pd.Series, values: pd.Series, name: str, place_of: _Place, hint: str
-) -> None:
-    """Refuse a cell that could not be read; an empty one is unknown."""
-    if (row := _first(column.notna() & values.isna())) is not None:
-        message = f"column {name}: cannot read '{column.iloc[row]}'"
-        raise UserError(message, where=place_of(row), hint=hint)
-
-
-def _error(
-    rows: pd.Series, place_of: _Place, message: str, hint: str, *values: pd.Series
-) -> Iterator[UserError]:
-    """An error at the first of these rows, with their number; none if there are no such rows.
-
-    The placeholders of ``message`` are filled with the row's ``values``.
-    """
-    if (row := _first(rows)) is not None:
-        text = message.format(*(column.iloc[row] for column in values))
-        count = format_counted(int(rows.sum()), "such row")
-        yield UserError(f"{text} ({count})", where=place_of(row), hint=hint)
-
-
-def _first(rows: pd.Series) -> int | None:
-    """The first of these rows; None if there is none."""
-    return int(rows.to_numpy().argmax()) if rows.any() else None
+def _error(frame: Frame, rows: pd.Series, message: str, hint: str, *values: pd.Series) -> UserError:
+    """The error at the first of these rows, with their number; its ``values`` fill the message's placeholders."""
+    row = int(rows.to_numpy().argmax())
+    text = message.format(*(column.iloc[row] for column in values))
+    count = format_counted(int(rows.sum()), "such row")
+    return UserError(f"{text} ({count})", where=frame.place(row), hint=hint)
 
 
 @dataclass(frozen=True)
@@ -272,12 +235,16 @@ class Rounds:
         gap_s, gap_error_s: time from the last arrival of a round to the first dispatch of the next one, and its
             standard error; NaN if no round shows it.
         gaps_s: this time in each round that shows it.
+        overlaps: number of rounds that end after the next one begins, although all their updates arrived.
+        pause: the round after which the longest time passes, and this time, if it is far longer than a round.
     """
 
     timeout_s: float | None
     gap_s: float
     gap_error_s: float
     gaps_s: tuple[float, ...]
+    overlaps: int = 0
+    pause: tuple[float, float] | None = None
 
 
 def round_durations_s(log: pd.DataFrame) -> pd.Series:
@@ -301,9 +268,8 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
     durations_s = durations_s[durations_s.index <= last]
     arrived = log["outcome"].isna() | log["outcome"].isin(IN_TIME)
     rounds = (
-        log.assign(
-            late=log["outcome"] == Outcome.LATE.label, arrived=arrived & log["end_s"].notna()
-        )
+        log[["round", "start_s", "end_s"]]
+        .assign(late=log["outcome"] == Outcome.LATE.label, arrived=arrived & log["end_s"].notna())
         .groupby("round")
         .agg({"start_s": "min", "end_s": "max", "late": "any", "arrived": "all"})
         .reindex(durations_s.index)
@@ -311,9 +277,12 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
     late = rounds["late"].astype(bool)
     timeout_s = float(durations_s[late].median()) if late.any() else math.inf
     whole = rounds["arrived"].astype(bool) & (durations_s < _NEARLY * timeout_s)
-    gaps_s = (durations_s - (rounds["end_s"] - rounds["start_s"]))[whole].to_numpy()
-    # Updates that arrive after the end of their round say nothing about the next one.
-    gaps_s = gaps_s[gaps_s >= 0]
+    gaps = (durations_s - (rounds["end_s"] - rounds["start_s"]))[whole]
+    overlaps = int((gaps < 0).sum())
+    paused = gaps[gaps > _LONG * durations_s.median()]
+    pause = (float(paused.index[paused.argmax()]), float(paused.max())) if len(paused) else None
+    # Updates that arrive after the end of their round say nothing about the next one, nor does a pause.
+    gaps_s = gaps[(gaps >= 0) & ~gaps.index.isin(paused.index)].to_numpy()
     gap_s = error_s = math.nan
     if count := len(gaps_s):
         gap_s = float(np.median(gaps_s) if always_online else gaps_s.min())
@@ -323,4 +292,6 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
         gap_s,
         error_s,
         tuple(gaps_s.tolist()),
+        overlaps,
+        pause,
     )

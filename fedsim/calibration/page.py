@@ -84,7 +84,7 @@ def summary(calibration: Calibration) -> list[Tile]:
     if estimates.knows_links:
         medians = (("down", down, errors[1]), ("up", up, errors[2]))
         for (way, rate, error), rates in zip(medians, estimates.rates_bps, strict=True):
-            note = f"varies by {_variation(rates)}"
+            note = f"varies by {_variation(rates)}" if rates.shows_spread else ""
             rows.append(Tile(f"median rate {way}", _rate(rate, error), note))
         note = _LATENCY_FROM[estimates.latency_from]
         latency = _seconds(latency_s, 0.0 if note else errors[3])
@@ -93,6 +93,9 @@ def summary(calibration: Calibration) -> list[Tile]:
     if estimates.rounds.gap_s > _CLOCK_S:
         between = _seconds(estimates.rounds.gap_s, estimates.rounds.gap_error_s)
         rows.append(Tile("time between rounds", between))
+    if calibration.power:
+        watts = [f"{name[:-2]} {format_number(each)} W" for name, each in calibration.power.items()]
+        rows.append(Tile("power above idle", ", ".join(watts)))
     late = calibration.lateness
     if late is not None:
         rows.append(
@@ -125,8 +128,10 @@ def document(calibration: Calibration) -> dict[str, object]:
             "value": number(estimates.rounds.gap_s),
             "error": number(estimates.rounds.gap_error_s),
         },
+        "power": calibration.power,
         "variation": {
-            name: {"cv": each.cv, "relative_error": each.cv_error} for name, each in varying.items()
+            name: {"cv": each.cv, "relative_error": each.cv_error} if each.shows_spread else None
+            for name, each in varying.items()
         },
         "devices": [
             {
@@ -332,11 +337,13 @@ def _table(
 
 
 def _with_error(written: str, value: float, error: float) -> str:
-    """A value with its relative standard error, unless that is 0: the value is given or unknown."""
+    """A value with its relative standard error (NaN: unknown), unless that is 0: the value is given or unknown."""
     if math.isnan(value):
         return ABSENT
     if not value or not error:
         return written
+    if math.isnan(error):
+        return f"{written}, error unknown"
     exact = error / value < _EXACT
     return f"{written}, exact" if exact else f"{written} ± {format_share(error / value)}"
 
@@ -351,6 +358,8 @@ def _rate(value: float, error: float) -> str:
 
 def _variation(of: Varying) -> str:
     """A coefficient of variation with its error; 0% if it is rounding."""
+    if not of.shows_spread:
+        return _LATENCY_FROM["nothing"]
     if of.cv < _EXACT:
         return format_share(0.0)
     return _with_error(format_share(of.cv), of.cv, of.cv * of.cv_error)

@@ -70,6 +70,10 @@ class Link:
 
     def rates_bps(self, transport: Transport, latency_s: float) -> FloatArray:
         """The rate at which each transfer takes its time, shape ``(n,)``."""
+        if isinstance(transport, Fluid):
+            wire_s = np.maximum(self.spans_s, _CLOCK_S) - latency_s
+            rates = 8 * self.sizes / np.maximum(wire_s, 1e-18)
+            return np.asarray(np.clip(rates, _SLOWEST_BPS, FASTEST_BPS))
         return np.array(
             [
                 _rate_bps(transport, latency_s, float(size), float(span))

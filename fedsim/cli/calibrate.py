@@ -18,6 +18,12 @@ from fedsim.vocabulary.formatting import format_number
     shell_complete=options.complete_scenario,
     help="Scenario of the logged run, to simulate on the calibrated devices; a run folder contains its own.",
 )
+@click.option(
+    "--power",
+    type=options.path_type,
+    multiple=True,
+    help="Table of power readings of the devices, or a folder of them; repeatable.",
+)
 @options.output_option(
     "Folder of the new trace bundle; its page and scenario are written beside it.",
     type=click.Path(path_type=Path, file_okay=False),
@@ -26,10 +32,18 @@ from fedsim.vocabulary.formatting import format_number
 @options.force_option
 @options.user_code_option
 @options.json_option
-def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json: bool) -> None:
+def command(
+    log: Path,
+    scenario: Path | None,
+    power: tuple[Path, ...],
+    output: Path,
+    force: bool,
+    as_json: bool,
+) -> None:
     """Estimate devices from LOG and write them as a trace bundle.
 
-    LOG is a CSV or Parquet file with one row per dispatch, or a run folder. It needs the columns 'client', 'start' and
+    LOG is a table with one row per dispatch (CSV, Parquet, JSON lines, ...; .gz and the like), the log of a Flower
+    server, or a run folder. It needs the columns 'client', 'start' and
     'end' (seconds or ISO 8601 timestamps), and should have 'downloaded' and 'computed' (the ends of the download and
     of the local steps), 'steps', 'bytes_down', 'bytes_up', 'round' and 'outcome'. 'client' may also be called
     'client_id', 'client_name' or 'device_id', to say what its names are. If clients paused while they were
@@ -49,7 +63,7 @@ def command(log: Path, scenario: Path | None, output: Path, force: bool, as_json
     if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
         scenario = scenario_of_run
     loaded = None if scenario is None else load_scenario(scenario)
-    result = calibrate(log, output, loaded, overwrite=force)
+    result = calibrate(log, output, loaded, power=power, overwrite=force)
     # with_name, not with_suffix: the name of a bundle may have dots.
     page, calibrated = (output.with_name(f"{output.name}.{end}") for end in ("html", "yaml"))
     write_calibration_page(result, page)

@@ -449,12 +449,15 @@ def fitting_unit(us: Ints, given: str | None) -> str | None:
     seconds = float(np.median(np.abs(known))) / 1e6
     if given in UNIX_UNITS and _is_recent(seconds):
         return None
-    number = seconds / TIME_UNITS[given]
-    return next(
-        (unit for unit, size in UNIX_UNITS.items() if unit != given and _is_recent(number * size)),
-        None,
-    )
+    return recent_unit(np.array([seconds / TIME_UNITS[given]]))
 
 
 def _is_recent(seconds: float) -> bool:
     return 946_684_800 <= seconds <= 4_070_908_800
+
+
+def recent_unit(numbers: Floats) -> str | None:
+    """The unit in which numbers are instants between 2000 and 2099; None if there is none."""
+    known = np.abs(numbers[np.isfinite(numbers)])
+    middle = float(np.median(known)) if len(known) else 0.0
+    return next((unit for unit, size in UNIX_UNITS.items() if _is_recent(middle * size)), None)

@@ -1,10 +1,11 @@
-"""The world whose log is calibrated, and shorter cross-validations."""
+"""The world whose log is calibrated, a log of three clients, and shorter cross-validations."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -33,6 +34,37 @@ TRUTH: dict[str, Any] = {
     },
     "stop": {"rounds": 60},
 }
+
+
+TIMES = ["start", "downloaded", "computed", "end"]
+
+
+def _rounds(rounds: int = 8) -> pd.DataFrame:
+    """Rounds of three clients; 007 and 7 are two of them."""
+    generator = np.random.default_rng(7)
+    rows, start = [], 3.217
+    for number in range(rounds):
+        ends = []
+        for client, step_s in (("007", 0.1), ("7", 0.6), ("phone", 0.2)):
+            marks = start + np.cumsum([1.031, 20 * step_s * generator.uniform(0.9, 1.1), 2.057])
+            rows.append((client, start, *marks.round(3), 20, 1_000_000, 1_000_000, number))
+            ends.append(marks[-1])
+        start = round(max(ends) + 5.011, 3)
+    columns = ["client", *TIMES, "steps", "bytes_down", "bytes_up", "round"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+LOG = _rounds()
+STEP_S = ((LOG["computed"] - LOG["downloaded"]) / 20).groupby(LOG["client"]).mean()
+RATE_BPS = (8e6 / (LOG["downloaded"] - LOG["start"])).groupby(LOG["client"]).mean()
+
+
+def timed(convert: Callable[[pd.Series], pd.Series], **columns: object) -> pd.DataFrame:
+    return LOG.assign(**{name: convert(LOG[name]) for name in TIMES}, **columns)
+
+
+def instants(seconds: pd.Series) -> pd.Series:
+    return pd.to_datetime(1_714_550_400 + seconds, unit="s", utc=True).dt.round("ms")
 
 
 def calibrated(

@@ -1,0 +1,94 @@
+"""The instants of a log, in seconds of one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fedsim.errors import UserError
+from fedsim.files import cells
+from fedsim.files.frames import Frame
+from fedsim.vocabulary.formatting import format_counted
+
+_TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
+_LAST_S = 4_070_908_800.0
+"""The year 2099: later dates stand for an instant that never came, and so do those up to 1970."""
+_RESOLUTIONS_US = (60_000_000, 1_000_000, 100_000, 10_000, 1000)
+"""Resolutions of clocks in microseconds that lengthen or shorten spans noticeably."""
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What the instants of a file show about its clock.
+
+    Attributes:
+        is_dated: whether they are seconds from 1970-01-01T00:00Z on, not from a time 0 of the file.
+        is_local: whether they are timestamps without an offset from UTC, which are read as UTC.
+        resolution_s: the coarsest resolution that all of them have; 0 if it is below a millisecond.
+        flags: statements about how they were read.
+    """
+
+    is_dated: bool
+    is_local: bool
+    resolution_s: float
+    flags: tuple[str, ...]
+
+
+def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.Floats], Clock]:
+    """Instants in seconds, NaN if unknown, and their clock.
+
+    Args:
+        frame: the file, loaded.
+        column: its columns of instants by name.
+    """
+    seconds: dict[str, cells.Floats] = {}
+    dated: dict[str, bool] = {}
+    local, zoned, flags = {}, False, []
+    for name, spelling in column.items():
+        if frame.are_plain_numbers(spelling):
+            values = frame.number(spelling, 1.0, cells.Bounds())
+            unit = cells.recent_unit(values)
+            if unit not in (None, "unix_s"):
+                why = "its numbers are times of this century in no other unit."
+                flags.append(f"{spelling} is read as {unit}: {why}")
+            values *= cells.TIME_UNITS[unit or "s"]
+            dated[name] = unit is not None
+        else:
+            read = frame.instants(spelling, hint=_TIMES)
+            known = (read.us != cells.NAT) & (read.us < cells.FAR_US)
+            values = np.where(known, read.us / 1e6, np.nan)
+            dated[name] = read.dated
+            if read.dated:
+                local[spelling] = known & read.local
+                zoned |= bool((known & ~read.local).any())
+        if not np.isfinite(values).any():
+            del dated[name]
+        seconds[name] = values
+    if zoned:
+        for spelling, without in local.items():
+            message = f"{spelling} is {{}}, which has no offset from UTC, but other timestamps of the log have one"
+            hint = "write it in all of them: 2026-01-31T12:00:00Z, or 2026-01-31T12:00:00+02:00"
+            frame.refuse(without, message, hint, spelling)
+    if len(set(dated.values())) > 1:
+        kinds = {kind: column[name] for name, kind in dated.items()}
+        message = f"{kinds[True]} has dates, but {kinds[False]} has times from 0 on"
+        raise UserError(message, where=frame.where, hint="write all instants on one clock")
+    is_dated = any(dated.values())
+    if is_dated:
+        never = {name: (each <= 0) | (each > _LAST_S) for name, each in seconds.items()}
+        if far := sum(int(each.sum()) for each in never.values()):
+            count = format_counted(far, "cell")
+            flags.append(
+                f"Dates before 1971 and after 2098 stand for what never happened ({count})."
+            )
+        seconds = {name: np.where(never[name], np.nan, each) for name, each in seconds.items()}
+    is_local = bool(local) and not zoned
+    return seconds, Clock(is_dated, is_local, _resolution_s(seconds.values()), tuple(flags))
+
+
+def _resolution_s(columns: Iterable[cells.Floats]) -> float:
+    us = [(each[np.abs(each) < _LAST_S] * 1e6).round().astype(np.int64) for each in columns]
+    fits = (size for size in _RESOLUTIONS_US if not any((each % size).any() for each in us))
+    return next(fits, 0) / 1e6

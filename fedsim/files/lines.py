@@ -1,0 +1,77 @@
+"""Lines that programs print, as tables: Flower's server log, nvidia-smi and tegrastats."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from fedsim.files.sources import SourceFile
+
+_HEAD_BYTES = 1 << 16
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?")
+_FLOWER = re.compile(
+    rb"(?:configure_(?:fit|train): |fit_round \d+: )(?:strategy )?sampled", re.IGNORECASE
+)
+_SENT = re.compile(_FLOWER.pattern.decode(), re.IGNORECASE)
+_ARRIVED = re.compile(
+    r"(?:aggregate_(?:fit|train): |\bfit_round \d+ )received ([1-9]\d*) results", re.IGNORECASE
+)
+_BEGINS = re.compile(r"\[INIT\]|\bFL starting|Starting Flower")
+_WHOLE_ROUNDS = (
+    "Flower's server log has the times of whole rounds: each counts as one dispatch of its slowest client. Log the"
+    " clients with fedsim.flower.logged."
+)
+_RAIL = re.compile(r"\b(\w+) (\d+)(?:mW)?/\d+(?:mW)?(?= |$)")
+_TEGRA = re.compile(rb"\bRAM \d+/\d+MB")
+_TEGRA_TIME = re.compile(r"(\d\d)-(\d\d)-(\d{4}) (\d\d:\d\d:\d\d)")
+
+
+def as_table(source: SourceFile) -> tuple[SourceFile, str]:
+    """A file of such lines as CSV, and a flag about it (empty: none); another file as it is."""
+    head = source.head(_HEAD_BYTES)
+    if _FLOWER.search(head):
+        return _table(source, "client,start,end,round", _rounds(source)), _WHOLE_ROUNDS
+    if _TEGRA.search(head):
+        return _table(source, "time,power", _tegrastats(source)), ""
+    if b"power.draw" in head:
+        plain = re.sub(rb"(?<=\d) W\b|\[[\w/ ]+\](?=\s*(?:,|\r|\n|$))", b"", source.data)
+        return SourceFile(source.name, source.where, plain), ""
+    return source, ""
+
+
+def _table(source: SourceFile, header: str, rows: Iterator[str]) -> SourceFile:
+    return SourceFile(source.name, source.where, "\n".join([header, *rows]).encode())
+
+
+def _rounds(source: SourceFile) -> Iterator[str]:
+    """A row per round of a server: from its messages to the last reply."""
+    number, sent = 0, ""
+    for line, text in source.lines():
+        if _BEGINS.search(text):
+            number = 0
+        is_sent = bool(_SENT.search(text))
+        if not (is_sent or _ARRIVED.search(text)):
+            continue
+        time = _TIME.search(text)
+        if time is None:
+            hint = "log with times, such as those of docker logs --timestamps or journalctl -o short-iso"
+            raise source.error("the line has no time", hint, line=line)
+        instant = time[0].replace(",", ".")
+        if is_sent:
+            number, sent = number + 1, instant
+        elif sent:
+            yield f"slowest,{sent},{instant},{number}"
+            sent = ""
+
+
+def _tegrastats(source: SourceFile) -> Iterator[str]:
+    """The power of the whole board in watts: that of its input, or the sum of its rails."""
+    for line, text in source.lines():
+        time = _TEGRA_TIME.search(text)
+        rails = {name: int(milliwatts) for name, milliwatts in _RAIL.findall(text)}
+        if time is None or not rails:
+            hint = "log with the time and the power, as tegrastats of JetPack 5 does"
+            raise source.error("the line has no time or no power", hint, line=line)
+        inputs = [value for name, value in rails.items() if name.endswith("_IN")]
+        month, day, year, clock = time.groups()
+        yield f"{year}-{month}-{day}T{clock},{sum(inputs or rails.values()) / 1000}"

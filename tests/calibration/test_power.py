@@ -1,0 +1,132 @@
+"""Power of the phases from readings of each program, against the watts that the readings were made with."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from fedsim.calibration import calibrate
+from fedsim.errors import UserError
+from fedsim.scenario.loading import load_scenario_dict
+from tests.calibration.worlds import LOG, few_simulations, instants, timed
+
+# Watts of the two phones: idle, downloading, computing and uploading.
+WATTS = {"007": (5.0, 6.0, 45.0, 8.0), "7": (3.0, 3.5, 23.0, 4.0)}
+
+
+def _readings(client: str, gpus: int = 1) -> pd.DataFrame:
+    """The power of a client every 0.25 s."""
+    of = LOG[LOG["client"] == client]
+    rows = []
+    for second in np.arange(0, of["end"].max() + 4, 0.25):
+        done = of[of["start"] <= second]
+        phase = 0
+        if len(done) and second <= done.iloc[-1]["end"]:
+            phase = 1 + int((second >= done.iloc[-1][["downloaded", "computed"]]).sum())
+        rows += [(second, gpu, WATTS[client][phase] / gpus) for gpu in range(gpus)]
+    return pd.DataFrame(rows, columns=["time", "index", "power"])
+
+
+def _nvidia(readings: pd.DataFrame) -> str:
+    stamps = instants(readings["time"]).dt.strftime("%Y/%m/%d %H:%M:%S.%f").str[:-3]
+    rows = zip(stamps, readings["index"], readings["power"], strict=True)
+    lines = [f"{stamp}, {index}, {power:.2f} W" for stamp, index, power in rows]
+    return "\n".join(["timestamp, index, power.draw [W]", *lines, f"{stamps.iloc[-1]}, 0, [N/A]"])
+
+
+def _tegrastats(readings: pd.DataFrame) -> str:
+    stamps = instants(readings["time"]).dt.strftime("%m-%d-%Y %H:%M:%S")
+    whole = readings["time"] % 1 == 0
+    return "\n".join(
+        f"{stamp} RAM 2448/7337MB (lfb 4x4MB) SWAP 0/3668MB (cached 0MB) CPU [0%@729,off] GPU@36C"
+        f" VDD_IN {1000 * watts:.0f}mW/{1000 * watts:.0f}mW VDD_CPU_GPU_CV 4mW/4mW VDD_SOC 0mW/0mW"
+        for stamp, watts in zip(stamps[whole], readings["power"][whole], strict=True)
+    )
+
+
+def _codecarbon(client: str) -> str:
+    """A row per fit, as of a tracker that is started and stopped around it, and one per time between."""
+    of = LOG[LOG["client"] == client]
+    idle, _, computing, _ = WATTS[client]
+    spans = [(row.downloaded, row.computed, computing) for row in of.itertuples()]
+    ends = zip(of["end"], of["start"].shift(-1).fillna(of["end"].max() + 4), strict=True)
+    spans += [(end, start, idle) for end, start in ends]
+    rows = pd.DataFrame(sorted(spans), columns=["from", "timestamp", "watts"])
+    seconds = rows["timestamp"] - rows["from"]
+    return pd.DataFrame(
+        {
+            "timestamp": instants(rows["timestamp"]).dt.tz_localize(None),
+            "duration": seconds - 0.002,
+            "emissions": 0.0,
+            "energy_consumed": rows["watts"] * (seconds - 0.002) / 3.6e6,
+        }
+    ).to_csv(index=False)
+
+
+POWER = {
+    "nvidia-smi": (lambda client: _nvidia(_readings(client)), True),
+    "nvidia-smi of two GPUs": (lambda client: _nvidia(_readings(client, 2)), True),
+    "tegrastats": (lambda client: _tegrastats(_readings(client)), True),
+    "CodeCarbon": (_codecarbon, False),
+}
+
+
+@pytest.mark.parametrize(("text", "has_transfers"), POWER.values(), ids=POWER)
+@few_simulations(2)
+def test_power_of_each_phase(
+    text: Callable[[str], str], has_transfers: bool, tmp_path: Path
+) -> None:
+    timed(instants).to_csv(tmp_path / "log.csv", index=False)
+    for client in WATTS:
+        (tmp_path / f"{client}.csv").write_text(text(client))
+    scenario = load_scenario_dict(
+        {
+            "task": {"name": "timing", "clients": 3, "size": "1MB"},
+            "training": {"local_steps": 20},
+            "devices": {
+                "compute": {"name": "values", "step": "1s"},
+                "network": {"name": "static", "down": "8Mbps", "up": "4Mbps"},
+            },
+            "server": {"selection": {"name": "uniform", "cohort": 3}},
+            "stop": {"rounds": 3},
+        },
+        tmp_path,
+    )
+    tables = [tmp_path / f"{client}.csv" for client in WATTS]
+    result = calibrate(tmp_path / "log.csv", tmp_path / "bundle", scenario, power=tables)
+    table = np.array(list(WATTS.values()))
+    above = (table[:, 1:] - table[:, :1]).mean(axis=0)
+    right = dict(zip(("download_w", "compute_w", "upload_w"), above, strict=True))
+    if not has_transfers:
+        right = {"compute_w": right["compute_w"]}
+    assert result.power == pytest.approx({**right, "idle_w": table[:, 0].mean()}, rel=0.15)
+    assert result.power["compute_w"] == pytest.approx(right["compute_w"], rel=0.02)
+    assert result.scenario is not None
+    energy = result.scenario["devices"]["energy"]
+    assert {name: energy[name] for name in right} == {name: result.power[name] for name in right}
+    assert any("read as UTC" in flag for flag in result.flags)
+
+
+BAD_POWER = {
+    "no power": ("007.csv", "time,load\n1,2\n", "has no power readings|no power readings"),
+    "another clock": (
+        "007.csv",
+        "time,power\n2031-05-01T08:00:00Z,2\n",
+        "no power reading lies in a dispatch of its client\n  give each file the name",
+    ),
+    "another client": ("x.csv", "time,power\n6,2\n", "no power reading lies in a dispatch"),
+    "negative": ("007.csv", "time,power\n6,-2\n", "007.csv:2: power is '-2'"),
+    "tegrastats without times": ("007.csv", "RAM 1/2MB VDD_IN 3mW/3mW\n", "007.csv:1: the line"),
+}
+
+
+@pytest.mark.parametrize(("name", "text", "message"), BAD_POWER.values(), ids=BAD_POWER)
+def test_power_that_fits_no_dispatch_is_refused(
+    name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_text(text)
+    LOG.to_csv(tmp_path / "log.csv", index=False)
+    with pytest.raises(UserError, match=message):
+        calibrate(tmp_path / "log.csv", tmp_path / "bundle", power=[tmp_path / name])
