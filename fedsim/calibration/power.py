@@ -48,7 +48,9 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     number_of = {name: number for number, name in enumerate(log.clients())}
     client = np.full(len(frame), -1)
     for index, file in enumerate(frame.files):
-        client[slice(*frame.bounds(index))] = number_of.get(PurePath(file.source.name).stem, -1)
+        client[slice(*frame.starts[index : index + 2])] = number_of.get(
+            PurePath(file.source.name).stem, -1
+        )
     if "client" in column:
         codes, words = frame.text(column["client"])
         client = np.where(

@@ -201,7 +201,7 @@ def predict(
         logged = quantity(log)
         drawn = pd.concat([quantity(run).reindex(logged.index) for run in runs], axis=1)
         # A round that no simulation has cannot be compared.
-        drawn = drawn.dropna(hint="all")
+        drawn = drawn.dropna(how="all")
         if drawn.empty:
             continue
         logged, table = logged[drawn.index], drawn.to_numpy(float).T

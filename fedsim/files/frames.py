@@ -330,7 +330,7 @@ class Frame:
         name: str,
         unit: str | None = None,
         form: str | None = None,
-        hint: str = cells.HOW_TO_WRITE,
+        hint: str = "write it as in 2024-05-01T08:00:00+02:00",
     ) -> Instants:
         """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
         parts = [cells.instants(column, unit, form) for column in self.columns(name)]

@@ -136,7 +136,12 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
         (HOURLY.replace(",3", ",x"), {}, ":4", "intensity g/kWh is 'x'"),
         (HOURLY.replace(",3", ",-3"), {}, ":4", "intensity g/kWh is '-3'"),
         (HOURLY.replace("2024-01-01 01", "unknown"), {}, ":3", "datetime is 'unknown"),
-        (HOURLY.replace("2024-01-01 01", "01/02/2024 01"), {}, ":3", "not an instant that can be read"),
+        (
+            HOURLY.replace("2024-01-01 01", "01/02/2024 01"),
+            {},
+            ":3",
+            "not an instant that can be read",
+        ),
         (HOURLY.replace("01:00:00", "01:00:00Z"), {}, ":3", "having an offset"),
         (HOURLY.replace("01:00:00", "00:00:00"), {}, ":3", "as in an earlier row"),
         (HOURLY.replace("1\n", "\n").replace("2\n", "\n"), {}, "", "in 1 of 3 rows"),
