@@ -280,7 +280,9 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
     gaps = (durations_s - (rounds["end_s"] - rounds["start_s"]))[whole]
     overlaps = int((gaps < 0).sum())
     paused = gaps[gaps > _LONG * durations_s.median()]
-    pause = (float(paused.index[paused.argmax()]), float(paused.max())) if len(paused) else None
+    pause = (
+        (float(paused.index[int(paused.argmax())]), float(paused.max())) if len(paused) else None
+    )
     # Updates that arrive after the end of their round say nothing about the next one, nor does a pause.
     gaps_s = gaps[(gaps >= 0) & ~gaps.index.isin(paused.index)].to_numpy()
     gap_s = error_s = math.nan
