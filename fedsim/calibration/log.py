@@ -144,9 +144,10 @@ def read_log(path: Path) -> Log:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
     flags += _complete(log, frame, 0.0 if is_run else clock.resolution_s)
-    log = log.sort_values(["start_s", "client"], kind="stable", ignore_index=True)
-    # Otherwise, Arrow keeps the memory of the text for later tables.
+    # Arrow would keep the memory of the text for later tables.
+    del frame, seconds
     pa.default_memory_pool().release_unused()
+    log = log.sort_values(["start_s", "client"], kind="stable", ignore_index=True)
     return Log(log, column["client"], origin_s, clock, tuple(flags))
 
 
