@@ -10,7 +10,7 @@ import numpy as np
 from fedsim.errors import UserError
 from fedsim.files import cells
 from fedsim.files.frames import Frame
-from fedsim.vocabulary.formatting import format_counted
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 _TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
 _LAST_S = 4_070_908_800.0
@@ -45,14 +45,14 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
     """
     seconds: dict[str, cells.Floats] = {}
     dated: dict[str, bool] = {}
+    units: dict[str, str] = {}
     local, zoned, flags = {}, False, []
     for name, spelling in column.items():
         if frame.are_plain_numbers(spelling):
             values = frame.number(spelling, 1.0, cells.Bounds())
             unit = cells.recent_unit(values)
             if unit not in (None, "unix_s"):
-                why = "its numbers are times of this century in no other unit."
-                flags.append(f"{spelling} is read as {unit}: {why}")
+                units[spelling] = unit
             values *= cells.TIME_UNITS[unit or "s"]
             dated[name] = unit is not None
         else:
@@ -66,6 +66,11 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
         if not np.isfinite(values).any():
             del dated[name]
         seconds[name] = values
+    if units:
+        units_named = format_names(sorted(set(units.values())))
+        flags.append(
+            f"The numbers of {format_names(list(units))} are read as {units_named}: no other unit fits."
+        )
     if zoned:
         for spelling, without in local.items():
             message = f"{spelling} is {{}}, which has no offset from UTC, but other timestamps of the log have one"

@@ -144,9 +144,10 @@ def read_log(path: Path) -> Log:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
     flags += _complete(log, frame, 0.0 if is_run else clock.resolution_s)
-    log = log.sort_values(["start_s", "client"], kind="stable", ignore_index=True)
-    # Otherwise, Arrow keeps the memory of the text for later tables.
+    # Arrow would keep the memory of the text for later tables.
+    del frame, seconds
     pa.default_memory_pool().release_unused()
+    log = log.sort_values(["start_s", "client"], kind="stable", ignore_index=True)
     return Log(log, column["client"], origin_s, clock, tuple(flags))
 
 
@@ -280,7 +281,9 @@ def rounds_of(log: pd.DataFrame, last: float = math.inf, *, always_online: bool 
     gaps = (durations_s - (rounds["end_s"] - rounds["start_s"]))[whole]
     overlaps = int((gaps < 0).sum())
     paused = gaps[gaps > _LONG * durations_s.median()]
-    pause = (float(paused.idxmax()), float(paused.max())) if len(paused) else None
+    pause = (
+        (float(paused.index[int(paused.argmax())]), float(paused.max())) if len(paused) else None
+    )
     # Updates that arrive after the end of their round say nothing about the next one, nor does a pause.
     gaps_s = gaps[(gaps >= 0) & ~gaps.index.isin(paused.index)].to_numpy()
     gap_s = error_s = math.nan

@@ -95,7 +95,7 @@ def summary(calibration: Calibration) -> list[Tile]:
         rows.append(Tile("time between rounds", between))
     if calibration.power:
         watts = [f"{name[:-2]} {format_number(each)} W" for name, each in calibration.power.items()]
-        rows.append(Tile("power above idle", ", ".join(watts)))
+        rows.append(Tile("power above idle, and idle", ", ".join(watts)))
     late = calibration.lateness
     if late is not None:
         rows.append(
