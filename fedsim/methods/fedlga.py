@@ -170,7 +170,8 @@ class FedLga(Method):
             return updates.row("gradient", index)
         steps = np.array([updates.steps[index], updates.steps_assigned[index]])
         done, assigned = map(float, distance_covered(self.context, steps))
-        rate = float(updates.learning_rates[index])
+        # At a rate of 0, changes say nothing about gradients, and no correction is known.
+        rate = float(updates.learning_rates[index]) or math.inf
         if self.params.grad_source == "mean_delta":
             return change / -(rate * done)
         return gap / -(rate * (assigned - done))

@@ -125,7 +125,7 @@ class Judge:
         for name in sorted(set(_SUSPECTS) & set(chosen)):
             for value in self.table[name]:
                 similar = {**chosen, name: value}
-                if self._says({**self.base, **similar}, message):
+                if self._says({**self.base, **similar}, message) and self._always_refused(similar):
                     found.append(similar)
         return {frozenset(one.items()): message for one in found}
 

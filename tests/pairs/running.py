@@ -155,10 +155,12 @@ def quick() -> contextlib.ExitStack:
 
 def prepared(content: Content) -> Assembly:
     """The parts of a scenario that is not refused."""
-    assembly = prepare(read_scenario(content, ()), SHARED)[0]
+    loaded = read_scenario(content, ())
+    assembly = prepare(loaded, SHARED)[0]
     scenario, task = assembly.scenario, assembly.task
     if task.may_lack_kernel(scenario.training):
-        build_station(scenario, task, assembly.method, scenario.training)
+        with loaded.locating_errors():
+            build_station(scenario, task, assembly.method, scenario.training)
     return assembly
 
 

@@ -136,11 +136,13 @@ def test_a_refused_row_is_blamed_on_the_smallest_combination(folder: Path) -> No
 
 
 @pytest.mark.parametrize("up", ["none", "qsgd"])
-@pytest.mark.parametrize("method", ["mifa", "mtgc", "mtgc/kept", "scaffold_p/one"])
+@pytest.mark.parametrize("method", ["mifa", "mtgc", "mtgc/kept", "scaffold_p/one", "fedlga"])
 def test_at_a_rate_of_zero_nothing_is_learned(method: str, up: str, folder: Path) -> None:
     # Methods that divide changes by the rate; it is zero from round 2 on.
     base = {name: next(iter(values)) for name, values in TABLE.items()}
-    content = scenario({**base, "method": method, "rate": "cosine", "up": up}, TABLE, folder)
+    content = scenario(
+        {**base, "method": method, "rate": "cosine", "up": up, "work": "limited"}, TABLE, folder
+    )
     states = []
     for rounds in (2, 4):
         content["stop"] = {"rounds": rounds}
