@@ -297,3 +297,29 @@ def test_hours_drift_by_the_check_if_the_length_of_the_run_is_known_else_at_its_
     assert rules_of(scenario, tmp_path).count("drifting-hours") == before
     notes = fedsim.run(scenario, tmp_path / "run").info.get("notes", [])
     assert sum("repeats every 7 d 10 h, which is not" in note for note in notes) == after
+
+
+OWN = """
+from fedsim.parts.component import Parameters
+from fedsim.scheduling.base import Schedule
+
+
+class Own(Schedule):
+    'A schedule whose parameters have names of those of sync.'
+
+    class Params(Parameters):
+        grace: float | None = None
+        over_selection: str = "all"
+
+    def start(self):
+        self.server.dispatch(0)
+
+    def on_arrival(self, dispatch):
+        self.server.aggregate([dispatch])
+"""
+
+
+def test_parameters_of_a_schedule_of_the_user_have_meanings_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    schedule = {"name": f"{tmp_path / 'own.py'}:Own"}
+    assert "unused-setting" not in rules_of(timed(server={"schedule": schedule}), tmp_path)
