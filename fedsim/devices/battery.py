@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.scenario.model import Energy
-from fedsim.units import NS_PER_S
+from fedsim.units import NEVER, NS_PER_S
 
 ROUNDING_NS = 1e-3
 """Duration below which a difference of energies is rounding."""
@@ -55,7 +55,7 @@ class Batteries:
         return self._charge_j[client]
 
     def end(self, client: int, now_ns: int, used_j: float) -> int:
-        """Record that the client has stopped working; returns when it may work again."""
+        """Record that the client has stopped working; returns when it may work again, or NEVER."""
         # Negative only by rounding, because a device stops when its battery is empty.
         charge = max(0.0, self._charge_j[client] - used_j)
         self._charge_j[client], self._since_ns[client] = charge, now_ns
@@ -64,7 +64,7 @@ class Batteries:
         if charge >= floor_j:
             return now_ns
         missing_ns = (floor_j - charge) / self.recharge_w[index] * NS_PER_S
-        return now_ns + math.ceil(missing_ns - ROUNDING_NS)
+        return min(NEVER, now_ns + math.ceil(missing_ns - ROUNDING_NS))
 
     def charge_j(self, client: int, now_ns: int) -> float:
         """Charge in joules of an idle client."""

@@ -59,7 +59,8 @@ class _Compressed(Method):
                         where=f"server.compression.{way}.vectors",
                         hint=f"it sends {format_names(sent)}",
                     )
-        self._refuse("up", self._with_feedback(), self._changing, "set error_feedback: false")
+        for why in (self._changing, self._unsteady):
+            self._refuse("up", self._with_feedback(), why, "set error_feedback: false")
         self._refuse("down", self.download(), self._changing, "compress uploads only")
         self._refuse("down", self.download(), lambda one: self.needs_exact.get(one.name), _SOME)
         self._refuse(
@@ -83,6 +84,13 @@ class _Compressed(Method):
         if not vector.varies:
             return None
         return "it changes with every dispatch, so nothing of earlier dispatches can be used"
+
+    def _unsteady(self, vector: Vector) -> str | None:
+        """A memory that moves with the vector by a factor of the dispatch."""
+        for name, memory in super().memories().items():
+            if callable((memory.follows or {}).get(vector.name)):
+                return f"an error of an earlier dispatch would count in '{name}' with the factor of a later one"
+        return None
 
     @property
     def _undeclared(self) -> str | None:

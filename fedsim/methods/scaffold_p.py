@@ -98,8 +98,7 @@ class ScaffoldP(FedAvgP):
         """The personal part and c_i, whose changes are sent, or follow from that of u."""
         follows: dict[str, Factor] = {"control": 1.0}
         if self.params.uplink == 1:
-            # At a rate of 0, nothing of the change of u is a change of c_i.
-            follows["delta"] = lambda cohort: (-1 / self._lengths(cohort)).nan_to_num(neginf=0.0)
+            follows["delta"] = self._factor
         control = Memory(self.split.shared_size, follows=follows)
         return {**super().memories(), "control": control}
 
@@ -176,6 +175,11 @@ class ScaffoldP(FedAvgP):
         """K gamma_u of each client, (B, 1)."""
         rates = cohort.learning_rates * self._factors[0]
         return rates.unsqueeze(1) * cohort.column(cohort.steps, rates)
+
+    def _factor(self, cohort: Cohort) -> Tensor:
+        """Change of c_i per change of u, (B, 1); 0 at a rate of 0."""
+        lengths = self._lengths(cohort)
+        return (-1 / lengths).masked_fill(lengths == 0, 0.0)
 
     def _control_change(self, delta: Tensor, lengths: Tensor | float, everyones: Tensor) -> Tensor:
         """c_i's change, -c + (u - u_i) / (K gamma_u), from the change of u (..., d_u) and K gamma_u."""

@@ -200,7 +200,7 @@ class _Path:
             repeated_s[1:] -= (1 - gap) * max(gaps_s)
             share = 1 - float(repeated_s.sum()) / until_s
         else:
-            shares = [*self._estimates(path, shorter_s, gap)]
+            shares = [*self._estimates(path, shorter_s, gap)] or [0.0]
             share = (min(shares) + max(shares)) / 2
             error += float(np.ptp(shares)) / 2
         if repeated_s is None or self._rates_vary:
@@ -253,6 +253,8 @@ class _Path:
             gaps = spent.reindex(["aggregation", "pause"]).sum() * (1 - gap)
             work = spent.reindex([*WORK_PHASES, "paused", "detection"]).sum()
             rows = ~self._is_cut & (self._known_s > from_s) & (self._known_s <= from_s + half_s)
+            if not rows.any():
+                continue  # nothing has ended in this half
             before_s = (self._known_s - self._dispatched_s)[rows]
             after_s = before_s - shorter_s[rows]
             yield gaps + work * (1 - after_s.sum() / before_s.sum())

@@ -180,3 +180,12 @@ def test_the_path_covers_the_time_exactly(
             by_dispatch = spent.groupby(work["dispatch_id"]).sum()
             expected = run.phases[f"{phase}_s"].iloc[by_dispatch.index].to_numpy()
             np.testing.assert_allclose(by_dispatch, expected, atol=1e-6)
+
+
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+def test_what_a_change_saves_if_nothing_ends_in_half_of_the_time(tmp_path: Path) -> None:
+    """A buffer of both clients, who return at 1 + 8 + 1 s; halved work takes 4 s less."""
+    schedule = {"name": "buffered", "buffer_size": 2}
+    content = scenario([4.0, 4.0], rounds=1, method="fedbuff", schedule=schedule)
+    run = fedsim.run(content, tmp_path / "run", timing_only=True)
+    assert saving(run, critical_path(run), ["compute"]).share == pytest.approx(0.4)

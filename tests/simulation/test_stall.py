@@ -215,6 +215,13 @@ def test_work_of_a_client_that_goes_offline_for_good_is_unfinished(
     assert book.outcomes() == {0: "unfinished", 1: "unfinished"}
 
 
+def test_a_battery_that_hardly_recharges_is_not_the_end_of_the_clock() -> None:
+    """An empty battery that needs 100,000 years until it may be used never recharges: the run ends without clients."""
+    battery = {"battery_j": 100, "recharge_w": 1e-12}
+    book = simulate(step_s=[1, 1], rounds=50, schedule=ASYNC, energy=battery)
+    assert 2 <= len(book.rows) < 50
+
+
 def test_a_dispatch_that_outlasts_the_clock_is_refused_before_the_run() -> None:
     content = {
         "task": {"name": "timing", "clients": 2, "size": "1GB"},

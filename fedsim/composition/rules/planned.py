@@ -17,7 +17,7 @@ from fedsim.learning.metrics.base import declares_direction
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import cohort_of
-from fedsim.scheduling.schedules.sync import Sync
+from fedsim.scheduling.schedules.sync import Sync, SyncParams
 from fedsim.traces.validation import implausible_rates as doubt_of_rates
 from fedsim.traces.validation import implausible_times as doubt_of_times
 from fedsim.units import NS_PER_S, to_ns
@@ -254,6 +254,7 @@ def unused_setting(assembly: Assembly) -> Iterator[UserError]:
         assembly.scenario.server.section_of_devices,
     )
     schedule, given = server.schedule, server.schedule.params
+    is_sync = isinstance(given, SyncParams)
     draws_all = "cohort" in type(server.selection.params).model_fields
     draws_all &= cohort_of(server.selection.params) is None
     # What a schedule of the user announces is unknown.
@@ -264,13 +265,13 @@ def unused_setting(assembly: Assembly) -> Iterator[UserError]:
     sends = server.partial_work == "send"
     rows = (
         (
-            draws_all and getattr(given, "over_selection", 1) > 1,
+            is_sync and draws_all and given.over_selection > 1,
             f"{section}.schedule.over_selection",
             "a round without a cohort selects all available clients, and no more",
             f"give {section}.selection.cohort",
         ),
         (
-            getattr(given, "grace", 0) > 0 and given.quorum is None,
+            is_sync and given.grace > 0 and given.quorum is None,
             f"{section}.schedule.grace",
             "without a quorum, no round waits for it",
             f"give {section}.schedule.quorum",

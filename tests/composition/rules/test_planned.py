@@ -324,3 +324,29 @@ def test_unobserved_time_is_named_with_its_share_until_the_scenario_says_what_ha
     assert "unobserved-time" not in [each.rule for each in check(read_scenario(short))]
     notes = fedsim.run(short, tmp_path / "run").info.get("notes", [])
     assert sum("was not observed" in note for note in notes) == 1
+
+
+OWN = """
+from fedsim.parts.component import Parameters
+from fedsim.scheduling.base import Schedule
+
+
+class Own(Schedule):
+    'A schedule whose parameters have names of those of sync.'
+
+    class Params(Parameters):
+        grace: float | None = None
+        over_selection: str = "all"
+
+    def start(self):
+        self.server.dispatch(0)
+
+    def on_arrival(self, dispatch):
+        self.server.aggregate([dispatch])
+"""
+
+
+def test_parameters_of_a_schedule_of_the_user_have_meanings_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    schedule = {"name": f"{tmp_path / 'own.py'}:Own"}
+    assert "unused-setting" not in rules_of(timed(server={"schedule": schedule}), tmp_path)
