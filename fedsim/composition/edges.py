@@ -27,6 +27,7 @@ from fedsim.network.base import NetworkContext
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
+from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.edges import Hierarchy, Mobility
 from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.workload import Workload
@@ -126,6 +127,7 @@ def unmet(
             where=f"{_WHERE}.schedule.min_updates",
             hint="set it to at least 1",
         )
+    yield from _too_few_members(server.edges, stays)
     for method, part, where in (
         (edge, server.edges.method, f"{_WHERE}.method"),
         (cloud, server.method, "server.method"),
@@ -181,6 +183,27 @@ def relocating(scenario: Scenario) -> Iterator[None]:
         yield
     except UserError as error:
         raise error if scenario.server.edges is None else relocated(error) from error
+
+
+def _too_few_members(section: Edges, stays: Stays) -> Iterator[UserError]:
+    """Rounds that an edge server can never begin or fill, because it has too few clients."""
+    counts = {edge: len(clients) for edge, clients in enumerate(stays.members) if len(clients)}
+    smallest, most = min(counts, key=counts.__getitem__), max(counts.values())
+    cohort, params = cohort_of(section.selection.params), section.schedule.params
+    if cohort is not None and cohort > most and not section.selection.type.with_replacement:
+        yield UserError(
+            f"a cohort of {cohort} cannot be drawn from {format_counted(most, 'client')}, the most that an edge server "
+            "has",
+            where=f"{_WHERE}.selection.cohort",
+            hint=f"set at most {most}, or leave it out to select all clients that are available",
+        )
+    for name in ("min_cohort", "min_updates"):
+        if (needed := getattr(params, name, 0)) > (fewest := counts[smallest]):
+            yield UserError(
+                f"a round needs {needed}, but edge server {smallest} has {format_counted(fewest, 'client')}",
+                where=f"{_WHERE}.schedule.{name}",
+                hint=f"set at most {fewest}, or give each edge server more clients",
+            )
 
 
 def _beyond_one_model(method: Method, kind: type[Component], *, is_cloud: bool) -> str:

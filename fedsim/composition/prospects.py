@@ -319,6 +319,12 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where=prospects.schedule_key("min_cohort"),
             hint=f"set at most {prospects.count}",
         )
+    if demands.cohort is not None and demands.updates > prospects.count:
+        yield UserError(
+            f"a round needs {demands.updates} updates, but {prospects.available}",
+            where=prospects.schedule_key(server.schedule.type.updates_needed),
+            hint=f"set at most {prospects.count}",
+        )
     fastest = int(np.argmin(prospects.needed_s))
     if NEVER / NS_PER_S <= prospects.needed_s[fastest] < math.inf and prospects.is_certain:
         client = f"client {np.flatnonzero(prospects.usable)[fastest]}"

@@ -12,7 +12,8 @@ import pytest
 import fedsim
 from fedsim.analysis.figures.timeline import timeline
 from fedsim.analysis.perfetto import write_perfetto
-from fedsim.composition.assembly import build_server, prepare
+from fedsim.api import read_scenario
+from fedsim.composition.assembly import build_server, check, prepare
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from tests.composition.interrupting import interrupted_with_checkpoint
@@ -609,6 +610,32 @@ def test_what_edge_servers_cannot_do_is_refused(
         fedsim.run({**quadratic([[0]]), "server": server}, tmp_path / "run")
     assert where in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("edges", "message"),
+    [
+        (
+            {"schedule": {"name": "sync", "min_cohort": 3}},
+            "needs 3, but edge server 0 has 2 clients",
+        ),
+        (
+            {"schedule": {"name": "sync", "min_updates": 3}},
+            "needs 3, but edge server 0 has 2 clients",
+        ),
+        ({"selection": {"cohort": 3}}, "a cohort of 3 cannot be drawn from 2 clients, the most"),
+    ],
+)
+def test_rounds_that_no_edge_server_can_begin_are_refused(
+    edges: dict[str, Any], message: str
+) -> None:
+    content = timed(
+        task={"name": "timing", "clients": 4, "parameters": 1},
+        devices={"compute": {"name": "values", "step": "1s"}},
+        server={"edges": {"count": 2, **edges}},
+    )
+    with pytest.raises(UserError, match=message):
+        check(read_scenario(content))
 
 
 def test_optimizer_states_are_not_sent_through_edge_servers() -> None:
