@@ -22,7 +22,7 @@ from fedsim.composition.rules.names import documentation
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
 from fedsim.parts.parameters import alternatives, without_markup
-from fedsim.runs.schema import METRICS, TABLES
+from fedsim.runs.schema import METRICS, OPTIONAL, TABLES
 from fedsim.scenario.description import Parameter, parameters, prose
 from fedsim.scenario.model import CheckpointModels, Scenario
 from fedsim.scenario.training import Training
@@ -234,6 +234,14 @@ def tables_page() -> str:
         lines.append("")
         if table is METRICS:
             lines += _metrics()
+    lines += [
+        "## Columns of some runs\n",
+        "`dispatches` and `clients`, and `messages` of Flower apps, have these columns if the scenario asks for them.\n",
+        *("| column | type | unit | meaning |", "|---|---|---|---|"),
+    ]
+    for field in OPTIONAL:
+        unit, meaning = (field.metadata[key].decode() for key in (b"unit", b"description"))
+        lines.append(f"| `{field.name}` | {_type(field.type)} | {unit} | {_cell(meaning)} |")
     return _join(lines)
 
 

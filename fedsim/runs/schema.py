@@ -108,7 +108,7 @@ AGGREGATIONS = _table(
 )
 
 EDGE = _field("edge", pa.int32(), "", "edge server; only in runs with edge servers")
-_OPTIONAL = (
+OPTIONAL = (
     EDGE,
     _field("region", pa.string(), "", "region of its grid; only with several in devices.carbon"),
     _field("gco2e", pa.float64(), "g", "emissions of its work; only with devices.carbon"),
@@ -312,7 +312,7 @@ MESSAGE_INSTANTS: Mapping[str, str] = {
 def with_columns(table: Table, names: Iterable[str]) -> Table:
     """A table with those of its optional columns that are among ``names``."""
     schema = table.schema
-    for field in _OPTIONAL:
+    for field in OPTIONAL:
         schema = schema.append(field) if field.name in names else schema
     return Table(table.name, schema, table.sort_by)
 

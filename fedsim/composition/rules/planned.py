@@ -253,6 +253,7 @@ def unused_setting(assembly: Assembly) -> Iterator[UserError]:
         assembly.scenario.server.of_devices,
         assembly.scenario.server.section_of_devices,
     )
+    failures, energy = assembly.scenario.devices.failures, assembly.scenario.devices.energy
     schedule, given = server.schedule, server.schedule.params
     is_sync = isinstance(given, SyncParams)
     draws_all = "cohort" in type(server.selection.params).model_fields
@@ -287,6 +288,22 @@ def unused_setting(assembly: Assembly) -> Iterator[UserError]:
             "server.foresight",
             "only clients that send partial work use it",
             "set server.partial_work: send",
+        ),
+        (
+            failures.upload_retries > 0 and not failures.upload_loss,
+            "devices.failures.upload_retries",
+            "no upload is lost",
+            "give devices.failures.upload_loss",
+        ),
+        *(
+            (
+                getattr(energy, name) != type(energy).model_fields[name].default
+                and not energy.has_batteries,
+                f"devices.energy.{name}",
+                "devices have no battery",
+                "give devices.energy.battery_j",
+            )
+            for name in ("battery_floor", "recharge_w")
         ),
     )
     for is_unused, where, why, hint in rows:

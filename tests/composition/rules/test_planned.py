@@ -253,6 +253,10 @@ def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str, tmp_pa
             ["a round without a cohort selects all", "the schedule announces no deadline"],
         ),
         (
+            timed(devices={"energy": {"battery_floor": 0.5}, "failures": {"upload_retries": 1}}),
+            ["upload_retries: it changes nothing", "battery_floor: it changes nothing"],
+        ),
+        (
             # It always announces the end of a round.
             timed(server={"schedule": "timely", "partial_work": "send"}),
             ["was not designed for the timely"],
