@@ -62,8 +62,8 @@ class QuadraticParams(Parameters):
 class QuadraticTask(AnalyticTask):
     """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
 
-    Metrics are computed in float64, models are of ``training.dtype``; with ``noise_std`` 0 gradients are exact up to rounding, and exact if the numbers are
-    dyadic.
+    Metrics are computed in float64, models are of ``training.dtype``. With ``noise_std`` 0 gradients are exact up to
+    rounding, and exact if the numbers are dyadic.
     """
 
     name = "quadratic"
