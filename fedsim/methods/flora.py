@@ -76,6 +76,13 @@ class Flora(Method):
         share = (self._up if vector.varies else self._down)(layout).share
         return replace(super().of_part(vector, layout, elements), share=share)
 
+    def buffers_in(self, elements: int, layout: Layout) -> int:
+        """Those of the model, not the matrices that its adapters change."""
+        return max(0, super().buffers_in(elements, layout) - self._merged(layout))
+
+    def _merged(self, layout: Layout) -> int:
+        return sum(layout.sizes[each.base] for each in layout.adapters)
+
     def _down(self, layout: Layout) -> Vector:
         sizes = layout.sizes
         adapters = sum(sizes[each.a] + sizes[each.b] for each in layout.adapters)
@@ -84,8 +91,8 @@ class Flora(Method):
         )
 
     def _up(self, layout: Layout) -> Vector:
-        merged = sum(layout.sizes[each.base] for each in layout.adapters)
-        return Vector("model", layout.size, share=1 - merged / layout.size, varies=True)
+        share = 1 - self._merged(layout) / layout.size
+        return Vector("model", layout.size, share=share, varies=True)
 
     def _unsent(self, layout: Layout) -> int:
         """Entries of the matrices that are not sent because stacked adapters are smaller."""

@@ -296,6 +296,15 @@ def test_bytes(tmp_path: Path, method: Any, first: int, down: int, up: int) -> N
     assert set(table["bytes_up"]) == {8 * up}
 
 
+def test_compressed_matrices_of_flora_are_no_buffers(tmp_path: Path) -> None:
+    """All that is sent is rounded to 16 bits; uploads have no matrices."""
+    content = scenario("flora")
+    content["server"]["compression"] = {"up": "cast", "down": "cast"}
+    table = fedsim.run(content, tmp_path / "run").dispatches
+    assert set(table[table["sequence"] > 0]["bytes_down"]) == {2 * (BASE + BIAS)}
+    assert set(table["bytes_up"]) == {2 * (A + B + BIAS)}
+
+
 @pytest.mark.parametrize(
     ("method", "down", "up"),
     [

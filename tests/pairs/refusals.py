@@ -1,6 +1,6 @@
 """Which combinations of values are refused: learned by trying, and kept in ``refused.json``.
 
-``python -m benchmarks.pairs learn`` writes the file again, after a part was added or a message has changed.
+``python -m benchmarks.pairs --learn`` writes the file again, after a part was added or a message has changed.
 """
 
 from __future__ import annotations

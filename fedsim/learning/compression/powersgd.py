@@ -28,8 +28,7 @@ class PowerSgd(WithFeedback):
     and the client keeps M^T P as Q for its next upload (warm start); at first, and in downloads, the m x rank numbers
     of Q are normal. A tensor of more dimensions is a matrix with its first dimension as rows. Vectors, matrices that
     would not become smaller, and vectors of the method that have another length than the parameters are sent as they
-    are. A
-    contraction; biased.
+    are. A contraction; biased.
     """
 
     name = "powersgd"
@@ -75,7 +74,7 @@ class PowerSgd(WithFeedback):
 
     def _matrices(self, elements: int) -> Iterator[tuple[int, int, int]]:
         """Offset, rows and columns of each matrix that becomes smaller."""
-        if elements != self.layout.trainable:
+        if elements not in (self.layout.trainable, self.layout.size):
             return
         for offset, shape in zip(self.layout.offsets, self.layout.shapes, strict=False):
             n, m = (shape[0], math.prod(shape[1:])) if len(shape) > 1 else (1, 1)
