@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.files.documents import json_text
 from fedsim.files.durable import replacing, write_text
@@ -79,7 +79,7 @@ class Record:
             self.write(folder, content)
 
     def read(self, folder: Path) -> dict[str, Any]:
-        """The content of the record in ``folder``.
+        """The content of the record in ``folder``, without control characters.
 
         Raises:
             FileNotFoundError: there is none.
@@ -105,7 +105,8 @@ class Record:
         except (OSError, ValueError, RecursionError) as error:
             problem = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             raise self.damaged(path, f"cannot be read: {problem}") from error
-        return document
+        content: dict[str, Any] = printable(document)
+        return content
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for the record or a file that it lists, with the way to continue without it."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.errors import UserError, argument_error
+from fedsim.errors import UserError, argument_error, printable
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
@@ -284,7 +284,7 @@ class Run:
             kind = data.schema.field(name).type
             if kind != types.get(name, pa.float64()):
                 raise self.folder.damaged(parquet, f"the column '{name}' has the type {kind}")
-        frame: pd.DataFrame = data.to_pandas()
+        frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
         for name in nullable.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.

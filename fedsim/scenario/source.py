@@ -26,7 +26,7 @@ from ruamel.yaml.tokens import (
     FlowSequenceStartToken,
 )
 
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, printable, raise_all
 from fedsim.parts.component import is_user_reference
 from fedsim.units import without_comma
 from fedsim.vocabulary.formatting import format_bytes, format_count
@@ -339,7 +339,7 @@ class _Builder:
             key_location = self._location(key_node)
             if not isinstance(key_node, ScalarNode):
                 raise UserError("a key must be plain text", where=key_location)
-            key = str(key_node.value)
+            key = str(self._scalar(key_node, key_location, "str"))
             if key in result:
                 raise UserError(
                     f"the key '{key}' appears twice",
@@ -353,9 +353,17 @@ class _Builder:
     def _location(self, node: Node) -> str:
         return _location(self._source.label, node.start_mark)
 
-    def _scalar(self, node: ScalarNode, location: str) -> str | int | float | bool | None:
+    def _scalar(
+        self, node: ScalarNode, location: str, kind: str = ""
+    ) -> str | int | float | bool | None:
         text = str(node.value)
-        kind = str(node.tag).removeprefix(_TAG)
+        if printable(text) != text:
+            raise UserError(
+                f"the text has a control character: {text[:60]!r}",
+                where=location,
+                hint="leave it out",
+            )
+        kind = kind or str(node.tag).removeprefix(_TAG)
         if kind == "null":
             return None
         if kind == "bool" and text.lower() in ("true", "false"):

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, printable, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import remove_temporaries, write_text
 from fedsim.files.locks import locked
@@ -74,6 +74,7 @@ class Sweep:
         for name in ("run", "status", "error"):
             if name not in frame or not frame[name].map(type).eq(str).all():
                 raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
+            frame[name] = frame[name].map(printable)
         running = frame["status"] == Status.RUNNING
         frame.loc[running, "status"] = [self._status(name) for name in frame["run"][running]]
         return frame
