@@ -117,7 +117,7 @@ def parse_yaml(text: str, label: str) -> Source:
     builder = _Builder(source)
     try:
         yaml = YAML(typ="safe", pure=True)
-        yaml.Composer = functools.partial(_Composer, label)
+        yaml.Composer = functools.partial(_Composer, label)  # type: ignore[assignment]
         node = yaml.compose(text)
         source.data = None if node is None else builder.build(node)
     except MarkedYAMLError as error:

@@ -72,7 +72,7 @@ class Sweep:
         except (OSError, pa.ArrowException) as error:
             raise SWEEP.damaged(path, f"cannot be read: {error}") from error
         for name in ("run", "status", "error"):
-            if name not in frame or not frame[name].map(type).eq(str).all():
+            if name not in frame or not all(isinstance(text, str) for text in frame[name]):
                 raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
             frame[name] = frame[name].map(printable)
         running = frame["status"] == Status.RUNNING

@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import pandas as pd
+import pytest
 
 from fedsim.board import results
 from fedsim.board.running import BOARD, ROWS, Rows, chosen_setting, run_board
+from fedsim.errors import UserError
 
 
 def test_a_board_tunes_measures_and_continues(tiny, tmp_path):
@@ -47,3 +49,21 @@ def test_a_changed_scenario_is_run_again(tiny, tmp_path):
     rows = run_board(replace(suite, scenarios={"tiny": question}), tmp_path / "board", jobs=1)
     frame = rows.frame()
     assert frame.loc[frame["kind"] == "measured", "time_s"].round(3).tolist() == [15.0, 15.0]
+
+
+def test_every_flipped_bit_of_the_table_is_refused_and_a_killed_board_leaves_nothing(
+    tiny, tmp_path
+):
+    folder = tmp_path / "board"
+    suite = replace(tiny, entries={"FedAvg": tiny.entries["FedAvg"]}, tuning_seeds=[100], seeds=[0])
+    run_board(suite, folder, jobs=1)
+    (folder / ".fedsim-tmp-killed").mkdir()
+    run_board(suite, folder, jobs=1)
+    assert {path.name for path in folder.iterdir()} == {".lock", ROWS, BOARD.file}
+    data = (folder / ROWS).read_bytes()
+    for number in range(40):
+        changed = bytearray(data)
+        changed[number * len(data) // 40] ^= 1 << number % 8
+        (folder / ROWS).write_bytes(changed)
+        with pytest.raises(UserError, match="has changed since fedsim wrote it"):
+            Rows(folder, suite)

@@ -39,10 +39,11 @@ def edit(folder: Path) -> None:
     [
         (lambda folder: (folder / SWEEP.file).unlink(), "not a sweep folder"),
         (edit, "it has changed since fedsim wrote it"),
+        (partial(rename, name=3), "Input should be a valid string"),
         (lambda folder: rewrite(folder, format=SWEEP.format + 1), "update fedsim"),
         *(
             (partial(rename, name=name), "is not the name of a folder")
-            for name in ("..", "", "a/b", "/etc", "a\\b", 3)
+            for name in ("..", "", "a/b", "/etc", "a\\b")
         ),
     ],
 )
