@@ -10,6 +10,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -40,9 +41,7 @@ class UserError(FedsimError):
         hint: str | None = None,
         rule: str | None = None,
     ) -> None:
-        self.message = _printable(message)
-        self.where = None if where is None else _printable(where)
-        self.hint = None if hint is None else _printable(hint)
+        self.message, self.where, self.hint = map(printable, (message, where, hint))
         self.rule = rule
         super().__init__(str(self))
 
@@ -56,9 +55,13 @@ class UserError(FedsimError):
         return [f"UserError: {self}", *getattr(self, "__notes__", ())]
 
 
-def _printable(text: str) -> str:
-    """Text with its control characters escaped, so that a name in a file cannot control the terminal."""
-    return _CONTROL.sub(lambda match: repr(match.group())[1:-1], text)
+def printable(data: Any) -> Any:
+    """Plain data with escaped control characters in its text, so that a name in a file cannot control the terminal."""
+    if isinstance(data, str):
+        return _CONTROL.sub(lambda match: repr(match.group())[1:-1], data)
+    if isinstance(data, dict):
+        return {printable(key): printable(value) for key, value in data.items()}
+    return list(map(printable, data)) if isinstance(data, list) else data
 
 
 class ProcessLost(UserError):

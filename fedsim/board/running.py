@@ -6,6 +6,7 @@ the rows it has.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import shutil
@@ -17,19 +18,23 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 
 from fedsim.analysis.comparison.facts import RunFacts, read_facts
 from fedsim.analysis.comparison.targets import Target, reaching
 from fedsim.analysis.run import Run, load_run
 from fedsim.board.suite import Cell, Entry, Question, Suite
 from fedsim.errors import UserError
-from fedsim.files.durable import TEMPORARY_PREFIX, replacing
+from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.processes.stopping import Grace
+from fedsim.runs.records import BOARD
 from fedsim.sweeps.execution import perform
+from fedsim.sweeps.folder import claimed
 from fedsim.sweeps.local import Shares
 from fedsim.sweeps.task import Result, Task
 
 ROWS = "runs.parquet"
+_WORDS = ("digest", "code", "error")
 OnProgress = Callable[[str, int, int], None]
 """Receives the scenario, the number of its runs, and how many of them are done."""
 _SAVE_EVERY = 20
@@ -39,12 +44,24 @@ class Rows:
     """The rows of a board's runs, in a file of its folder; one per :class:`~fedsim.board.suite.Cell`.
 
     Rows of runs that failed, and of scenarios or code that have changed since, are left out.
+
+    Raises:
+        UserError: the file or the record is damaged.
     """
 
-    def __init__(self, file: Path, suite: Suite) -> None:
-        self._file = file
+    def __init__(self, folder: Path, suite: Suite) -> None:
+        self._folder = folder
+        self._record: dict[str, Any] = {"files": {}}
+        with contextlib.suppress(FileNotFoundError):
+            self._record = BOARD.read(folder)
+        self._record["asked"] = {
+            "suite": suite.version,
+            "scenarios": list(suite.scenarios),
+            "entries": list(suite.entries),
+            "seeds": list(suite.seeds),
+        }
         self._rows: dict[Cell, dict[str, Any]] = {}
-        for row in pd.read_parquet(file).to_dict("records") if file.exists() else ():
+        for row in self._read():
             question = suite.scenarios.get(row["scenario"])
             entry = suite.entries.get(row["entry"])
             if row["error"] or (question is not None and row["digest"] != question.digest()):
@@ -71,9 +88,32 @@ class Rows:
         return pd.DataFrame([self._rows[cell] for cell in sorted(self._rows)])
 
     def save(self) -> None:
-        """Write the file."""
-        with replacing(self._file) as path:
-            self.frame().to_parquet(path, index=False, compression="zstd")
+        """Write the file, and the record with its checksum."""
+        write = functools.partial(self.frame().to_parquet, index=False, compression="zstd")
+        BOARD.write_listed(self._folder, self._record, ROWS, write)
+
+    def _read(self) -> list[dict[Any, Any]]:
+        path = self._folder / ROWS
+        if not path.exists():
+            return []
+        if ROWS not in self._record["files"]:
+            raise BOARD.damaged(path, f"is not listed in {BOARD.file}")
+        BOARD.require_intact(self._folder, self._record, ROWS)
+        try:
+            frame = pd.read_parquet(path)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            raise BOARD.damaged(path, f"cannot be read: {error}") from error
+        words = (*_WORDS, *Cell._fields[:3])
+        kinds = (
+            dict.fromkeys(words, str)
+            | dict.fromkeys(Cell._fields[3:], int)
+            | dict.fromkeys(FIGURES, float)
+        )
+        rows = frame.to_dict("records")
+        for name, kind in kinds.items():
+            if not all(type(row.get(name)) is kind for row in rows):
+                raise BOARD.damaged(path, f"the column {name} is missing, or of another type")
+        return rows
 
 
 def run_board(
@@ -94,8 +134,11 @@ def run_board(
     Raises:
         UserError: the folder cannot be used.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    rows = Rows(folder / ROWS, suite)
+    with claimed(folder, BOARD):
+        return _run(suite, Rows(folder, suite), folder, jobs, on_progress)
+
+
+def _run(suite: Suite, rows: Rows, folder: Path, jobs: int | None, on_progress: OnProgress) -> Rows:
     for question in suite.scenarios.values():
         entries = suite.fitting(question)
         tuning = [cell for entry in entries for cell in suite.tuning(question, entry)]

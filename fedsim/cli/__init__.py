@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 import json
 import os
@@ -138,15 +139,13 @@ class Commands(Suggesting):
             said = "interrupted" if number == signal.SIGINT else f"stopped by {cause}"
             click.echo(said, err=True)
             return 128 + number
-        except OSError as error:
-            if error.filename is not None or not is_disk_full(error):
-                return self._defect(error, show)
-            _drop_output()
-            click.echo(f"error: cannot write: {error.strerror}", err=True)
-            return EXIT_USER
         except Exception as error:
+            if isinstance(error, OSError) and error.filename is None and is_disk_full(error):
+                _drop_output()
+                click.echo(f"error: cannot write: {error.strerror}", err=True)
+                return EXIT_USER
             if _lacks_memory(error):
-                hint = "use a smaller model, batch or population, or a machine with more memory"
+                hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
                 detail = (str(error).splitlines() or [type(error).__name__])[0]
                 show([UserError(f"out of memory: {detail}", hint=hint)])
                 return EXIT_USER
@@ -199,7 +198,8 @@ def _lacks_memory(error: Exception) -> bool:
     """Whether memory ran out; torch has a special error for a GPU only."""
     names = {kind.__name__ for kind in type(error).__mro__}
     ran_out = not names.isdisjoint(("MemoryError", "OutOfMemoryError"))
-    return ran_out or "can't allocate memory" in str(error)
+    said = ("can't allocate memory", os.strerror(errno.ENOMEM).lower(), "failed to map segment")
+    return ran_out or any(text in str(error).lower() for text in said)
 
 
 def _drop_output(stream: TextIO | None = None) -> None:

@@ -15,7 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedsim import bundled
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.files.documents import json_text
 from fedsim.parts.component import NO_USER_CODE
 
@@ -265,7 +265,7 @@ def print_table(
         justify: Any = "right" if heading in right else "left"
         table.add_column(heading, overflow="fold", justify=justify)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*printable(list(row)))
     width = None if sys.stdout.isatty() else _WIDEST
     Console(highlight=False, markup=False, width=width).print(table)
 

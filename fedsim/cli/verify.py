@@ -15,7 +15,7 @@ from fedsim.vocabulary.formatting import format_counted
 @click.argument("folders", nargs=-1, required=True, type=options.path_type)
 @options.json_option
 def command(folders: tuple[Path, ...], as_json: bool) -> int:
-    """Check every file of each of FOLDERS (runs, sweeps, trace bundles) against its checksum.
+    """Check every file of each of FOLDERS against its checksum: of runs, sweeps, decisions, forecasts, boards, bundles.
 
     Exit code 0: nothing is damaged; 2: something is. The report page and any files you added have no checksum.
     """

@@ -14,7 +14,7 @@ import numpy as np
 from fedsim.composition import edges
 from fedsim.composition.assembled import Assembly, execution_of
 from fedsim.composition.extras import require_trackers
-from fedsim.composition.needs import unmet_requirements, unmet_target
+from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
 from fedsim.composition.prospects import impossible
 from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
@@ -22,7 +22,7 @@ from fedsim.composition.stays import edge_stays
 from fedsim.composition.submodels import divided
 from fedsim.composition.world import build_world
 from fedsim.errors import UserError, combined, further_checks, raise_all
-from fedsim.learning.metrics import chosen_metrics, definitions, ways_to_measure
+from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Parts
 from fedsim.methods.base import Method, MethodContext
@@ -140,8 +140,12 @@ def assemble(
 
         recorded.check_timeline(timeline, loaded)
         seed = recorded.world_seed(timeline)
+    scenario = loaded.scenario
+    if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
+        # Before the data set is read, which may have to be downloaded.
+        raise_all(unknown_target(scenario.stop.target, known_columns(scenario.evaluation)))
     world = build_world(loaded, shared, seed)
-    scenario, task = loaded.scenario, world.task
+    task = world.task
     learns = task.learns and not timing_only
     _check_learning(scenario, task, learns)
     server = scenario.server.of_devices

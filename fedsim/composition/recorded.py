@@ -41,7 +41,7 @@ LEARNED_VALUES = "schedule_used_learned_values"
 def world_seed(run: Run) -> int:
     """The seed of a run's devices and data split."""
     timeline = run.info.get("timeline")
-    return int(timeline["seed"] if timeline else run.info["seed"])
+    return int(timeline["seed"] if timeline else run.entry("seed"))
 
 
 def check_timeline(run: Run, loaded: LoadedScenario) -> None:
@@ -112,7 +112,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
     ineligible = int(np.count_nonzero(assembly.population.short_of_memory))
     (here_down, here_up), (down, up) = (
         assembly.traffic_bytes,
-        (float(run.info[f"bytes_{way}_per_dispatch"]) for way in ("down", "up")),
+        (float(run.entry(f"bytes_{way}_per_dispatch")) for way in ("down", "up")),
     )
     unequal = {
         "the numbers of samples per client differ from the recorded run": not np.array_equal(
@@ -136,7 +136,7 @@ def check_assembly(run: Run, assembly: Assembly) -> None:
             assembly.keeps_lost_work
         ),
         "the number of clients with too little memory differs from the recorded run": (
-            ineligible != run.info["ineligible_clients"]
+            ineligible != run.entry("ineligible_clients")
         ),
     }
     raise_all(_differs(what) for what, differs in unequal.items() if differs)
@@ -175,7 +175,7 @@ class RecordedTimeline:
         self._scenario = assembly.scenario
         self._differs = assembly.differs
         self.version = 0
-        self.round = int(run.info["rounds"])
+        self.round = int(run.entry("rounds"))
         self.dispatched = len(run.dispatches)
         self.arrived = int(run.dispatches["arrived_s"].notna().sum())
         self.now_ns = to_ns(run.simulated_s)
@@ -270,7 +270,7 @@ class RecordedTimeline:
         times_ns = [to_ns(time_s) for time_s in self._run.aggregations["time_s"]]
         # The round of the server after each version: it grows if the version closed its round.
         ended = self._run.aggregations["round"].tolist()
-        following = [*ended[1:], int(self._run.info["rounds"])]
+        following = [*ended[1:], int(self._run.entry("rounds"))]
         rounds = [0, *(r + 1 if n > r else r for r, n in zip(ended, following, strict=True))]
         planned: list[Evaluate] = []
 

@@ -14,7 +14,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +47,8 @@ from fedsim.decisions.runs import Progress, Runs
 from fedsim.decisions.search import BATCH, COMPLETE, Question, Search, Tried
 from fedsim.decisions.space import Dimension, Setting, Space
 from fedsim.errors import UserError
-from fedsim.files.documents import json_text
-from fedsim.files.durable import write_text
 from fedsim.processes.cluster import usable_cores
-from fedsim.runs.listing import DECISION
+from fedsim.runs.records import DECISION
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
@@ -156,6 +154,7 @@ class _State:
         batch: settings per batch.
         batches: number of batches that were tried.
         spent_s: wall seconds of earlier calls.
+        files: checksums of the files of the answer.
     """
 
     folder: Path
@@ -163,6 +162,7 @@ class _State:
     batch: int
     batches: int = 0
     spent_s: float = 0.0
+    files: dict[str, str] = field(default_factory=dict)
 
     @classmethod
     def continued(cls, folder: Path, asked: Mapping[str, Any], batch: int) -> _State:
@@ -171,8 +171,9 @@ class _State:
         Raises:
             UserError: the folder holds another question.
         """
-        path = folder / DECISION
-        known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+        known = None
+        with contextlib.suppress(FileNotFoundError):
+            known = DECISION.read(folder)
         plain = json.loads(json.dumps(asked))
         # Before the first batch of settings there is nothing to lose.
         if known is None or (known["asked"] != plain and not known["batches"]):
@@ -186,12 +187,22 @@ class _State:
                 where=str(folder),
                 hint="choose another folder with -o (in Python: output)",
             )
-        return cls(folder, asked, known["batch"], known["batches"], known["spent_s"])
+        return cls(
+            folder, asked, *(known[name] for name in ("batch", "batches", "spent_s", "files"))
+        )
 
     def write(self) -> None:
         """Replace the file."""
-        content = {name: value for name, value in vars(self).items() if name != "folder"}
-        write_text(self.folder / DECISION, json_text(content, indent=1) + "\n")
+        DECISION.write(self.folder, self._content())
+
+    def write_file(self, name: str, text: str) -> None:
+        """Write a file of the answer."""
+        content = self._content()
+        DECISION.write_listed(self.folder, content, name, text)
+        self.files = content["files"]
+
+    def _content(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "folder"}
 
 
 @dataclass
@@ -559,8 +570,8 @@ class _Work:
         folder = decision.path
         best = _given_keys(decision.scenario.resolved(), decision.scenario.source.data)
         comment = "".join(f"# {line}\n" for line in decision.sentence.split("; "))
-        write_text(folder / BEST, comment + to_yaml(relocated(best, folder.resolve())))
-        write_text(folder / SETTINGS, csv_text(decision.settings))
+        self.state.write_file(BEST, comment + to_yaml(relocated(best, folder.resolve())))
+        self.state.write_file(SETTINGS, csv_text(decision.settings))
         write_decision_page(decision)
 
 

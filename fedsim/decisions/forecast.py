@@ -28,8 +28,7 @@ from fedsim.decisions.goal import Goal
 from fedsim.decisions.runs import Progress, Runs
 from fedsim.errors import UserError
 from fedsim.files.checksums import text_sha256
-from fedsim.files.durable import write_text
-from fedsim.runs.listing import FORECAST
+from fedsim.runs.records import FORECAST
 from fedsim.runs.run import Run
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
@@ -49,7 +48,7 @@ from fedsim.vocabulary.formatting import (
 
 Floats = npt.NDArray[np.float64]
 
-PAGE = "forecast.html"
+PAGE, TABLE = "forecast.html", "forecast.csv"
 CONFIDENCE = 0.9
 RUNS = 19
 """The fewest runs whose smallest and largest time enclose 90%."""
@@ -180,7 +179,17 @@ def forecast(
     """
     goal = Goal(target)
     with claimed(folder, FORECAST):
-        (folder / FORECAST).touch()
+        record = {
+            "asked": {
+                "scenario": loaded.resolved(),
+                "target": [target.metric, target.value],
+                "runs": runs,
+                "confidence": confidence,
+                "same_devices": same_devices,
+            },
+            "files": {},
+        }
+        FORECAST.write(folder, record)
         first = loaded.scenario.seed + 1
         clients = build_world(loaded).task.clients
         bundles = Bundles()
@@ -211,7 +220,7 @@ def forecast(
             np.array([run.simulated_s for run in complete]),
             confidence,
         )
-        write_text(folder / FORECAST, csv_text(result.table))
+        FORECAST.write_listed(folder, record, TABLE, csv_text(result.table))
         write_page(folder / PAGE, _page(result, f"Forecast: {loaded.scenario.name}"))
         return result
 

@@ -204,7 +204,7 @@ class Goal:
             rate = steady.per_h if steady else 0.0
             shortfall = float(not rate)
         elif self.timing_only:
-            done = int(run.info["rounds"] if self.target.metric == "rounds" else costs["updates"])
+            done = int(run.entry("rounds") if self.target.metric == "rounds" else costs["updates"])
             shortfall = max(0.0, 1 - done / self.target.value)
         else:
             time_s, shortfall = run.time_to(self.target.metric, self.target.value), 0.0

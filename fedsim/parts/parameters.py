@@ -210,7 +210,11 @@ def _first(preparers: Sequence[_Preparer | None]) -> _Preparer | None:
 
 
 def _explained(model: type[Parameters], error: ValidationError) -> ValidationError:
-    """The error with the model's known keys and the descriptions of its fields."""
+    """The error with the model's known keys and the descriptions of its fields; of many unknown keys, the first."""
+    items = error.errors(include_url=False)
+    unknown = [number for number, item in enumerate(items) if item["type"] == "extra_forbidden"]
+    for number in reversed(unknown[_MOST_UNKNOWN:]):
+        del items[number]
     details = [
         InitErrorDetails(
             type=_explanation(model, item),
@@ -218,7 +222,7 @@ def _explained(model: type[Parameters], error: ValidationError) -> ValidationErr
             input=item["input"],
             ctx=item.get("ctx", {}),
         )
-        for item in error.errors(include_url=False)
+        for item in items
     ]
     return ValidationError.from_exception_data(error.title, details)
 
@@ -251,6 +255,8 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
 
 _STANDARD_ERRORS = frozenset(get_args(ErrorType))
 UNKNOWN_KEY = "unknown key"
+_MOST_UNKNOWN = 20
+"""Unknown keys of a part that are reported; they are all mistakes, and few of them are read."""
 NO_PARAMETERS = (
     "this part has no parameters; those of a class of your own are the fields of its Params"
 )

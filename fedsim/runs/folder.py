@@ -16,17 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.errors import UserError, writing
-from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
-from fedsim.files.documents import json_text
+from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
+from fedsim.runs.records import RUN
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
 from fedsim.runs.sweep import is_sweep
 from fedsim.scenario import own_code
 from fedsim.vocabulary.formatting import format_command
-
-INFO_FORMAT = 2
-"""Format of ``run.json``; raised when the meaning of an entry changes."""
 
 
 class Status(StrEnum):
@@ -52,7 +49,7 @@ class RunFolder:
         self.path = Path(path)
         self.scenario = self.path / "scenario.yaml"
         """The resolved scenario."""
-        self.info = self.path / "run.json"
+        self.info = self.path / RUN.file
         """Status, environment and summary figures."""
         self.model = self.path / "model.safetensors"
         """The final model."""
@@ -165,7 +162,7 @@ class RunFolder:
 
     def _is_own(self) -> bool:
         """Whether ``run.json`` states that fedsim wrote this folder, damaged or not."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
             require_regular(self.info)
             info = json.loads(self.info.read_text(encoding="utf-8"))
             return isinstance(info["format"], int) and "fedsim-des" in info["versions"]
@@ -299,8 +296,7 @@ class RunFolder:
 
     def write_info(self, info: Mapping[str, Any]) -> None:
         """Replace ``run.json``, which carries a checksum of its own content."""
-        document = stamped({**info, "format": INFO_FORMAT})
-        write_text(self.info, json_text(document, indent=2, sort_keys=True) + "\n")
+        RUN.write(self.path, info)
 
     def read_info(self) -> dict[str, Any]:
         """The content of ``run.json``.
@@ -312,8 +308,7 @@ class RunFolder:
         if not self.path.is_dir():
             raise UserError("no such run folder", where=str(self.path), hint=hint)
         try:
-            require_regular(self.info)
-            info = json.loads(self.info.read_text(encoding="utf-8"))
+            return RUN.read(self.path)
         except FileNotFoundError:
             raise UserError(
                 "the folder has no run.json, so it is not a fedsim run",
@@ -323,16 +318,6 @@ class RunFolder:
                 if is_sweep(self.path)
                 else hint,
             ) from None
-        except (OSError, ValueError) as error:
-            problem = getattr(error, "strerror", None) or error
-            raise self.damaged(self.info, f"cannot be read: {problem}") from error
-        if not isinstance(info, dict) or type(info.get("format")) is not int:
-            raise self.damaged(self.info, "is not the description of a run")
-        if info["format"] > INFO_FORMAT:
-            raise later_format(info["format"], self.info)
-        if not is_unchanged(info):
-            raise self.damaged(self.info, "has changed since fedsim wrote it")
-        return info
 
     def update_info(self, **changes: Any) -> dict[str, Any]:
         """Change entries of ``run.json``; returns its new content."""
@@ -412,11 +397,7 @@ class RunFolder:
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for a damaged file, with the ways to restore it."""
-        return UserError(
-            problem,
-            where=str(path),
-            hint="restore the file from a copy, or repeat the run with --overwrite",
-        )
+        return RUN.damaged(path, problem)
 
 
 def _is_left_over(name: str) -> bool:

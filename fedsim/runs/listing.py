@@ -16,11 +16,10 @@ import pyarrow as pa
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import WAITING
+from fedsim.runs.records import DECISION, FORECAST
 from fedsim.runs.run import Run
 from fedsim.runs.sweep import is_sweep, read_sweep
 
-DECISION, FORECAST = "decide.json", "forecast.csv"
-"""Files of the folders of decisions and forecasts, whose runs are not listed: there may be hundreds."""
 DAMAGED = "damaged"
 """Status of a run or a sweep whose files cannot be read."""
 Goals = Mapping[str, float]
@@ -72,7 +71,8 @@ def contents(folder: Path) -> list[Path]:
 def _below(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
         if path.is_dir() and not path.name.startswith("."):
-            if any((path / record).exists() for record in (DECISION, FORECAST)):
+            # The runs of decisions and forecasts are not listed: there may be hundreds.
+            if any((path / record.file).exists() for record in (DECISION, FORECAST)):
                 continue
             if RunFolder(path).info.exists() or is_sweep(path):
                 yield path

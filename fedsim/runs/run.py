@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.errors import UserError, argument_error
+from fedsim.errors import UserError, argument_error, printable
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
@@ -33,6 +33,7 @@ from fedsim.runs.schema import (
     PRESENCE,
     STREAMED_OF_EDGES,
     Table,
+    with_columns,
 )
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
@@ -273,12 +274,17 @@ class Run:
             )
         else:
             raise self.folder.missing(self.info, parquet)
-        if table is METRICS:
-            if "values" in data.column_names:
-                data = spread_metrics(data)
-        elif missing := [name for name in table.schema.names if name not in data.column_names]:
-            raise self.folder.damaged(parquet, f"lacks the column '{missing[0]}'")
-        frame: pd.DataFrame = data.to_pandas()
+        if table is METRICS and "values" in data.column_names:
+            data = spread_metrics(data)
+        types = {field.name: field.type for field in with_columns(table, data.column_names).schema}
+        types.pop("values", None)
+        for name in [*types, *(data.column_names[3:] if table is METRICS else ())]:
+            if name not in data.column_names:
+                raise self.folder.damaged(parquet, f"lacks the column '{name}'")
+            kind = data.schema.field(name).type
+            if kind != types.get(name, pa.float64()):
+                raise self.folder.damaged(parquet, f"the column '{name}' has the type {kind}")
+        frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
         for name in nullable.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.

@@ -1,4 +1,4 @@
-"""Compares every file of a run, a sweep or a trace bundle with its checksum."""
+"""Compares every file of a run, a trace bundle, or a folder of several runs with its checksum."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Literal
 
 from fedsim.errors import UserError
+from fedsim.files.locks import is_owned
+from fedsim.files.records import Record
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.sweep import is_sweep, read_sweep
+from fedsim.runs.records import ANSWERS, SWEEP
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
 
 State = Literal["intact", "damaged", "not verifiable", "unfinished", "failed"]
@@ -38,9 +40,10 @@ class Verdict:
 
 
 def verify(folder: Path) -> list[Verdict]:
-    """The verdict on a run, a trace bundle, or a sweep and each of its runs that has been started."""
-    if is_sweep(folder):
-        return verify_sweep_folder(folder)
+    """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
+    for record in ANSWERS:
+        if (folder / record.file).is_file():
+            return verify_record(folder, record)
     is_bundle = (folder / MANIFEST_NAME).is_file()
     return [verify_bundle_folder(folder) if is_bundle else verify_run_folder(folder)]
 
@@ -74,25 +77,28 @@ def verify_bundle_folder(path: Path) -> Verdict:
     return Verdict(path, state, files, tuple(problems))
 
 
-def verify_sweep_folder(path: Path) -> list[Verdict]:
-    """The verdict on a sweep's own files, followed by one for each of its runs that has been started."""
+def verify_record(path: Path, record: Record) -> list[Verdict]:
+    """The verdict on a record and the files that it lists, then on each run and bundle in the folder."""
     try:
-        record = read_sweep(path)
+        content = record.read(path)
     except UserError as error:
         return [Verdict(path, "damaged", 1, (error,))]
     problems = []
-    for name in record.files:
+    # A process that works in the folder may be writing them.
+    for name in () if is_owned(path) else content["files"]:
         try:
-            record.require_intact(path, name)
+            record.require_intact(path, content, name)
         except UserError as error:
             problems.append(error)
     state: State = "damaged" if problems else "intact"
-    verdicts = [Verdict(path, state, 1 + len(record.files), tuple(problems))]
-    for entry in record.runs:
-        folder = RunFolder(path / entry.run)
-        if folder.info.exists():
-            verdicts.append(verify_run_folder(folder.path))
-        elif folder.path.exists() and any(folder.path.iterdir()):
-            missing = folder.damaged(folder.info, "is missing")
-            verdicts.append(Verdict(folder.path, "damaged", 1, (missing,)))
+    verdicts = [Verdict(path, state, 1 + len(content["files"]), tuple(problems))]
+    if record is SWEEP:
+        folders = [path / entry["run"] for entry in content["runs"]]
+    else:
+        folders = sorted(path.glob("*/[!.]*/"))
+    for folder in folders:
+        if folder.name in SWEEP.beside or not folder.is_dir() or not any(folder.iterdir()):
+            continue
+        is_bundle = (folder / MANIFEST_NAME).is_file()
+        verdicts.append((verify_bundle_folder if is_bundle else verify_run_folder)(folder))
     return verdicts

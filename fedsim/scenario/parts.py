@@ -17,7 +17,7 @@ from pydantic import Field, GetJsonSchemaHandler, ValidationError, ValidationInf
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, similar
 from fedsim.files.checksums import file_sha256, text_sha256
 from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.parts.component import Component, is_user_reference, params_of
@@ -177,6 +177,9 @@ class OfKind:
             name = self.default_name({**section, **raw})
         if isinstance(name, type) or inspect.isfunction(name):
             return self._of_class(name, raw, reading)
+        if name is None and (meant := similar("name", raw)):
+            unknown = mistake("extra_forbidden", "unknown key", "did you mean 'name'?")
+            raise _at((meant,), unknown, raw[meant])
         if not isinstance(name, str):
             what = "is missing" if name is None else f"must be text, not {name!r}"
             raise _at(location, mistake("missing", what), value)

@@ -5,6 +5,7 @@ Only mappings, lists and scalars of the YAML 1.2 core schema are built, never ob
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -14,6 +15,7 @@ from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedSeq
+from ruamel.yaml.composer import Composer
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 from ruamel.yaml.reader import ReaderError
@@ -24,14 +26,17 @@ from ruamel.yaml.tokens import (
     FlowSequenceStartToken,
 )
 
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, printable, raise_all
 from fedsim.parts.component import is_user_reference
 from fedsim.units import without_comma
+from fedsim.vocabulary.formatting import format_bytes, format_count
 
 KeyPath = tuple[str | int, ...]
 """Path of a value: mapping keys and list positions from the top."""
 
 _TAG = "tag:yaml.org,2002:"
+_MOST_BYTES, _MOST_KEYS, _MOST_REPEATED, _MOST_LEVELS = 5_000_000, 5_000, 10_000, 100
+"""Limits: the size of a file, keys of a mapping, values that aliases repeat, and levels of nesting."""
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?\Z")
@@ -111,7 +116,9 @@ def parse_yaml(text: str, label: str) -> Source:
     source = Source(label)
     builder = _Builder(source)
     try:
-        node = YAML(typ="safe", pure=True).compose(text)
+        yaml = YAML(typ="safe", pure=True)
+        yaml.Composer = functools.partial(_Composer, label)  # type: ignore[assignment]
+        node = yaml.compose(text)
         source.data = None if node is None else builder.build(node)
     except MarkedYAMLError as error:
         raise (
@@ -130,8 +137,6 @@ def parse_yaml(text: str, label: str) -> Source:
         ) from None
     except YAMLError as error:
         raise UserError(f"not YAML: {error}", where=label) from None
-    except RecursionError:
-        raise UserError("lists or mappings are nested too deeply", where=label) from None
     raise_all(builder.commas)
     return source
 
@@ -146,6 +151,12 @@ def read_yaml(path: Path) -> Source:
     if path.is_char_device():
         raise UserError("is a device, not a scenario file", where=label)
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UserError(
+                f"is larger than {format_bytes(_MOST_BYTES)}",
+                where=label,
+                hint="give a scenario file",
+            )
         text = path.read_text(encoding="utf-8-sig")
     except (FileNotFoundError, IsADirectoryError):
         is_folder = path.is_dir()
@@ -261,11 +272,32 @@ def _syntax_error(error: MarkedYAMLError, label: str) -> UserError:
     return UserError(message, where=where, hint=hint)
 
 
+class _Composer(Composer):
+    """Composes nodes, within limits that no scenario reaches and hostile files do."""
+
+    def __init__(self, label: str, loader: Any = None) -> None:
+        super().__init__(loader)
+        self._label = label
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """The next node, below ``parent``."""
+        many = isinstance(parent, MappingNode) and len(parent.value) >= _MOST_KEYS
+        if many or self.depth > _MOST_LEVELS:
+            mark = self.parser.peek_event().start_mark
+            problem = (
+                f"has more than {format_count(_MOST_KEYS)} keys" if many else "is nested too deeply"
+            )
+            raise UserError(f"the mapping or list {problem}", where=_location(self._label, mark))
+        return super().compose_node(parent, index)
+
+
 class _Builder:
     """Converts composed nodes to data."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
+        self._seen: set[Node] = set()
+        self._repeated = 0
         self.commas: list[UserError] = []
         """One error per number with a decimal comma in a flow mapping, ``{lr: 0,1}``."""
 
@@ -273,6 +305,12 @@ class _Builder:
         """The value of ``node`` at ``path``."""
         location = self._location(node)
         self._source.values[path] = location
+        self._repeated += node in self._seen
+        self._seen.add(node)
+        if self._repeated > _MOST_REPEATED or len(path) > _MOST_LEVELS:
+            raise UserError(
+                "aliases repeat too many values", where=location, hint="write out what is meant"
+            )
         if isinstance(node, ScalarNode):
             return self._scalar(node, location)
         if node.tag not in (f"{_TAG}map", f"{_TAG}seq"):
@@ -301,7 +339,7 @@ class _Builder:
             key_location = self._location(key_node)
             if not isinstance(key_node, ScalarNode):
                 raise UserError("a key must be plain text", where=key_location)
-            key = str(key_node.value)
+            key = str(self._scalar(key_node, key_location, "str"))
             if key in result:
                 raise UserError(
                     f"the key '{key}' appears twice",
@@ -315,9 +353,17 @@ class _Builder:
     def _location(self, node: Node) -> str:
         return _location(self._source.label, node.start_mark)
 
-    def _scalar(self, node: ScalarNode, location: str) -> str | int | float | bool | None:
+    def _scalar(
+        self, node: ScalarNode, location: str, kind: str = ""
+    ) -> str | int | float | bool | None:
         text = str(node.value)
-        kind = str(node.tag).removeprefix(_TAG)
+        if printable(text) != text:
+            raise UserError(
+                f"the text has a control character: {text[:60]!r}",
+                where=location,
+                hint="leave it out",
+            )
+        kind = kind or str(node.tag).removeprefix(_TAG)
         if kind == "null":
             return None
         if kind == "bool" and text.lower() in ("true", "false"):

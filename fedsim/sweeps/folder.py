@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,21 +16,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.errors import UserError, raise_all
-from fedsim.files.checksums import file_sha256, text_sha256
-from fedsim.files.durable import remove_temporaries, replacing, write_text
+from fedsim.errors import UserError, printable, raise_all
+from fedsim.files.checksums import text_sha256
+from fedsim.files.durable import remove_temporaries, write_text
 from fedsim.files.locks import locked
+from fedsim.files.records import Record
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
-from fedsim.runs.sweep import (
-    SCENARIO,
-    SWEEP_FILE,
-    SweepEntry,
-    SweepRecord,
-    damaged,
-    is_sweep,
-    read_sweep,
-)
+from fedsim.runs.records import SWEEP
+from fedsim.runs.sweep import SCENARIO, SweepEntry, SweepRecord, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -76,7 +70,11 @@ class Sweep:
             table = pq.read_table(path, page_checksum_verification=True)
             frame: pd.DataFrame = table.to_pandas()
         except (OSError, pa.ArrowException) as error:
-            raise damaged(path, f"cannot be read: {error}") from error
+            raise SWEEP.damaged(path, f"cannot be read: {error}") from error
+        for name in ("run", "status", "error"):
+            if name not in frame or not all(isinstance(text, str) for text in frame[name]):
+                raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
+            frame[name] = frame[name].map(printable)
         running = frame["status"] == Status.RUNNING
         frame.loc[running, "status"] = [self._status(name) for name in frame["run"][running]]
         return frame
@@ -123,17 +121,23 @@ class Sweep:
 
 
 @contextmanager
-def claimed(path: Path, record: str = SWEEP_FILE) -> Iterator[None]:
-    """Make the folder of a sweep, or of an answer with the file ``record``, if it does not exist; hold its lock.
+def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
+    """Make the folder with a record if it does not exist; hold its lock.
 
     Raises:
         UserError: the folder contains something else, cannot be written to, or is in use by another process.
     """
-    taken = path.exists() and not (path / record).is_file()
-    # Hidden files are the lock, and temporary files of a killed process.
-    if taken and (not path.is_dir() or any(item.name[0] != "." for item in path.iterdir())):
+    taken = path.exists() and not (path / record.file).is_file()
+    if taken and path.is_dir():
+        # Hidden files are the lock, and temporary files of a killed process.
+        items = {item.name for item in path.iterdir() if item.name[0] != "."}
+        others = items.difference(record.beside)
+        # The user may have removed a damaged record, whose runs are intact.
+        are_runs = all(RunFolder(path / name).info.exists() for name in others)
+        taken = bool(items) and (others == items or not are_runs)
+    if taken:
         raise UserError(
-            f"exists and contains other files, but no {record}",
+            f"exists and contains other files, but no {record.file}",
             where=str(path),
             hint="choose another folder with -o (in Python: output)",
         )
@@ -180,9 +184,9 @@ def record(
         source = earlier_record.scenario  # Its folder may have a paper's tables.
     # This file marks the folder as a sweep; it comes first, so that a sweep killed here can be started again.
     resolved = loaded.resolved_yaml()
-    files = {SCENARIO: text_sha256(resolved)}
-    SweepRecord(loaded.scenario.name, source, tuple(entries), files=files).write(path)
-    write_text(path / SCENARIO, resolved)
+    files = {} if earlier_record is None else earlier_record.files
+    begun = asdict(SweepRecord(loaded.scenario.name, source, tuple(entries), files))
+    SWEEP.write_listed(path, begun, SCENARIO, resolved)
     return settled
 
 
@@ -322,12 +326,9 @@ def write_index(
         rows.append(row | (info.get("metrics") or {}))
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
-    with replacing(path / f"{INDEX}.parquet") as temporary:
-        pq.write_table(table, temporary, compression="zstd", write_page_checksum=True)
+    write = functools.partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
+    SWEEP.write_listed(path, asdict(read_sweep(path)), f"{INDEX}.parquet", write)
     write_text(path / f"{INDEX}.csv", csv_text(table.to_pandas()))
-    listed, index = read_sweep(path), f"{INDEX}.parquet"
-    files = {**listed.files, index: file_sha256(path / index)}
-    replace(listed, files=files).write(path)
     return {row["run"]: row["status"] for row in rows}
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import re
-import shlex
 import shutil
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -27,7 +25,7 @@ import pyarrow.parquet as pq
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from fedsim import bundled
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
 from fedsim.files.durable import replacing_folder, write_text
 from fedsim.traces.parameters import OnEnd
@@ -39,8 +37,6 @@ MANIFEST_NAME = "manifest.json"
 MANIFEST_DIGEST = "manifest_sha256"
 ROW_GROUP_ROWS = 1 << 24
 """Rows per group of a file; each group repeats the names of all devices, so many groups would be slow to read."""
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 class Eligibility(BaseModel):
@@ -109,7 +105,7 @@ class Manifest(BaseModel):
     def _is_printable(self) -> Manifest:
         texts = [self.name, self.source, self.license, self.citation, self.importer, self.command]
         for text in (*texts, *self.caveats, *self.counts):
-            if text and _CONTROL.search(text):
+            if printable(text) != text:
                 raise ValueError(f"{text!r} contains a control character")
         return self
 
@@ -386,11 +382,10 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
         message = (
             "the file has changed since fedsim wrote it: its SHA-256 is not the one in the manifest"
         )
-    hint = "copy the bundle again"
+    hint = "copy the bundle again, or create it again"
     if manifest.command is not None:
-        # The bundle may have been moved or copied since.
-        command = re.sub(r" (-o|--output)[ =]('[^']*'|\S+)", "", manifest.command)
-        hint += f", or create it again: {command} -o {shlex.quote(str(file.parent))} --force"
+        # Words of somebody else, perhaps.
+        hint += f"; its manifest says how it was created: {manifest.command!r}"
     return UserError(message, where=str(file), hint=hint)
 
 

@@ -20,6 +20,7 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from textwrap import shorten
 
 import numpy as np
 
@@ -43,6 +44,7 @@ ON = {"on", "true", "yes", "1"}
 OFF = {"off", "false", "no", "0"}
 
 _ORDERS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+_MOST_LEVELS = 100
 # From the position of each key's state among its states (-1: unknown) to 1 (holds), -1 (does not) or 0 (undecided).
 _Test = Callable[[Mapping[str, Ints]], Ints]
 
@@ -58,7 +60,7 @@ class _Parser:
 
     def error(self, message: str, column: int) -> UserError:
         return UserError(
-            f"{message} in '{self.text}'",
+            f"{message} in '{shorten(self.text, 200)}'",
             where=f"{self.option}, column {max(column, 0) + 1}",
             hint=f"write for example: {FLASH_RULE}; keys: {', '.join(self.states)}; and, or, not, ==, !=, in (...), "
             "<, <=, >, >=",
@@ -73,15 +75,19 @@ class _Parser:
             return self.test(ast.parse(f"({text})", mode="eval").body)
         except SyntaxError as error:
             raise self.error(error.msg, (error.offset or 0) - 2) from error
+        except (RecursionError, MemoryError) as error:  # MemoryError is that of the parser's stack.
+            raise self.error("the rule is nested too deeply", 0) from error
 
-    def test(self, node: ast.expr) -> _Test:
+    def test(self, node: ast.expr, level: int = 0) -> _Test:
+        if level > _MOST_LEVELS:
+            raise RecursionError
         match node:
             case ast.BoolOp(op, values):
                 combined = np.maximum if isinstance(op, ast.Or) else np.minimum
-                tests = [self.test(value) for value in values]
+                tests = [self.test(value, level + 1) for value in values]
                 return lambda codes: combined.reduce([test(codes) for test in tests])
             case ast.UnaryOp(ast.Not(), operand):
-                test = self.test(operand)
+                test = self.test(operand, level + 1)
                 return lambda codes: -test(codes)
             case ast.Name(key) if key in self.states and set(self.states[key]) <= ON | OFF:
                 return self.among(key, ON)

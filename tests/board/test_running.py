@@ -3,9 +3,11 @@
 from dataclasses import replace
 
 import pandas as pd
+import pytest
 
 from fedsim.board import results
-from fedsim.board.running import ROWS, chosen_setting, run_board
+from fedsim.board.running import BOARD, ROWS, Rows, chosen_setting, run_board
+from fedsim.errors import UserError
 
 
 def test_a_board_tunes_measures_and_continues(tiny, tmp_path):
@@ -28,9 +30,10 @@ def test_a_board_tunes_measures_and_continues(tiny, tmp_path):
     assert results.table(frame, question).refused.keys() == {"Strange"}
     assert counts[-1][1] == counts[-1][2]
 
-    kept = pd.read_parquet(tmp_path / "board" / ROWS)
-    half = kept[kept["kind"] != "measured"]
-    half.to_parquet(tmp_path / "board" / ROWS, index=False)
+    kept = Rows(tmp_path / "board", tiny)
+    for cell in [cell for cell in kept._rows if cell.kind == "measured"]:
+        del kept._rows[cell]
+    kept.save()
     again = run_board(tiny, tmp_path / "board", jobs=1).frame()
     pd.testing.assert_frame_equal(
         again.drop(columns="wall_s"), frame.drop(columns="wall_s"), check_exact=True
@@ -46,3 +49,21 @@ def test_a_changed_scenario_is_run_again(tiny, tmp_path):
     rows = run_board(replace(suite, scenarios={"tiny": question}), tmp_path / "board", jobs=1)
     frame = rows.frame()
     assert frame.loc[frame["kind"] == "measured", "time_s"].round(3).tolist() == [15.0, 15.0]
+
+
+def test_every_flipped_bit_of_the_table_is_refused_and_a_killed_board_leaves_nothing(
+    tiny, tmp_path
+):
+    folder = tmp_path / "board"
+    suite = replace(tiny, entries={"FedAvg": tiny.entries["FedAvg"]}, tuning_seeds=[100], seeds=[0])
+    run_board(suite, folder, jobs=1)
+    (folder / ".fedsim-tmp-killed").mkdir()
+    run_board(suite, folder, jobs=1)
+    assert {path.name for path in folder.iterdir()} == {".lock", ROWS, BOARD.file}
+    data = (folder / ROWS).read_bytes()
+    for number in range(40):
+        changed = bytearray(data)
+        changed[number * len(data) // 40] ^= 1 << number % 8
+        (folder / ROWS).write_bytes(changed)
+        with pytest.raises(UserError, match="has changed since fedsim wrote it"):
+            Rows(folder, suite)

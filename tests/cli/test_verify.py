@@ -1,7 +1,6 @@
 """``fedsim verify`` on the command line."""
 
 import json
-import shlex
 from pathlib import Path
 
 import fedsim
@@ -43,11 +42,10 @@ def test_a_failed_run_is_named_with_its_error_and_the_next_command(tmp_path: Pat
     )
 
 
-def test_the_command_for_a_damaged_bundle_restores_it(tmp_path: Path) -> None:
-    bundle = tmp_path / "my desktops"
+def test_the_command_of_a_bundle_is_shown_as_text(tmp_path: Path) -> None:
+    """Somebody else may have written it, so it is quoted and not advised."""
+    bundle = tmp_path / "desktops"
     invoke("traces", "synthesize", "desktop", "-n", 3, "--days", 1, "-o", bundle)
     (bundle / "compute.parquet").write_bytes(b"")
-    hint = invoke("verify", bundle).stdout.splitlines()[-1].strip()
-    words = shlex.split(hint.rpartition("create it again: fedsim ")[2])
-    assert invoke(*words).exit_code == 0
-    assert invoke("verify", bundle).exit_code == 0
+    hint = invoke("verify", bundle).stdout.splitlines()[-1]
+    assert hint.partition("how it was created: ")[2].startswith("'fedsim traces synthesize desktop")

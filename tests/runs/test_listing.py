@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.runs.listing import DAMAGED, DECISION, contents, listed
+from fedsim.runs.listing import DAMAGED, contents, listed
+from fedsim.runs.records import DECISION
 from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.runs.synthetic_runs import build_run
 
@@ -57,7 +58,7 @@ def test_times_are_those_of_the_first_evaluation_that_reached_the_target(runs: P
 def test_the_runs_of_a_decision_are_listed_only_in_its_folder(runs: Path) -> None:
     made(runs / "best" / "runs" / "0a1b", 0)
     assert runs / "best" / "runs" / "0a1b" in contents(runs)
-    (runs / "best" / DECISION).touch()
+    (runs / "best" / DECISION.file).touch()
     assert contents(runs) == [runs / "deep" / "alone", runs / "sweep"]
     assert len(listed(runs / "best")) == 1
 

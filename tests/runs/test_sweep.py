@@ -10,7 +10,8 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_sha256, stamped
-from fedsim.runs.sweep import SWEEP_FILE, SWEEP_FORMAT, SweepEntry, SweepRecord, read_sweep
+from fedsim.runs.records import SWEEP
+from fedsim.runs.sweep import SweepEntry, SweepRecord, read_sweep
 
 RECORD = SweepRecord(
     "small", "small.yaml", (SweepEntry("lr=0.1", 0, {"training.optimizer.lr": 0.1}, "abc"),)
@@ -19,9 +20,9 @@ RECORD = SweepRecord(
 
 def rewrite(folder: Path, **changes: Any) -> None:
     """Change the content, with a checksum that fits."""
-    document = json.loads((folder / SWEEP_FILE).read_text())
+    document = json.loads((folder / SWEEP.file).read_text())
     del document["sha256"]
-    (folder / SWEEP_FILE).write_text(json.dumps(stamped({**document, **changes})))
+    (folder / SWEEP.file).write_text(json.dumps(stamped({**document, **changes})))
 
 
 def rename(folder: Path, name: Any) -> None:
@@ -29,19 +30,20 @@ def rename(folder: Path, name: Any) -> None:
 
 
 def edit(folder: Path) -> None:
-    path = folder / SWEEP_FILE
+    path = folder / SWEEP.file
     path.write_text(path.read_text().replace('"abc"', '"abd"'))
 
 
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
-        (lambda folder: (folder / SWEEP_FILE).unlink(), "not a sweep folder"),
+        (lambda folder: (folder / SWEEP.file).unlink(), "not a sweep folder"),
         (edit, "it has changed since fedsim wrote it"),
-        (lambda folder: rewrite(folder, format=SWEEP_FORMAT + 1), "update fedsim"),
+        (partial(rename, name=3), "Input should be a valid string"),
+        (lambda folder: rewrite(folder, format=SWEEP.format + 1), "update fedsim"),
         *(
             (partial(rename, name=name), "is not the name of a folder")
-            for name in ("..", "", "a/b", "/etc", "a\\b", 3)
+            for name in ("..", "", "a/b", "/etc", "a\\b")
         ),
     ],
 )

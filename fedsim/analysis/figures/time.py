@@ -360,7 +360,7 @@ def vectors(run: Run) -> Figure | None:
 def _total(run: Run, vector: pd.Series) -> float:
     """Bytes of a vector in all dispatches: its share of the bytes of each, which may have been cut off."""
     way = vector["direction"]
-    first, usual = run.info["bytes_down_first_dispatch"], run.info[f"bytes_{way}_per_dispatch"]
+    first, usual = run.entry("bytes_down_first_dispatch"), run.entry(f"bytes_{way}_per_dispatch")
     is_first = (run.dispatches["sequence"] == 0) & (way == "down")
     sent = run.dispatches[f"bytes_{way}"]
     of_first = sent[is_first].sum() * vector["bytes_first"] / first

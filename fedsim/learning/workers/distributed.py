@@ -14,6 +14,8 @@ import logging
 import os
 import re
 import signal
+import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -91,15 +93,27 @@ class Ranks:
             if "MASTER_ADDR" not in os.environ:
                 raise ValueError("MASTER_ADDR is not set")
             with _interruptible():
+                address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+                is_master = self.number == 0 and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ
+                listening: dict[str, Any] = {}
+                if address in ("localhost", "127.0.0.1"):
+                    # On one machine, nobody else may connect: torch would listen on all addresses.
+                    address = "127.0.0.1"
+                    if sys.platform == "linux":
+                        os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+                    if is_master:
+                        server = socket.create_server((address, port))
+                        listening["master_listen_fd"] = server.detach()
                 # As torch's env:// does, but it does not wait yet, so that the processes can be counted.
                 self._store = dist.TCPStore(  # type: ignore[attr-defined]
-                    os.environ["MASTER_ADDR"],
-                    int(os.environ["MASTER_PORT"]),
+                    address,
+                    port,
                     self.count,
-                    is_master=self.number == 0 and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ,
+                    is_master=is_master,
                     timeout=_TIMEOUT,
                     wait_for_workers=False,
                     multi_tenant=True,
+                    **listening,
                 )
                 here, until_s = (
                     self._store.add(_HERE, 1),
@@ -118,7 +132,7 @@ class Ranks:
                     rank=self.number,
                     world_size=self.count,
                 )
-        except (RuntimeError, ValueError) as error:
+        except (RuntimeError, ValueError, OSError) as error:
             raise UserError(
                 f"the {self.count} processes of the run do not find each other: {_sentence(error)}",
                 where=_WHERE,

@@ -1,0 +1,135 @@
+"""Records: the JSON documents that say what a folder holds, such as ``run.json``, and the files that they list.
+
+A record appears whole or not at all, and carries its format and a checksum of its content. One function reads them all;
+it checks both, and the type of every entry, so that nothing downstream needs to.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+
+from fedsim.errors import UserError, printable
+from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
+from fedsim.files.documents import json_text
+from fedsim.files.durable import replacing, write_text
+
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Number = Annotated[float, Field(allow_inf_nan=False)] | None
+"""A number; null if it was not finite."""
+Checksums = dict[str, str]
+"""SHA-256 of files by name; also the one before, after a space, because a process may end between two writes."""
+
+entries = with_config(ConfigDict(strict=True, extra="allow"))
+"""Marks the typed dictionary of a record's entries; a record may have others, of any type."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """A kind of record.
+
+    Attributes:
+        file: its name.
+        format: its format; raised when the meaning of an entry changes.
+        entries: their types.
+        beside: names of the other files and folders that belong to the folder, besides runs.
+        hint: how to continue if it, or a file that it lists, is damaged; ``{path}`` is that file.
+    """
+
+    file: str
+    format: int
+    entries: type
+    beside: tuple[str, ...] = ()
+    hint: str = (
+        "restore it from a copy; or continue without it: rm {path}, then repeat the command that wrote it, which "
+        "reads the runs that are there"
+    )
+
+    def write(self, folder: Path, content: Mapping[str, Any]) -> None:
+        """Replace the record in ``folder``."""
+        document = stamped({**content, "format": self.format})
+        write_text(folder / self.file, json_text(document, indent=1, sort_keys=True) + "\n")
+
+    def write_listed(
+        self, folder: Path, content: dict[str, Any], name: str, write: str | Callable[[Path], Any]
+    ) -> None:
+        """Replace a file in ``folder`` that the entry ``files`` of the record lists, and the record.
+
+        Args:
+            folder: the folder.
+            content: the content of the record, whose entry ``files`` is updated.
+            name: the file.
+            write: its text, or a function that writes it to a path.
+        """
+        with replacing(folder / name) as temporary:
+            if isinstance(write, str):
+                temporary.write_text(write, encoding="utf-8")
+            else:
+                write(temporary)
+            files = content.get("files", {})
+            latest = files.get(name, "").split(" ")[:1]
+            content["files"] = {**files, name: " ".join([file_sha256(temporary), *latest]).strip()}
+            self.write(folder, content)
+
+    def read(self, folder: Path) -> dict[str, Any]:
+        """The content of the record in ``folder``, without control characters.
+
+        Raises:
+            FileNotFoundError: there is none.
+            UserError: it is damaged, or a later fedsim wrote it.
+        """
+        path = folder / self.file
+        try:
+            require_regular(path)
+            document = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(document, dict) or type(document.get("format")) is not int:
+                raise ValueError("it has no format")
+            if document["format"] > self.format:
+                raise later_format(document["format"], path)
+            if not is_unchanged(document):
+                raise ValueError("it has changed since fedsim wrote it")
+            _adapter(self.entries).validate_python(document)
+        except FileNotFoundError:
+            raise
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False)[0]
+            entry = ".".join(map(str, first["loc"]))
+            raise self.damaged(path, f"the entry '{entry}': {first['msg']}") from None
+        except (OSError, ValueError, RecursionError) as error:
+            problem = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+            raise self.damaged(path, f"cannot be read: {problem}") from error
+        content: dict[str, Any] = printable(document)
+        return content
+
+    def damaged(self, path: Path, problem: str) -> UserError:
+        """The error for the record or a file that it lists, with the way to continue without it."""
+        hint = self.hint.format(path=shlex.quote(str(path)))
+        return UserError(problem, where=str(path), hint=hint)
+
+    def require_intact(self, folder: Path, content: Mapping[str, Any], name: str) -> None:
+        """Refuse a file that the record lists and that is missing or has changed.
+
+        Raises:
+            UserError: it is damaged.
+        """
+        expected, path = content.get("files", {}).get(name), folder / name
+        if expected is None:
+            return
+        try:
+            intact = file_sha256(path) in expected.split(" ")
+        except OSError as error:
+            raise self.damaged(path, f"cannot be read: {error.strerror}") from error
+        if not intact:
+            raise self.damaged(path, "it has changed since fedsim wrote it")
+
+
+@functools.cache
+def _adapter(types: type) -> TypeAdapter[Any]:
+    return TypeAdapter(types)

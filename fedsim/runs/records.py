@@ -1,0 +1,181 @@
+"""The records of fedsim's folders, with the types of their entries."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal, Required
+
+from pydantic import AfterValidator, Field
+from typing_extensions import TypedDict
+
+from fedsim.files.records import Checksums, Number, Record, Whole, entries
+from fedsim.scenario import own_code
+
+Count = Annotated[Whole, Field(ge=0)]
+Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+@entries
+class _Definition(TypedDict, total=False):
+    higher_is_better: bool
+    unit: str
+
+
+@entries
+class _Vector(TypedDict):
+    direction: Literal["down", "up"]
+    vector: str
+    compression: str
+    bytes_raw: Amount
+    bytes: Amount
+    bytes_first: Amount
+
+
+@entries
+class _Part(TypedDict):
+    rate: Amount
+    parameters: Number
+    operations: Number
+    memory_bytes: Number
+    bytes_down: Number
+    bytes_up: Number
+
+
+@entries
+class _World(TypedDict):
+    run: str
+    seed: Whole
+
+
+@entries
+class _Folders(TypedDict):
+    run: str
+    project: str
+
+
+@entries
+class _Run(TypedDict, total=False):
+    status: Required[Literal["running", "complete", "failed", "interrupted"]]
+    name: str
+    seed: Whole
+    clients: Count
+    method: str
+    app: str
+    run_config: dict[str, Any]
+    target: dict[str, Annotated[float, Field(allow_inf_nan=False)]]
+    tags: list[str]
+    notes: list[str]
+    error: str | None
+    timing_only: bool
+    steps_ahead: Count
+    workers: str
+    user_code: dict[str, str | None]
+    data_files: dict[str, str]
+    files: Checksums
+    folders: _Folders
+    timeline: _World | None
+    versions: dict[str, str]
+    hardware: dict[str, str | int]
+    learning: dict[str, Any] | None
+    resumed: Count
+    simulated_s: Amount
+    rounds: Count
+    versions_made: Count
+    dispatches: Count
+    messages: Count
+    client_errors: Count
+    offline_messages: Count
+    ineligible_clients: Count
+    excluded_clients: Count
+    bytes_down_per_dispatch: Amount
+    bytes_down_first_dispatch: Amount
+    bytes_up_per_dispatch: Amount
+    vectors: list[_Vector]
+    parts: list[_Part]
+    flows: list[dict[str, Any]]
+    gco2e: Number
+    cost: Number
+    prologue: bool
+    metrics: dict[str, Number]
+    metric_definitions: dict[str, _Definition]
+    label_names: list[str]
+    time_of_day_s: Number
+    wall_s: Amount
+    wall_learning_s: Amount
+    wall_time_plane_s: Amount
+    schedule_used_learned_values: bool
+
+
+def _plain_name(name: str) -> str:
+    """Refuse a name that leads outside the folder of a sweep."""
+    if name != Path(name).name or name in ("", "..") or "\\" in name:
+        raise ValueError(f"{name!r} is not the name of a folder")
+    return name
+
+
+@entries
+class _Entry(TypedDict):
+    run: Annotated[str, AfterValidator(_plain_name)]
+    seed: Whole
+    values: dict[str, Any]
+    digest: str
+
+
+@entries
+class _Sweep(TypedDict, total=False):
+    name: Required[str]
+    scenario: Required[str | None]
+    runs: Required[list[_Entry]]
+    files: Required[Checksums]
+
+
+@entries
+class _Answer(TypedDict):
+    asked: dict[str, Any]
+    files: Checksums
+
+
+@entries
+class _Decision(_Answer):
+    batch: Annotated[Whole, Field(ge=1)]
+    batches: Count
+    spent_s: Amount
+
+
+RUN = Record(
+    "run.json",
+    2,
+    _Run,
+    hint="restore the file from a copy, or repeat the run with --overwrite",
+)
+SWEEP = Record(
+    "sweep.json",
+    2,
+    _Sweep,
+    beside=(
+        "scenario.yaml",
+        "index.parquet",
+        "index.csv",
+        "precision.csv",
+        "errors",
+        own_code.FOLDER,
+    ),
+)
+DECISION = Record(
+    "decide.json",
+    1,
+    _Decision,
+    beside=("best.yaml", "settings.csv", "decide.html", "runs", "timing"),
+)
+FORECAST = Record(
+    "forecast.json", 1, _Answer, beside=("forecast.csv", "forecast.html", "runs", "devices")
+)
+BOARD = Record(
+    "board.json",
+    1,
+    _Answer,
+    beside=("runs.parquet", "board.html"),
+    hint="restore the folder from a copy, or begin again: rm {path}, then repeat the command",
+)
+ANSWERS = (SWEEP, DECISION, FORECAST, BOARD)
+"""Those of the folders of several runs."""

@@ -1,0 +1,54 @@
+"""The records of folders: whatever their entries are, no command ends in a traceback."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedsim.files.checksums import stamped
+from fedsim.runs.records import DECISION, FORECAST, RUN
+from tests.cli.invoking import PARABOLAS, invoke
+
+VALUES: tuple[Any, ...] = (None, "x", -1, True, [], [1], {}, {"a": 1}, 10**400, "\x1b[31m", [["a"]])
+DAMAGED = 60
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, without_reports: None) -> Path:
+    folder = tmp_path_factory.mktemp("records")
+    (folder / "s.yaml").write_text(PARABOLAS)
+    assert invoke("run", folder / "s.yaml", "-o", folder / "runs" / "run").exit_code == 0
+    return folder / "runs" / "run"
+
+
+def test_entries_of_any_type_end_in_no_traceback(run: Path) -> None:
+    info = json.loads((run / RUN.file).read_text())
+    del info["sha256"]
+    chosen, refused = random.Random(3), 0
+    commands = (("ls", run.parent), ("verify", run), ("watch", "--once", run), ("report", run))
+    for number in range(DAMAGED):
+        document = {**info, chosen.choice(list(info)): chosen.choice(VALUES)}
+        (run / RUN.file).write_text(json.dumps(stamped(document)))
+        result = invoke(*commands[number % len(commands)])
+        assert result.exit_code in (0, 2), (document, result.output)
+        assert "\x1b[31m" not in result.output
+        refused += result.exit_code == 2
+    assert refused > DAMAGED / 3
+    RUN.write(run, info)
+
+
+@pytest.mark.parametrize("record", [DECISION, FORECAST])
+def test_a_folder_of_an_answer_is_verified_with_its_runs(
+    run: Path, tmp_path: Path, record: Any
+) -> None:
+    shutil.copytree(run, tmp_path / "runs" / "a")
+    content = {"asked": {}, "batch": 1, "batches": 1, "spent_s": 1.0}
+    record.write_listed(tmp_path, content, "table.csv", "a,b\n")
+    result = invoke("verify", tmp_path, "--json")
+    assert result.exit_code == 0
+    assert [row["state"] for row in json.loads(result.stdout)] == ["intact", "intact"]
+    (tmp_path / "table.csv").write_text("a,c\n")
+    assert invoke("verify", tmp_path).exit_code == 2
