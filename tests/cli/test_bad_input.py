@@ -71,7 +71,7 @@ RAW: dict[str, tuple[str | bytes, *tuple[str, ...]]] = {
     "key twice": ("a: 1\na: 2\n", "s.yaml:2:1: the key 'a' appears twice"),
     "not UTF-8": (b"name: \xff\n", "s.yaml: is not UTF-8"),
     "python tag": ("a: !!python/name:os.system\n", "s.yaml:1:4: the YAML tag"),
-    "endless alias": ("a: &x [*x]\n", "s.yaml: lists or mappings are nested too deeply"),
+    "endless alias": ("a: &x [*x]\n", "s.yaml:1:4: aliases repeat too many values"),
     "two documents": ("a: 1\n---\nb: 2\n", "s.yaml:2:1: a second document"),
     "missing trace": (TRACED, "s.yaml", "devices.trace: no such trace bundle", "week"),
     "not a trace": (TRACED.replace("week", "."), "is not a trace bundle"),
