@@ -100,7 +100,13 @@ def check(
                 key = without_numbers(note)
                 texts.setdefault(key, note)
                 runs_with.setdefault(key, []).append(name)
-        cost = known_cost(variants, len(runs), raises=True, measures=measure)
+        try:
+            cost = known_cost(variants, len(runs), raises=True, measures=measure)
+        except UserError:
+            # A doubt may be the cause.
+            if not as_json:
+                _show_notes(texts, runs_with, len(runs))
+            raise
     replayed = {}
     if replay:
         from fedsim.composition.replay import replay as replay_beginning
@@ -114,10 +120,7 @@ def check(
             {"scenario": str(scenario), "notes": notes, **of_sweep, **costs, **replayed}
         )
         return
-    for key, note in texts.items():
-        names = runs_with[key]
-        others = f"\n  in {len(names)} of {len(runs)} runs: {format_names(names, _NAMED)}"
-        click.echo(note + (others if len(names) < len(runs) else ""))
+    _show_notes(texts, runs_with, len(runs))
     for text in replayed.values():
         click.echo(f"replay: {text}")
     valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
@@ -130,6 +133,14 @@ def check(
             click.echo(f"  and {format_count(swept - _LISTED)} more")
     for line in () if cost is None else cost_lines(cost, loaded, swept):
         click.echo(line)
+
+
+def _show_notes(texts: dict[str, str], runs_with: dict[str, list[str]], runs: int) -> None:
+    """Print notes by their keys, with the runs of a sweep that have them."""
+    for key, note in texts.items():
+        names = runs_with[key]
+        others = f"\n  in {len(names)} of {runs} runs: {format_names(names, _NAMED)}"
+        click.echo(note + (others if len(names) < runs else ""))
 
 
 def _check_app(

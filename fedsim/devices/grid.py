@@ -14,10 +14,6 @@ import numpy.typing as npt
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import BY_GROUP, Cost, GridSeries
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.importers import grid as importer
-from fedsim.traces.importers import import_bundle
-from fedsim.traces.validation import require_sound
 from fedsim.vocabulary.formatting import format_names
 
 if TYPE_CHECKING:
@@ -208,6 +204,12 @@ class Footprint:
 
 def _read(given: GridSeries, path: Path, wanted: Sequence[str]) -> dict[str, tuple[str, Series]]:
     """Unit and series of each region of a file or of the trace bundle in a folder."""
+    # Slow to import, and few scenarios need them.
+    from fedsim.traces.bundle import TraceBundle
+    from fedsim.traces.importers import grid as importer
+    from fedsim.traces.importers import import_bundle
+    from fedsim.traces.validation import require_sound
+
     if path.is_dir():
         bundle = TraceBundle.read(path, tables=["grid"])
         require_sound(bundle)

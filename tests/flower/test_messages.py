@@ -116,7 +116,7 @@ def test_messages_that_do_not_train_count_as_work(run_app: RunApp, tmp_path: Pat
     section["energy"] |= {"battery_j": 400, "battery_floor": 0.7, "recharge_w": 1}
     section["cost"] = {"per_byte": 1}
     section["carbon"] = {"file": str(tmp_path / "carbon.csv")}
-    text = "datetime,carbon_intensity\n2026-01-01T00:00Z,36\n2026-01-01T01:00Z,36\n"
+    text = "datetime,carbon_intensity g/kWh\n2026-01-01T00:00Z,36\n2026-01-01T01:00Z,36\n"
     (tmp_path / "carbon.csv").write_text(text)
     scenario = {"task": {"clients": 3}, "devices": section, "stop": {"simulated_time": "50s"}}
     run = run_app(own_loop(main), apps.torch_client(), scenario)
