@@ -202,7 +202,7 @@ def outcome(name: str, up: str = "none", down: str = "none") -> str:
     try:
         model = run(name, up, down)
     except UserError as error:
-        return error.message
+        return str(error.message)
     expected, is_settled = settled(name)
     if not is_settled:
         return "moves on"
