@@ -96,6 +96,12 @@ def _refuse(scenario: Scenario, method: Method) -> None:
             where="training.optimizer_state",
             hint="use optimizer_state: reset",
         )
+    if method.merges and scenario.server.submodels.name != "ranks":
+        raise UserError(
+            f"{method.title} sends whole matrices, of which a client cannot have a part",
+            where=_WHERE,
+            hint="use ranks, which gives the adapters of each client their own rank",
+        )
     compression = scenario.server.compression
     for way, part in (("up", compression.up), ("down", compression.down)):
         if part.type.by_tensor:

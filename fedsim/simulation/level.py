@@ -64,7 +64,8 @@ class Level:
             last, so that -1 names it.
         dispatched, arrived: dispatches handed out, and updates received so far.
         sequences: number of dispatches of each client.
-        known: clients one of whose updates was used, from which downloads can differ; None if none differs.
+        known: the server that last used an update of each client, whose downloads can differ from what the client has;
+            None if none differs.
         finished: version of, and end of the local steps in, each client's last dispatch whose steps it has done.
         check_at: number of dispatches at which :meth:`check_progress` is due.
     """
@@ -86,7 +87,7 @@ class Level:
         steps = clients.work.steps
         self.same_steps = int(steps[0]) if steps.min() == steps.max() else None
         self.continues = workloads.continues
-        self.known: set[int] | None = set() if workloads.differs else None
+        self.known: dict[int, int] | None = {} if workloads.differs else None
         self.is_patient = limits.until_ns is not None
         self.plane = plane
         self.updates = updates

@@ -213,7 +213,7 @@ class Server(Facts, ServerPort):
             dispatch.multiplicity = self._selection.multiplicity(client)
         level.dispatched = dispatch_id + 1
         if self._known is not None:
-            dispatch.in_full = sequence > 0 and client_id not in self._known
+            dispatch.in_full = sequence > 0 and self._known.get(client_id) != self.edge
         if self._continues:
             version, free_ns = self._finished.get(client_id, (-1, -1))
             dispatch.in_full |= version != self.version - 1
@@ -350,7 +350,7 @@ class Server(Facts, ServerPort):
         if dispatches:
             self._level.dispatched_at_aggregation = self._level.dispatched
         if self._known is not None:
-            self._known.update(dispatch.client_id for dispatch in dispatches)
+            self._known.update((dispatch.client_id, self.edge) for dispatch in dispatches)
         self._updates.aggregate(
             dispatches,
             groups,

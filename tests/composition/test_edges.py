@@ -638,6 +638,34 @@ def test_rounds_that_no_edge_server_can_begin_are_refused(
         check(read_scenario(content))
 
 
+def test_an_edge_server_does_not_know_what_a_client_received_elsewhere(tmp_path: Path) -> None:
+    """A client that has moved downloads both numbers (8 B) once, then one of them (4 B), there and back again."""
+    file = tmp_path / "edges.csv"
+    file.write_text("client,edge,time_s\n0,a,0\n1,a,0\n1,b,5\n1,a,13\n2,b,0\n3,b,0\n")
+    network = {"name": "static", "latency": "0s", "down": "8kbps", "up": "8kbps"}
+    run = fedsim.run(
+        {
+            "task": {"name": "quadratic", "centers": [[1, -2], [3, 0], [-1, 4], [5, 2]]},
+            "training": {"local_steps": 2},
+            "devices": {"compute": {"name": "values", "step": "1s"}, "network": network},
+            "server": {
+                "compression": {"down": {"name": "topk", "share": 0.5}},
+                "edges": {
+                    "members": {"name": "file", "path": str(file)},
+                    "rounds": 2,
+                    "network": FREE,
+                },
+            },
+            "stop": {"simulated_time": "20s"},
+        },
+        tmp_path / "run",
+    )
+    rows = run.dispatches[run.dispatches["client_id"] == 1]
+    changes = (rows["edge"].diff() != 0).to_numpy()
+    assert rows["edge"][changes].tolist() == [0, 1, 0]
+    assert rows["bytes_down"].tolist() == np.where(changes, 8, 4).tolist()
+
+
 def test_optimizer_states_are_not_sent_through_edge_servers() -> None:
     content = quadratic([[0]])
     content["server"] = {"edges": {"count": 2, "network": FREE}}
