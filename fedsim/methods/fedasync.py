@@ -30,7 +30,8 @@ class FedAsync(Proximal):
 
     The form ``mixing`` is the original. The form ``delta`` is the baseline of the FedCompass paper: the client's
     share of the population scales the step. If a schedule aggregates several updates at once, they are applied one
-    after the other (``mixing``) or summed (``delta``).
+    after the other (``mixing``) or summed (``delta``). With ``mixing``, running statistics of batch normalization are
+    mixed as the rest of the model.
     """
 
     name = "fedasync"
