@@ -354,5 +354,5 @@ def test_a_share_of_over_selection_is_added_to_the_cohort() -> None:
 
 def test_no_message_steers_the_terminal(run: RunText) -> None:
     result = run('"a\\x1b[31mb": 1\n' + PARABOLAS)
-    assert_refused(result, "a\\x1b[31mb: unknown key")
+    assert_refused(result, "a control character: 'a\\x1b[31mb'")
     assert "\x1b" not in result.stderr

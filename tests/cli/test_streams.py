@@ -4,6 +4,7 @@ Each command runs in a copy of this process, whose descriptors are really closed
 """
 
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Callable
@@ -38,7 +39,7 @@ CALLS = {
     "traces": ("traces", "synthesize", "always", "--devices", "3", "-o", "bundle"),
     "data": ("data", "list"),
     "calibrate": ("calibrate", "no.csv", "-o", "calibrated"),
-    "export": ("export", "perfetto", "run", "-o", "trace.json"),
+    "export": ("export", "run", "--format", "perfetto", "-o", "trace.json"),
 }
 REFUSED = ("flower", "decide", "calibrate")
 
@@ -92,6 +93,8 @@ def test_outputs_may_be_closed_or_full(command: str, folder: Path) -> None:
             code = 1
             try:
                 os.chdir(folder)
+                shutil.rmtree("bundle", ignore_errors=True)
+                Path("trace.json").unlink(missing_ok=True)
                 log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 os.dup2(log, 1)
                 os.dup2(log, 2)

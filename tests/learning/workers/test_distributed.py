@@ -1,5 +1,6 @@
 """Ranks: the same bits for every number of them, with sums instead of updates between them."""
 
+import threading
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -118,11 +119,14 @@ def test_a_rank_says_for_whom_it_waits(
     monkeypatch.setenv("MASTER_PORT", port)
     monkeypatch.setattr(distributed, "_PATIENCE_S", 0.2)
     monkeypatch.setattr(distributed, "_TIMEOUT", timedelta(seconds=2))
+    others: list[Any] = []
+
+    def come() -> None:
+        others.append(dist.TCPStore("127.0.0.1", int(port), 3, False, wait_for_workers=False))
+        others[0].add(distributed._HERE, 1)
+
     if rank == 0:
-        other = dist.TCPStore(
-            "localhost", int(port), 3, True, wait_for_workers=False, multi_tenant=True
-        )
-        other.add(distributed._HERE, 1)
+        threading.Thread(target=come, daemon=True).start()
     with pytest.raises(UserError, match="the 3 processes of the run do not find each other"):
         Ranks(Launch(rank, 3, rank))
     (warning,) = caplog.messages
