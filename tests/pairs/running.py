@@ -22,6 +22,7 @@ from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import build_server, build_station, prepare
 from fedsim.composition.distributed import build_learner
 from fedsim.composition.shared import Shared
+from fedsim.devices import grid
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState, Updates
@@ -146,8 +147,18 @@ def _once(function: Callable[..., Any], known: dict[Any, Any]) -> Callable[..., 
 
 
 def quick() -> contextlib.ExitStack:
-    """Within this context, modules of the same shape are checked, and their operations counted, only once."""
-    stack = contextlib.ExitStack()
+    """Within this context, modules of the same shape are checked, their operations counted, and files of the grid read,
+    only once."""
+    stack, series = contextlib.ExitStack(), dict[str, Any]()
+    read = grid._read
+
+    def read_once(*given: Any) -> Any:
+        key = repr(given)
+        if key not in series:
+            series[key] = read(*given)
+        return series[key]
+
+    stack.enter_context(patch.object(grid, "_read", read_once))
     for owner, name in ((checks, "check_module"), (counting, "count_flops")):
         stack.enter_context(patch.object(owner, name, _once(getattr(owner, name), {})))
     return stack
