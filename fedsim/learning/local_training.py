@@ -46,6 +46,10 @@ def _is_known(rule: LocalRule | None, collect: Sequence[Collected]) -> bool:
     return rule.constant is not None and set(collect) <= {"mean_gradient"}
 
 
+# Its changes keep their precision in float32, and are far below that of parameters.
+_TINY_RATE = 1e-20
+
+
 class LocalTrainer:
     """The :class:`fedsim.methods.base.Trainer` of one worker.
 
@@ -101,6 +105,11 @@ class LocalTrainer:
         elif corrected:
             assert isinstance(rule, Corrected)
             rates = cohort.learning_rates / rule.divisor
+            still = rates == 0
+            has_still = bool(collect) and bool(still.any())
+            if has_still:
+                # A tiny change shows the gradients, which none would not; it is taken back.
+                rates = rates.masked_fill(still, _TINY_RATE)
             if rule.target is not None:
                 correction = Correction(weights, weights, rule.target, rule.pull)
             else:
@@ -112,6 +121,8 @@ class LocalTrainer:
                 assert correction.constant is not None
                 mean = correction.change.div_((rates * divisors).neg().unsqueeze(1))
                 mean.sub_(correction.constant)
+            if has_still:
+                torch.where(still.unsqueeze(1), start, weights, out=weights)
         gradients = self._work_space("gradients", rows, weights) if len(counts) else weights
         optimizer = self._new_optimizer()
         state = cohort.memory.get(STATE, cohort.down.get(STATE))
