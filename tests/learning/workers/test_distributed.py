@@ -1,6 +1,7 @@
 """Ranks: the same bits for every number of them, with sums instead of updates between them."""
 
 import threading
+import time
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
@@ -120,15 +121,23 @@ def test_a_rank_says_for_whom_it_waits(
     monkeypatch.setattr(distributed, "_PATIENCE_S", 0.2)
     monkeypatch.setattr(distributed, "_TIMEOUT", timedelta(seconds=2))
     others: list[Any] = []
+    has_said = threading.Event()
+    say = Ranks._say_who_is_missing
 
-    def come() -> None:
-        others.append(dist.TCPStore("127.0.0.1", int(port), 3, False, wait_for_workers=False))
-        others[0].add(distributed._HERE, 1)
+    def come_and_say(ranks: Ranks) -> None:
+        """However slow the machine is, rank 2 comes before rank 0 counts."""
+        if rank == 0:
+            while ranks._store is None:
+                time.sleep(0.01)
+            others.append(dist.TCPStore("127.0.0.1", int(port), 3, False, wait_for_workers=False))
+            others[0].add(distributed._HERE, 1)
+        say(ranks)
+        has_said.set()
 
-    if rank == 0:
-        threading.Thread(target=come, daemon=True).start()
+    monkeypatch.setattr(Ranks, "_say_who_is_missing", come_and_say)
     with pytest.raises(UserError, match="the 3 processes of the run do not find each other"):
         Ranks(Launch(rank, 3, rank))
+    assert has_said.wait(60)
     (warning,) = caplog.messages
     assert f"{said}: waiting at localhost:{port}" in warning
     assert "for up to 2 s" in warning
