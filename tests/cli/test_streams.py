@@ -1,20 +1,27 @@
 """Closed and full outputs, for every command: the right exit code, the work done, and no traceback.
 
-Each command runs in a copy of this process, whose descriptors are really closed.
+Each command runs in a copy, whose descriptors are really closed, of a process that has imported all of fedsim and done
+nothing else: a copy of the process of the tests would take over pools and fork servers of other tests, which are not
+its children.
 """
 
+import importlib
+import json
 import os
 import shutil
+import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 import fedsim.cli
 from fedsim.cli import COMMANDS
+from fedsim.processes.preloading import MODULES
 from tests.cli.invoking import PARABOLAS, invoke
+from tests.reports import empty_reports
 
 DONE, USAGE = 0, 2
 CALLS = {
@@ -42,6 +49,7 @@ CALLS = {
     "export": ("export", "run", "--format", "perfetto", "-o", "trace.json"),
 }
 REFUSED = ("flower", "decide", "calibrate")
+HEAVY = ("matplotlib.pyplot", "rich.live", "scipy.stats")
 
 
 def closed(*numbers: int) -> Callable[[], None]:
@@ -71,13 +79,66 @@ STREAMS = {
 }
 
 
+def outcome(call: tuple[str, ...], change: Callable[[], None]) -> int:
+    """The exit code of a command in a copy of this process, which writes to the file ``log``."""
+    copy = os.fork()
+    if copy:
+        return os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
+    code = 1
+    try:
+        shutil.rmtree("bundle", ignore_errors=True)
+        Path("trace.json").unlink(missing_ok=True)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        change()
+        for number, stream in ((1, "stdout"), (2, "stderr")):
+            try:
+                os.fstat(number)
+                setattr(sys, stream, os.fdopen(number, "w"))
+            except OSError:  # As Python does.
+                setattr(sys, stream, None)
+        sys.argv = ["fedsim", *call]
+        fedsim.cli.main()
+    except SystemExit as end:
+        code = int(end.code or 0)
+        sys.stderr.flush()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def serve() -> None:
+    """Call the commands that are named on standard input with each kind of output."""
+    for name in (*MODULES, *HEAVY):
+        importlib.import_module(name)
+    with empty_reports():
+        for line in sys.stdin:
+            for name, change in STREAMS.items():
+                code = outcome(CALLS[line.strip()], change)
+                print(json.dumps([name, code, Path("log").read_text()]), flush=True)
+
+
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, without_reports: None) -> Path:
+def server(
+    tmp_path_factory: pytest.TempPathFactory, without_reports: None
+) -> Iterator[subprocess.Popen[str]]:
     path = tmp_path_factory.mktemp("streams")
     (path / "s.yaml").write_text(PARABOLAS)
     (path / "sweep.yaml").write_text(f"{PARABOLAS}sweep: {{seeds: [0]}}\n")
     assert invoke("run", path / "s.yaml", "-o", path / "run").exit_code == DONE
-    return path
+    root = str(Path(__file__).resolve().parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", "from tests.cli.test_streams import serve; serve()"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        cwd=path,
+        env={**os.environ, "PYTHONPATH": root},
+        text=True,
+    ) as process:
+        yield process
 
 
 def test_every_command_is_called() -> None:
@@ -86,36 +147,11 @@ def test_every_command_is_called() -> None:
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
 @pytest.mark.parametrize("command", CALLS)
-def test_outputs_may_be_closed_or_full(command: str, folder: Path) -> None:
-    for name, change in STREAMS.items():
-        copy = os.fork()
-        if not copy:
-            code = 1
-            try:
-                os.chdir(folder)
-                shutil.rmtree("bundle", ignore_errors=True)
-                Path("trace.json").unlink(missing_ok=True)
-                log = os.open("log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-                os.dup2(log, 1)
-                os.dup2(log, 2)
-                change()
-                for number, stream in ((1, "stdout"), (2, "stderr")):
-                    try:
-                        os.fstat(number)
-                        setattr(sys, stream, os.fdopen(number, "w"))
-                    except OSError:  # As Python does.
-                        setattr(sys, stream, None)
-                sys.argv = ["fedsim", *CALLS[command]]
-                fedsim.cli.main()
-            except SystemExit as end:
-                code = int(end.code or 0)
-                sys.stderr.flush()
-            except BaseException:
-                traceback.print_exc()
-            finally:
-                os._exit(code)
-        code = os.waitstatus_to_exitcode(os.waitpid(copy, 0)[1])
-        written = (folder / "log").read_text()
+def test_outputs_may_be_closed_or_full(command: str, server: subprocess.Popen[str]) -> None:
+    assert server.stdin is not None
+    assert server.stdout is not None
+    print(command, file=server.stdin, flush=True)
+    for name, code, written in [json.loads(server.stdout.readline()) for _ in STREAMS]:
         expected = (USAGE,) if command in REFUSED else (DONE, USAGE) if "full" in name else (DONE,)
         assert code in expected, (name, written)
         assert "Traceback" not in written, name
