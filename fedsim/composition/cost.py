@@ -26,7 +26,7 @@ from fedsim.composition.shared import Shared
 from fedsim.errors import raise_all
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
-from fedsim.scenario.training import DistributedWorkers, RayWorkers
+from fedsim.scenario.training import DistributedWorkers
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.timeline import Aggregate, Evaluate, Instruction, Train
 
@@ -124,7 +124,7 @@ def estimate(
         measures = runs * max(flops / _MUCH_FLOPS, steps / _MANY_STEPS) >= 1
     wall_s: float | None = simulating_s
     if updates:
-        elsewhere = isinstance(scenario.training.workers, RayWorkers | DistributedWorkers)
+        elsewhere = isinstance(scenario.training.workers, DistributedWorkers)
         measures = measures and not elsewhere
         wall_s = simulating_s + updates * _update_s(assembly, threads) if measures else None
     return Cost(rounds, versions, dispatches, updates, steps, wall_s, share)

@@ -81,7 +81,6 @@ def build_learner(
         ranks: the processes of the run.
         options: further arguments of :class:`fedsim.learning.learner.Learner`.
     """
-    from fedsim.composition.remote import remote_workers
     from fedsim.learning.learner import Learner
 
     training = assembly.scenario.training
@@ -92,7 +91,6 @@ def build_learner(
         assembly.scenario.evaluation,
         metrics=list(assembly.metrics),
         cloud=assembly.cloud,
-        workers=remote_workers(assembly, training),
         ranks=ranks,
         **options,
     )
