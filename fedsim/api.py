@@ -111,7 +111,6 @@ def run(
     overrides: Iterable[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
     timing_only: bool = False,
-    timeline: PathLike | Run | None = None,
     live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
@@ -127,8 +126,6 @@ def run(
             strings as for the option ``-s``, such as ``["training.optimizer.lr=0.1"]``.
         overwrite: replace an existing run; a failed one is always replaced.
         timing_only: simulate time only, without training.
-        timeline: a complete run (or its folder) whose timeline is reused: which clients worked, when and for how many
-            steps, and which updates were aggregated together.
         live: update ``report.html`` during the run; an open page reloads itself.
         on_progress: called several times a second during the run. If it is None, a notebook shows a progress bar.
 
@@ -148,7 +145,6 @@ def run(
             folder,
             overwrite=overwrite,
             timing_only=timing_only,
-            timeline=None if timeline is None else _opened(timeline),
             live=live,
             on_progress=shown,
         )
@@ -177,10 +173,6 @@ def resume(
     call = f"fedsim.resume({str(folder)!r})"
     with _continued(folder, call, folder.name, on_progress) as shown:
         return resume_run(folder, from_python(overrides), live=live, on_progress=shown)
-
-
-def _opened(run: PathLike | Run) -> Run:
-    return run if isinstance(run, Run) else load_run(run)
 
 
 def load(path: PathLike) -> Run:
@@ -216,7 +208,7 @@ def what_if(
     Raises:
         UserError: the change cannot be made.
     """
-    before = _opened(run)
+    before = run if isinstance(run, Run) else load_run(run)
     folder = None if output is None else Path(output)
     with notebook_bar(before.path.name, shown=on_progress is None) as bar:
         changes = from_python(overrides)

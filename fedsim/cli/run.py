@@ -21,32 +21,19 @@ if TYPE_CHECKING:
 @options.loaded_scenario
 @options.output_option("Run folder; runs/<name>-seed<seed> by default.")
 @options.overwrite_option("Replace an existing run; a failed run is always replaced.")
-@click.option(
-    "--timeline",
-    type=options.path_type,
-    metavar="RUN",
-    help="Train on the recorded timeline of this run folder instead of simulating time again.",
-)
 @options.timing_only_option
 @options.live_option
 @options.json_option
 def run(
     loaded: LoadedScenario,
     output: Path | None,
-    timeline: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> None:
     """Run SCENARIO (a YAML file, or a built-in name) and write a run folder with tables, model and report.
 
-    With --timeline, training is repeated on the recorded timeline of another run: the method, the optimizer and the
-    seed of the learning may differ; devices, schedule, traffic and numbers of steps may not. A run whose schedule
-    depended on learned values (a target, a selection by loss) is refused. Devices and data split are those of the
-    recorded run.
-
     Exit code 2 means that the scenario or the folder cannot be used. Continue an interrupted run with 'fedsim resume'.
     """
-    from fedsim.analysis.run import load_run
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import default_folder, execute
 
@@ -56,13 +43,12 @@ def run(
     if loaded.user_code() and not quiet:
         tried = format_command("scenario", "check", "--replay", loaded.source.label)
         click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
-    if timeline is None and not quiet:
+    if not quiet:
         announce([loaded], timing_only=settings["timing_only"])
     again = format_command("resume", folder)
     shown = following(loaded.scenario.name, folder, again, quiet=quiet, silent=silent)
     with shown as on_progress:
-        recorded = None if timeline is None else load_run(timeline)
-        done = execute(loaded, folder, timeline=recorded, on_progress=on_progress, **settings)
+        done = execute(loaded, folder, on_progress=on_progress, **settings)
     if not silent:
         print_summary(done, as_json=as_json)
 

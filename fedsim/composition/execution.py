@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis.run import Run, load_run
+from fedsim.analysis.run import Run
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server, prepare
 from fedsim.composition.closing import spent, write_edges, write_population
@@ -34,7 +34,6 @@ from fedsim.composition.extras import (
     model_keeper,
     rare_garbage_collection,
 )
-from fedsim.composition.recorded import LEARNED_VALUES, RecordedTimeline, world_seed
 from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.shared import Shared
@@ -98,7 +97,6 @@ def execute(
     *,
     overwrite: bool = False,
     timing_only: bool = False,
-    timeline: Run | None = None,
     shared: Shared | None = None,
     threads: int | None = None,
     live: bool = False,
@@ -110,14 +108,12 @@ def execute(
     Args:
         loaded: the scenario.
         output, overwrite, timing_only, live, on_progress: as for :func:`fedsim.run`.
-        timeline: a complete run whose timeline replaces the simulation; devices and data split then use its seed
-            instead of the scenario's.
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         on_warning: called with each warning: about the scenario before the run begins, about the run at its end.
 
     Raises:
-        UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
+        UserError: the scenario's parts are not compatible, or the folder cannot be used.
     """
     began = time.perf_counter()
     if loaded.scenario.sweep is not None:
@@ -126,21 +122,17 @@ def execute(
             where=f"{loaded.path or 'scenario'}: sweep",
             hint="use fedsim sweep (in Python: fedsim.sweep()), or leave the section out: -s sweep=null",
         )
-    if timeline is not None and timing_only:
-        raise UserError(
-            "there is nothing to do: --timeline takes time from a run, and --timing-only skips training"
-        )
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with contextlib.ExitStack() as stack:
         ranks = stack.enter_context(joined(loaded.scenario))
         stack.enter_context(watched(lambda where: on_warning(unseeded(where))))
         # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
-        assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
+        assembly, warnings = prepare(loaded, shared, timing_only=timing_only)
         if shared is None:
             assembly.world.release_traces()
         if ranks is not None and ranks.number:
             await_claim(ranks)
-            follow(assembly, ranks, timeline=timeline, threads=threads)
+            follow(assembly, ranks, threads=threads)
             stack.close()  # Rank 0 has then written the run.
             return Run(folder)
         for warning in warnings:
@@ -148,14 +140,13 @@ def execute(
         # Step 2. The run folder is claimed, and says what is run.
         stack.enter_context(loaded.locating_errors())
         stack.enter_context(claimed(folder, ranks, overwrite=overwrite))
-        folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, timeline, warnings))
+        folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, warnings))
         write_sources(folder.path, loaded.sources())
         # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
         execution = _Execution(
             assembly,
             folder,
             undo=folder.remove,
-            timeline=timeline,
             threads=threads,
             live=live,
             on_progress=on_progress,
@@ -167,9 +158,7 @@ def execute(
         return execution.run()
 
 
-def _first_info(
-    assembly: Assembly, folder: RunFolder, timeline: Run | None, warnings: list[UserError]
-) -> dict[str, Any]:
+def _first_info(assembly: Assembly, folder: RunFolder, warnings: list[UserError]) -> dict[str, Any]:
     """The content of ``run.json`` when a run begins."""
     loaded, scenario = assembly.loaded, assembly.scenario
     info: dict[str, Any] = {
@@ -185,11 +174,8 @@ def _first_info(
         "user_code": loaded.user_code(),
         "data_files": loaded.data_files(),
         "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
-        "timeline": None,
         **environment(),
     }
-    if timeline is not None:
-        info["timeline"] = {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)}
     if warnings:
         info["notes"] = [warning.message for warning in warnings]
     return info
@@ -239,16 +225,14 @@ def resume(
                 hint="run its scenario again, with this folder as the output",
             )
         loaded = load_original(folder, info, overrides)
-        recorded = info.get("timeline")
-        timeline = load_run(recorded["run"]) if recorded else None
         timing_only = bool(info.get("timing_only"))
         ranks = stack.enter_context(joined(loaded.scenario))
-        assembly = assemble(loaded, shared, timing_only=timing_only, timeline=timeline)
+        assembly = assemble(loaded, shared, timing_only=timing_only)
         if shared is None:
             assembly.world.release_traces()
         if ranks is not None and ranks.number:
             checkpoint = Checkpoints(folder.checkpoint).load()
-            follow(assembly, ranks, timeline=timeline, threads=threads, checkpoint=checkpoint)
+            follow(assembly, ranks, threads=threads, checkpoint=checkpoint)
             stack.close()
             return Run(folder)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
@@ -258,7 +242,6 @@ def resume(
                 assembly,
                 folder,
                 undo=partial(folder.update_info, status=info["status"]),
-                timeline=timeline,
                 threads=threads,
                 live=live,
                 on_progress=on_progress,
@@ -299,7 +282,7 @@ class _Execution:
     Args:
         assembly, folder: what is run, and where.
         undo: called if the run cannot begin.
-        timeline, threads, live, on_progress, on_warning: as for :func:`execute`.
+        threads, live, on_progress, on_warning: as for :func:`execute`.
         began: instant of ``time.perf_counter``.
         ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
@@ -311,7 +294,6 @@ class _Execution:
         folder: RunFolder,
         *,
         undo: Callable[[], object],
-        timeline: Run | None,
         threads: int | None,
         live: bool,
         on_progress: OnProgress | None,
@@ -352,18 +334,12 @@ class _Execution:
             if assembly.learns:
                 self._learner = self._make_learner(threads)
                 self._plane = TimedPlane(self._learner, self._learning)
-            self._server = self._make_server(timeline)
+            self._server = build_server(assembly, self._plane, self.writer, self._on_update)
         except BaseException as error:
             self.writer.close()
             if isinstance(error, Exception):
                 undo()
             raise
-
-    def _make_server(self, timeline: Run | None) -> Simulation | RecordedTimeline:
-        if timeline is None:
-            return build_server(self.assembly, self._plane, self.writer, self._on_update)
-        assert self._plane is not None
-        return RecordedTimeline(timeline, self._plane, self.writer, self.assembly, self._on_update)
 
     def run(self) -> Run:
         """Simulate, train, and finish the run folder.
@@ -463,7 +439,6 @@ class _Execution:
             time_of_day_s=assembly.world.time_of_day_s,
             **{**self._wall(), "wall_time_plane_s": time_plane_s},
             learning=None if self._learner is None else self._learner.describe(),
-            **{LEARNED_VALUES: self._plane is not None and self._plane.was_asked},
         )
         self._checkpoints.remove()
         if self._trackers is not None:
