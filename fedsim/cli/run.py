@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedsim.cli import options
-from fedsim.cli.cost import announce
 from fedsim.cli.progress import following
 from fedsim.processes.launch import follows
 from fedsim.vocabulary.formatting import format_command
@@ -43,8 +42,6 @@ def run(
     if loaded.user_code() and not quiet:
         tried = format_command("scenario", "check", "--replay", loaded.source.label)
         click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
-    if not quiet:
-        announce([loaded], timing_only=settings["timing_only"])
     again = format_command("resume", folder)
     shown = following(loaded.scenario.name, folder, again, quiet=quiet, silent=silent)
     with shown as on_progress:
