@@ -111,7 +111,6 @@ def run(
     overrides: Iterable[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
     timing_only: bool = False,
-    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario into a run folder.
@@ -126,7 +125,6 @@ def run(
             strings as for the option ``-s``, such as ``["training.optimizer.lr=0.1"]``.
         overwrite: replace an existing run; a failed one is always replaced.
         timing_only: simulate time only, without training.
-        live: update ``report.html`` during the run; an open page reloads itself.
         on_progress: called several times a second during the run. If it is None, a notebook shows a progress bar.
 
     Returns:
@@ -145,7 +143,6 @@ def run(
             folder,
             overwrite=overwrite,
             timing_only=timing_only,
-            live=live,
             on_progress=shown,
         )
 
@@ -154,7 +151,6 @@ def resume(
     path: PathLike,
     *,
     overrides: Iterable[str] | Mapping[str, Any] = (),
-    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Finish a run that was killed or interrupted; the result is bit for bit that of an uninterrupted run.
@@ -163,7 +159,6 @@ def resume(
         path: the run folder.
         overrides: settings to change, such as ``{"training.threads": 2}``: ``logging``, and ``workers``, ``threads``,
             ``memory`` and ``cuda_graphs`` of ``training``, which never change a result.
-        live: as for :func:`run`.
         on_progress: as for :func:`run`.
 
     Raises:
@@ -172,7 +167,7 @@ def resume(
     folder = Path(path)
     call = f"fedsim.resume({str(folder)!r})"
     with _continued(folder, call, folder.name, on_progress) as shown:
-        return resume_run(folder, from_python(overrides), live=live, on_progress=shown)
+        return resume_run(folder, from_python(overrides), on_progress=shown)
 
 
 def load(path: PathLike) -> Run:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 @options.output_option("Run folder; runs/<name>-seed<seed> by default.")
 @options.overwrite_option("Replace an existing run; a failed run is always replaced.")
 @options.timing_only_option
-@options.live_option
 @options.json_option
 def run(
     loaded: LoadedScenario,
@@ -59,9 +58,8 @@ def run(
     "PATH=VALUE",
 )
 @options.user_code_option
-@options.live_option
 @options.json_option
-def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> None:
+def resume(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.
 
     The result is bit for bit that of an uninterrupted run, even with more or fewer workers (-s). A complete run is left
@@ -86,7 +84,7 @@ def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> 
         run.name, run, format_command("resume", run), again, quiet=quiet, silent=silent
     )
     with shown as on_progress:
-        done = resume_run(run, overrides, live=live, on_progress=on_progress, on_start=say)
+        done = resume_run(run, overrides, on_progress=on_progress, on_start=say)
     if not silent:
         print_summary(done, as_json=as_json)
 

@@ -55,7 +55,6 @@ from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import dispatch_columns, recorded
-from fedsim.simulation.simulation import Simulation
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document
@@ -71,8 +70,6 @@ CHECKPOINT_INTERVAL_S = 30.0
 _CHECKPOINT_S = 0.3
 _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 """Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a resumed run are sums."""
-REFRESH_S = 10
-"""Wall seconds between two versions of the page of a run in progress."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -99,7 +96,6 @@ def execute(
     timing_only: bool = False,
     shared: Shared | None = None,
     threads: int | None = None,
-    live: bool = False,
     on_progress: OnProgress | None = None,
     on_warning: OnWarning = log_warning,
 ) -> Run:
@@ -107,7 +103,7 @@ def execute(
 
     Args:
         loaded: the scenario.
-        output, overwrite, timing_only, live, on_progress: as for :func:`fedsim.run`.
+        output, overwrite, timing_only, on_progress: as for :func:`fedsim.run`.
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         on_warning: called with each warning: about the scenario before the run begins, about the run at its end.
@@ -148,7 +144,6 @@ def execute(
             folder,
             undo=folder.remove,
             threads=threads,
-            live=live,
             on_progress=on_progress,
             on_warning=on_warning,
             began=began,
@@ -188,7 +183,6 @@ def resume(
     *,
     shared: Shared | None = None,
     threads: int | None = None,
-    live: bool = False,
     on_progress: OnProgress | None = None,
     on_start: OnStart = lambda _: None,
 ) -> Run:
@@ -199,7 +193,7 @@ def resume(
     Args:
         path: the run folder.
         overrides: values to change, by dotted path; see :data:`fedsim.composition.resuming.MAY_CHANGE`.
-        shared, threads, live, on_progress: as in :func:`execute`.
+        shared, threads, on_progress: as in :func:`execute`.
         on_start: called with a sentence that says where the run continues.
 
     Raises:
@@ -243,7 +237,6 @@ def resume(
                 folder,
                 undo=partial(folder.update_info, status=info["status"]),
                 threads=threads,
-                live=live,
                 on_progress=on_progress,
                 began=began,
                 ranks=ranks,
@@ -282,7 +275,7 @@ class _Execution:
     Args:
         assembly, folder: what is run, and where.
         undo: called if the run cannot begin.
-        threads, live, on_progress, on_warning: as for :func:`execute`.
+        threads, on_progress, on_warning: as for :func:`execute`.
         began: instant of ``time.perf_counter``.
         ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
@@ -295,7 +288,6 @@ class _Execution:
         *,
         undo: Callable[[], object],
         threads: int | None,
-        live: bool,
         on_progress: OnProgress | None,
         began: float,
         ranks: Ranks | None,
@@ -304,14 +296,12 @@ class _Execution:
     ) -> None:
         self.assembly = assembly
         self.folder = folder
-        self.live = live
         self.on_progress = on_progress
         self.on_warning = on_warning
         self.began = began
         self._ranks = ranks
         self._resumed = earlier is not None
         self._earlier = earlier or {}
-        self._refresh_at = 0.0
         self._stop = assembly.scenario.stop.model_dump()
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
@@ -447,9 +437,8 @@ class _Execution:
 
     def _warn(self, run: Run) -> None:
         """Give the warnings of the finished run, and note them in ``run.json``."""
-        finished = FinishedRun(run, self.assembly)
-        if isinstance(server := self._server, Simulation):
-            finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
+        server = self._server
+        finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
         notes = self.folder.read_info().get("notes", [])
         for warning in FINISHED.warnings(finished, self.assembly.scenario.ignore):
             self.on_warning(self.assembly.loaded.located(warning))
@@ -464,7 +453,7 @@ class _Execution:
         info = self.folder.close(status, **self._wall(), **more)
         if self._trackers is not None:
             self._trackers.finish(status, info)
-        # Without a page, or with the one of a live run, which reloads itself; its problems never hide why the run ends.
+        # Problems of the page never hide why the run ends.
         with contextlib.suppress(Exception):
             Run(self.folder).report()
 
@@ -508,8 +497,6 @@ class _Execution:
         """Report progress after a server update, and end the run if the process received a signal to stop."""
         if self.on_progress is not None:
             self.on_progress(self._progress())
-        if self.live:
-            self._refresh_report()
         # Several processes stop together, when everything submitted has been executed.
         if self._grace.requested is not None and self._ranks is None:
             if self._learner is not None and self._learner.rests_anywhere:
@@ -569,18 +556,6 @@ class _Execution:
         return Progress(
             now_s, server.version, server.round, server.dispatched, share, self._metrics
         )
-
-    def _refresh_report(self) -> None:
-        """Update the page of a run in progress; takes at most a twentieth of the wall time."""
-        began = time.monotonic()
-        if began < self._refresh_at:
-            return
-        self.writer.flush()
-        # A page that cannot be written is reported at the end.
-        with contextlib.suppress(UserError):
-            Run(self.folder).report(refresh_s=REFRESH_S)
-        ended = time.monotonic()
-        self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
 
     def _wall(self) -> dict[str, float]:
         """Wall seconds so far, including those before the run was resumed."""
