@@ -1,9 +1,9 @@
-"""One run with a model of 10 M parameters: Ray against distributed workers.
+"""One run with a model of 10 M parameters: two distributed workers against two threads.
 
     python -m benchmarks.distributed [--updates 64] [--hidden 3100]
 
 Per round: wall seconds; of the process that writes the run, processor seconds, bytes of tensors that enter or leave it,
-and peak memory. There are two worker processes of one thread, or two threads. Rounds are those beyond the first ones of
+and peak memory. There are two processes of one thread, or one of two threads. Rounds are those beyond the first ones of
 a shorter run, so start and end do not count.
 """
 
@@ -17,19 +17,16 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 import fedsim
-from fedsim.learning.workers import remote
 from fedsim.learning.workers.distributed import Ranks
 
 _ROUNDS = (1, 4)
-_KINDS: dict[str, Mapping[str, Any]] = {
-    "ray": {"name": "ray", "count": 2},
+_KINDS: dict[str, dict[str, Any]] = {
     "distributed": {"name": "distributed"},
     "threads": {"name": "threads"},
 }
@@ -66,25 +63,14 @@ def _run(kind: str, rounds: int, updates: int, hidden: int, folder: Path) -> Non
     """Run in this process, and print its figures."""
     moved = 0
 
-    def count(tensors: Mapping[str, Tensor]) -> None:
-        nonlocal moved
-        moved += sum(tensor.nbytes for tensor in tensors.values())
-
-    pack, unpack, exchange = remote._pack, remote._unpack, Ranks.tensor
-
-    def packed(tensors: Mapping[str, Tensor]) -> Any:
-        count(tensors)
-        return pack(tensors)
-
-    def unpacked(packed: Mapping[str, Any], *device: Any) -> dict[str, Tensor]:
-        count(tensors := unpack(packed, *device))
-        return tensors
+    exchange = Ranks.tensor
 
     def exchanged(*arguments: Any) -> Tensor:
-        count({"": (tensor := exchange(*arguments))})
+        nonlocal moved
+        tensor = exchange(*arguments)
+        moved += tensor.nbytes
         return tensor
 
-    remote._pack, remote._unpack = packed, unpacked  # type: ignore[assignment]
     Ranks.tensor = exchanged  # type: ignore[method-assign, assignment]
     fedsim.run(_scenario(kind, rounds, updates, hidden), folder, overwrite=True)
     if not int(os.environ.get("RANK", 0)):

@@ -111,8 +111,6 @@ def run(
     overrides: Iterable[str] | Mapping[str, Any] = (),
     overwrite: bool = False,
     timing_only: bool = False,
-    timeline: PathLike | Run | None = None,
-    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Run a scenario into a run folder.
@@ -127,9 +125,6 @@ def run(
             strings as for the option ``-s``, such as ``["training.optimizer.lr=0.1"]``.
         overwrite: replace an existing run; a failed one is always replaced.
         timing_only: simulate time only, without training.
-        timeline: a complete run (or its folder) whose timeline is reused: which clients worked, when and for how many
-            steps, and which updates were aggregated together.
-        live: update ``report.html`` during the run; an open page reloads itself.
         on_progress: called several times a second during the run. If it is None, a notebook shows a progress bar.
 
     Returns:
@@ -148,8 +143,6 @@ def run(
             folder,
             overwrite=overwrite,
             timing_only=timing_only,
-            timeline=None if timeline is None else _opened(timeline),
-            live=live,
             on_progress=shown,
         )
 
@@ -158,7 +151,6 @@ def resume(
     path: PathLike,
     *,
     overrides: Iterable[str] | Mapping[str, Any] = (),
-    live: bool = False,
     on_progress: OnProgress | None = None,
 ) -> Run:
     """Finish a run that was killed or interrupted; the result is bit for bit that of an uninterrupted run.
@@ -167,7 +159,6 @@ def resume(
         path: the run folder.
         overrides: settings to change, such as ``{"training.threads": 2}``: ``logging``, and ``workers``, ``threads``,
             ``memory`` and ``cuda_graphs`` of ``training``, which never change a result.
-        live: as for :func:`run`.
         on_progress: as for :func:`run`.
 
     Raises:
@@ -176,11 +167,7 @@ def resume(
     folder = Path(path)
     call = f"fedsim.resume({str(folder)!r})"
     with _continued(folder, call, folder.name, on_progress) as shown:
-        return resume_run(folder, from_python(overrides), live=live, on_progress=shown)
-
-
-def _opened(run: PathLike | Run) -> Run:
-    return run if isinstance(run, Run) else load_run(run)
+        return resume_run(folder, from_python(overrides), on_progress=shown)
 
 
 def load(path: PathLike) -> Run:
@@ -216,7 +203,7 @@ def what_if(
     Raises:
         UserError: the change cannot be made.
     """
-    before = _opened(run)
+    before = run if isinstance(run, Run) else load_run(run)
     folder = None if output is None else Path(output)
     with notebook_bar(before.path.name, shown=on_progress is None) as bar:
         changes = from_python(overrides)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from fedsim.analysis.figures import learning, participation, time, timeline
 from fedsim.analysis.figures.base import Figure
 from fedsim.analysis.headline import headline, notice, subtitle, tiles
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import embedded, environment
 from fedsim.runs import Run
 from fedsim.scenario.comparing import flattened
 
@@ -67,19 +66,6 @@ def render(run: Run) -> str:
             facts=_facts(run),
         )
     )
-
-
-def write_report(run: Run, path: Path, refresh_s: int | None = None) -> None:
-    """Write the page to ``path``; if ``refresh_s`` is given, an open page reloads after that many seconds.
-
-    Raises:
-        UserError: the run folder is damaged, or the page cannot be written.
-    """
-    page = render(run)
-    if refresh_s is not None:
-        head = '<meta charset="utf-8">'
-        page = page.replace(head, f'{head}\n<meta http-equiv="refresh" content="{refresh_s}">', 1)
-    write_page(path, page)
 
 
 def _facts(run: Run) -> list[tuple[str, str]]:

@@ -22,19 +22,20 @@ class Run(RunTables):
     A run that is still in progress, or was killed, has the rows that reached the disk.
     """
 
-    def report(
-        self, path: str | os.PathLike[str] | None = None, *, refresh_s: int | None = None
-    ) -> Path:
+    def report(self, path: str | os.PathLike[str] | None = None) -> Path:
         """Write the report page and return its path.
 
         Args:
             path: the file; ``report.html`` in the run folder if None.
-            refresh_s: seconds after which an open page reloads; never if None.
+
+        Raises:
+            UserError: the run folder is damaged, or the page cannot be written.
         """
-        from fedsim.analysis.report import write_report
+        from fedsim.analysis.pages import write_page
+        from fedsim.analysis.report import render
 
         target = self.folder.report if path is None else Path(path)
-        write_report(self, target, refresh_s)
+        write_page(target, render(self))
         return target
 
     def plot(self, metric: str | None = None, against: str = "time_s", **style: Any) -> Figure:

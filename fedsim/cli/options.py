@@ -96,7 +96,6 @@ def _flag(*names: str) -> Callable[[str], Callable[[Any], Any]]:
 
 
 overwrite_option = _flag("--overwrite")
-live_option = _flag("--live")("Keep report.html up to date: an open page reloads itself.")
 json_option = _flag("--json", "as_json")("Write JSON for scripts.")
 force_option = _flag("--force")("Replace the output if fedsim wrote it.")
 timing_only_option = _flag("--timing-only")("Simulate only time, without training.")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedsim.cli import options
-from fedsim.cli.cost import announce
 from fedsim.cli.progress import following
 from fedsim.processes.launch import follows
 from fedsim.vocabulary.formatting import format_command
@@ -21,32 +20,18 @@ if TYPE_CHECKING:
 @options.loaded_scenario
 @options.output_option("Run folder; runs/<name>-seed<seed> by default.")
 @options.overwrite_option("Replace an existing run; a failed run is always replaced.")
-@click.option(
-    "--timeline",
-    type=options.path_type,
-    metavar="RUN",
-    help="Train on the recorded timeline of this run folder instead of simulating time again.",
-)
 @options.timing_only_option
-@options.live_option
 @options.json_option
 def run(
     loaded: LoadedScenario,
     output: Path | None,
-    timeline: Path | None,
     as_json: bool,
     **settings: Any,
 ) -> None:
     """Run SCENARIO (a YAML file, or a built-in name) and write a run folder with tables, model and report.
 
-    With --timeline, training is repeated on the recorded timeline of another run: the method, the optimizer and the
-    seed of the learning may differ; devices, schedule, traffic and numbers of steps may not. A run whose schedule
-    depended on learned values (a target, a selection by loss) is refused. Devices and data split are those of the
-    recorded run.
-
     Exit code 2 means that the scenario or the folder cannot be used. Continue an interrupted run with 'fedsim resume'.
     """
-    from fedsim.analysis.run import load_run
     from fedsim.cli.summary import print_summary
     from fedsim.composition.execution import default_folder, execute
 
@@ -56,13 +41,10 @@ def run(
     if loaded.user_code() and not quiet:
         tried = format_command("scenario", "check", "--replay", loaded.source.label)
         click.echo(f"to test whether results of your own code can be repeated: {tried}", err=True)
-    if timeline is None and not quiet:
-        announce([loaded], timing_only=settings["timing_only"])
     again = format_command("resume", folder)
     shown = following(loaded.scenario.name, folder, again, quiet=quiet, silent=silent)
     with shown as on_progress:
-        recorded = None if timeline is None else load_run(timeline)
-        done = execute(loaded, folder, timeline=recorded, on_progress=on_progress, **settings)
+        done = execute(loaded, folder, on_progress=on_progress, **settings)
     if not silent:
         print_summary(done, as_json=as_json)
 
@@ -76,9 +58,8 @@ def run(
     "PATH=VALUE",
 )
 @options.user_code_option
-@options.live_option
 @options.json_option
-def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> None:
+def resume(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     """Finish RUN, a run folder whose run was killed or interrupted.
 
     The result is bit for bit that of an uninterrupted run, even with more or fewer workers (-s). A complete run is left
@@ -103,7 +84,7 @@ def resume(run: Path, overrides: tuple[str, ...], live: bool, as_json: bool) -> 
         run.name, run, format_command("resume", run), again, quiet=quiet, silent=silent
     )
     with shown as on_progress:
-        done = resume_run(run, overrides, live=live, on_progress=on_progress, on_start=say)
+        done = resume_run(run, overrides, on_progress=on_progress, on_start=say)
     if not silent:
         print_summary(done, as_json=as_json)
 

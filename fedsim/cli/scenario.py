@@ -10,7 +10,6 @@ import click
 
 from fedsim import bundled
 from fedsim.cli import Suggesting, options
-from fedsim.cli.cost import cost_lines, known_cost, variants_of
 from fedsim.errors import UserError, without_numbers
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_scenario
@@ -41,11 +40,6 @@ def command() -> None:
     help="Devices file, if SCENARIO is a Flower app.",
 )
 @options.run_config_option
-@click.option(
-    "--measure",
-    is_flag=True,
-    help="Also train a few updates, to say how long the run will take.",
-)
 @options.json_option
 def check(
     scenario: Path,
@@ -54,7 +48,6 @@ def check(
     replay: bool,
     devices: Path | None,
     run_config: str,
-    measure: bool,
     as_json: bool,
 ) -> None:
     """Check a scenario file, and whether its parts, traces and data fit together.
@@ -62,9 +55,6 @@ def check(
     Everything that 'fedsim run' refuses before its first event is refused here with the same message, and the same
     rules warn about settings that are probably not intended ('fedsim describe rules' lists the rules). Nothing is
     downloaded: a data set that is not on the disk is named, and anything that depends on it is not checked.
-
-    At its end, the check says what the run will cost: rounds, dispatches, updates to train and local steps, from a
-    simulation of at most a second without training, and with --measure, the wall time.
 
     With --replay, at least 50 dispatches and two server updates are run in two processes with different seeds of the
     global random generators and of string hashes, and once more one dispatch at a time, resumed from a checkpoint. The
@@ -84,12 +74,11 @@ def check(
     runs_with, texts = dict[str, list[str]](), dict[str, str]()
     with no_downloads():
         loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
-        runs, variants = {loaded.scenario.name: loaded}, [loaded]
+        runs = {loaded.scenario.name: loaded}
         if loaded.scenario.sweep is not None:
             from fedsim.sweeps.plan import plan_runs
 
-            planned = plan_runs(loaded)
-            runs, variants = {run.name: run.loaded for run in planned}, variants_of(planned)
+            runs = {run.name: run.loaded for run in plan_runs(loaded)}
         for name, run in runs.items():
             try:
                 notes = [f"warning: {warning}" for warning in check_run(run, shared)]
@@ -100,13 +89,6 @@ def check(
                 key = without_numbers(note)
                 texts.setdefault(key, note)
                 runs_with.setdefault(key, []).append(name)
-        try:
-            cost = known_cost(variants, len(runs), raises=True, measures=measure)
-        except UserError:
-            # A doubt may be the cause.
-            if not as_json:
-                _show_notes(texts, runs_with, len(runs))
-            raise
     replayed = {}
     if replay:
         from fedsim.composition.replay import replay as replay_beginning
@@ -115,12 +97,12 @@ def check(
     if as_json:
         of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
         notes = list(texts.values())
-        costs = {"cost": None if cost is None else vars(cost)}
-        options.print_json(
-            {"scenario": str(scenario), "notes": notes, **of_sweep, **costs, **replayed}
-        )
+        options.print_json({"scenario": str(scenario), "notes": notes, **of_sweep, **replayed})
         return
-    _show_notes(texts, runs_with, len(runs))
+    for key, note in texts.items():
+        names = runs_with[key]
+        others = f"\n  in {len(names)} of {len(runs)} runs: {format_names(names, _NAMED)}"
+        click.echo(note + (others if len(names) < len(runs) else ""))
     for text in replayed.values():
         click.echo(f"replay: {text}")
     valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
@@ -131,16 +113,6 @@ def check(
             click.echo(f"  {name}")
         if swept > _LISTED:
             click.echo(f"  and {format_count(swept - _LISTED)} more")
-    for line in () if cost is None else cost_lines(cost, loaded, swept):
-        click.echo(line)
-
-
-def _show_notes(texts: dict[str, str], runs_with: dict[str, list[str]], runs: int) -> None:
-    """Print notes by their keys, with the runs of a sweep that have them."""
-    for key, note in texts.items():
-        names = runs_with[key]
-        others = f"\n  in {len(names)} of {runs} runs: {format_names(names, _NAMED)}"
-        click.echo(note + (others if len(names) < runs else ""))
 
 
 def _check_app(

@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedsim.cli import options
-from fedsim.cli.cost import announce, variants_of
 from fedsim.cli.progress import Row, diverged_runs, following, same_command
 from fedsim.errors import UserError
 from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import progress_text, snapshot
-from fedsim.scenario.comparing import text
 from fedsim.vocabulary.formatting import (
     format_command,
     format_counted,
@@ -87,8 +85,6 @@ def command(
         from fedsim.sweeps.precision import Precision
 
         precision = Precision.parse(half_width, metric, max_seeds)
-    if not as_json:
-        _announce(loaded, folder, precision, **settings)
     look: Any = {"text_of": SweepProgress.text, "news_of": _news, "parts_of": _parts}
     look |= {"kind": "sweep", "quiet": as_json}
     with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
@@ -105,31 +101,6 @@ def command(
     if not outcome.failures:
         return 0
     return 2 if all(result.users for result in outcome.failures) else 1
-
-
-def _announce(
-    loaded: LoadedScenario,
-    folder: Path,
-    precision: Precision | None,
-    *,
-    timing_only: bool,
-    jobs: int | None,
-    **_: Any,
-) -> None:
-    """Say what the runs that are not complete will cost, if they take long."""
-    from fedsim.analysis.precision import LEAST_SEEDS
-    from fedsim.processes.cluster import usable_cores
-    from fedsim.sweeps.plan import plan_runs
-    from fedsim.sweeps.task import is_done
-
-    planned = plan_runs(loaded)
-    runs = sum(not is_done(folder / run.name) for run in planned)
-    if precision is not None:
-        runs = max(runs, LEAST_SEEDS * len({text(run.values) for run in planned}))
-    if runs:
-        jobs = min(jobs or usable_cores(), runs)
-        threads = None if jobs == 1 else 1
-        announce(variants_of(planned), runs, jobs=jobs, timing_only=timing_only, threads=threads)
 
 
 def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:

@@ -47,7 +47,6 @@ from fedsim.vocabulary.timeline import LearningPlane
 if TYPE_CHECKING:
     import torch
 
-    from fedsim.analysis.run import Run
     from fedsim.learning.workers import Station
 
 _EVALUATION_SHARE = 0.1
@@ -84,13 +83,11 @@ def prepare(
     shared: Shared | None = None,
     *,
     timing_only: bool = False,
-    timeline: Run | None = None,
 ) -> tuple[Assembly, list[UserError]]:
     """Put a scenario together, and check that its server can be built and that its clients can do the work.
 
     Args:
         loaded, shared, timing_only: as for :func:`check`.
-        timeline: a complete run whose timeline replaces the simulation.
 
     Returns:
         The parts of the run, and warnings: settings that are legal but probably not intended.
@@ -105,7 +102,7 @@ def prepare(
 
             check_names(loaded.scenario.ignore)
         require_trackers(loaded)
-        assembly = assemble(loaded, shared, timing_only=timing_only, timeline=timeline)
+        assembly = assemble(loaded, shared, timing_only=timing_only)
         check_server(assembly)
         ignored = loaded.scenario.ignore
         if errors := list(impossible(assembly.prospects)):
@@ -120,7 +117,6 @@ def assemble(
     shared: Shared | None = None,
     *,
     timing_only: bool = False,
-    timeline: Run | None = None,
 ) -> Assembly:
     """Build everything in a scenario except the server and the learner.
 
@@ -128,23 +124,15 @@ def assemble(
 
     Args:
         loaded, shared, timing_only: as for :func:`check`.
-        timeline: a complete run with whose devices and data split the scenario is built.
 
     Raises:
-        UserError: parts of the scenario are not compatible, or not those of the timeline.
+        UserError: parts of the scenario are not compatible.
     """
-    seed = None
-    if timeline is not None:
-        # Imports pandas, which takes as long as the rest of a check.
-        from fedsim.composition import recorded
-
-        recorded.check_timeline(timeline, loaded)
-        seed = recorded.world_seed(timeline)
     scenario = loaded.scenario
     if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
         # Before the data set is read, which may have to be downloaded.
         raise_all(unknown_target(scenario.stop.target, known_columns(scenario.evaluation)))
-    world = build_world(loaded, shared, seed)
+    world = build_world(loaded, shared)
     task = world.task
     learns = task.learns and not timing_only
     _check_learning(scenario, task, learns)
@@ -162,7 +150,7 @@ def assemble(
         stays, length_s = edge_stays(world, scenario.server.edges), scenario.stop.simulated_time
         samples = stays.samples(task.samples, None if length_s is None else to_ns(length_s))
         cloud = edges.cloud_method(world, method.context, samples)
-        broken = list(edges.unmet(scenario, stays, method, cloud, timeline is not None))
+        broken = list(edges.unmet(scenario, stays, method, cloud))
     metrics = chosen_metrics(scenario.evaluation, task)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
@@ -182,8 +170,6 @@ def assemble(
         until_s = scenario.stop.simulated_time
         population = edges.reachable(population, edge_population, stays, until_s)
         assembly = replace(assembly, population=population, edge_population=edge_population)
-    if timeline is not None:
-        recorded.check_assembly(timeline, assembly)
     return assembly
 
 

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import build_server, build_station
-from fedsim.composition.recorded import RecordedTimeline
 from fedsim.errors import UserError
 from fedsim.processes.launch import launch
 from fedsim.processes.stopping import Grace, Stopped, grace
@@ -16,7 +15,6 @@ from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import DistributedWorkers
 
 if TYPE_CHECKING:
-    from fedsim.analysis.run import Run
     from fedsim.learning.learner import Checkpoint, Learner
     from fedsim.learning.workers.distributed import Ranks
     from fedsim.runs.folder import RunFolder
@@ -81,7 +79,6 @@ def build_learner(
         ranks: the processes of the run.
         options: further arguments of :class:`fedsim.learning.learner.Learner`.
     """
-    from fedsim.composition.remote import remote_workers
     from fedsim.learning.learner import Learner
 
     training = assembly.scenario.training
@@ -92,7 +89,6 @@ def build_learner(
         assembly.scenario.evaluation,
         metrics=list(assembly.metrics),
         cloud=assembly.cloud,
-        workers=remote_workers(assembly, training),
         ranks=ranks,
         **options,
     )
@@ -102,14 +98,13 @@ def follow(
     assembly: Assembly,
     ranks: Ranks,
     *,
-    timeline: Run | None = None,
     threads: int | None = None,
     checkpoint: Checkpoint | None = None,
 ) -> None:
     """Execute a run that rank 0 writes: repeat its timeline, and train the share of this rank.
 
     Args:
-        assembly, timeline, threads: as on rank 0.
+        assembly, threads: as on rank 0.
         ranks: the processes of the run; this is not rank 0.
         checkpoint: the one from which rank 0 continues.
 
@@ -133,11 +128,7 @@ def follow(
 
     learner = build_learner(assembly, threads, ranks, checkpoint=checkpoint, on_rest=rest)
     nothing: Any = _Unwritten()
-    server: Any = (
-        build_server(assembly, learner, nothing)
-        if timeline is None
-        else RecordedTimeline(timeline, learner, nothing, assembly, lambda: None)
-    )
+    server = build_server(assembly, learner, nothing)
     try:
         with grace(period):
             learner.start()

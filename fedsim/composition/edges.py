@@ -80,14 +80,10 @@ def cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.f
     return method
 
 
-def unmet(
-    scenario: Scenario, stays: Stays, edge: Method, cloud: Method, has_timeline: bool
-) -> Iterator[UserError]:
+def unmet(scenario: Scenario, stays: Stays, edge: Method, cloud: Method) -> Iterator[UserError]:
     """What keeps a scenario from working through two levels; ``edge`` is the method of clients and edge servers."""
     server = scenario.server
     assert server.edges is not None
-    if has_timeline:
-        yield UserError("the timeline of a run with edge servers cannot be replayed", where=_WHERE)
     network = scenario.devices.network.params
     if any(getattr(network, name, None) for name in ("server_down", "server_up")):
         yield UserError(

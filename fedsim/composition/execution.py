@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsim.analysis.run import Run, load_run
+from fedsim.analysis.run import Run
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server, prepare
 from fedsim.composition.closing import spent, write_edges, write_population
@@ -34,7 +34,6 @@ from fedsim.composition.extras import (
     model_keeper,
     rare_garbage_collection,
 )
-from fedsim.composition.recorded import LEARNED_VALUES, RecordedTimeline, world_seed
 from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.shared import Shared
@@ -56,7 +55,6 @@ from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import dispatch_columns, recorded
-from fedsim.simulation.simulation import Simulation
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document
@@ -72,8 +70,6 @@ CHECKPOINT_INTERVAL_S = 30.0
 _CHECKPOINT_S = 0.3
 _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 """Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a resumed run are sums."""
-REFRESH_S = 10
-"""Wall seconds between two versions of the page of a run in progress."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -98,10 +94,8 @@ def execute(
     *,
     overwrite: bool = False,
     timing_only: bool = False,
-    timeline: Run | None = None,
     shared: Shared | None = None,
     threads: int | None = None,
-    live: bool = False,
     on_progress: OnProgress | None = None,
     on_warning: OnWarning = log_warning,
 ) -> Run:
@@ -109,15 +103,13 @@ def execute(
 
     Args:
         loaded: the scenario.
-        output, overwrite, timing_only, live, on_progress: as for :func:`fedsim.run`.
-        timeline: a complete run whose timeline replaces the simulation; devices and data split then use its seed
-            instead of the scenario's.
+        output, overwrite, timing_only, on_progress: as for :func:`fedsim.run`.
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         on_warning: called with each warning: about the scenario before the run begins, about the run at its end.
 
     Raises:
-        UserError: the scenario's parts or the timeline are not compatible, or the folder cannot be used.
+        UserError: the scenario's parts are not compatible, or the folder cannot be used.
     """
     began = time.perf_counter()
     if loaded.scenario.sweep is not None:
@@ -126,21 +118,17 @@ def execute(
             where=f"{loaded.path or 'scenario'}: sweep",
             hint="use fedsim sweep (in Python: fedsim.sweep()), or leave the section out: -s sweep=null",
         )
-    if timeline is not None and timing_only:
-        raise UserError(
-            "there is nothing to do: --timeline takes time from a run, and --timing-only skips training"
-        )
     folder = RunFolder(output if output is not None else default_folder(loaded))
     with contextlib.ExitStack() as stack:
         ranks = stack.enter_context(joined(loaded.scenario))
         stack.enter_context(watched(lambda where: on_warning(unseeded(where))))
         # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
-        assembly, warnings = prepare(loaded, shared, timing_only=timing_only, timeline=timeline)
+        assembly, warnings = prepare(loaded, shared, timing_only=timing_only)
         if shared is None:
             assembly.world.release_traces()
         if ranks is not None and ranks.number:
             await_claim(ranks)
-            follow(assembly, ranks, timeline=timeline, threads=threads)
+            follow(assembly, ranks, threads=threads)
             stack.close()  # Rank 0 has then written the run.
             return Run(folder)
         for warning in warnings:
@@ -148,16 +136,14 @@ def execute(
         # Step 2. The run folder is claimed, and says what is run.
         stack.enter_context(loaded.locating_errors())
         stack.enter_context(claimed(folder, ranks, overwrite=overwrite))
-        folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, timeline, warnings))
+        folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, warnings))
         write_sources(folder.path, loaded.sources())
         # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
         execution = _Execution(
             assembly,
             folder,
             undo=folder.remove,
-            timeline=timeline,
             threads=threads,
-            live=live,
             on_progress=on_progress,
             on_warning=on_warning,
             began=began,
@@ -167,9 +153,7 @@ def execute(
         return execution.run()
 
 
-def _first_info(
-    assembly: Assembly, folder: RunFolder, timeline: Run | None, warnings: list[UserError]
-) -> dict[str, Any]:
+def _first_info(assembly: Assembly, folder: RunFolder, warnings: list[UserError]) -> dict[str, Any]:
     """The content of ``run.json`` when a run begins."""
     loaded, scenario = assembly.loaded, assembly.scenario
     info: dict[str, Any] = {
@@ -185,11 +169,8 @@ def _first_info(
         "user_code": loaded.user_code(),
         "data_files": loaded.data_files(),
         "folders": {"run": str(folder.path.resolve()), "project": str(loaded.folder)},
-        "timeline": None,
         **environment(),
     }
-    if timeline is not None:
-        info["timeline"] = {"run": str(timeline.path.resolve()), "seed": world_seed(timeline)}
     if warnings:
         info["notes"] = [warning.message for warning in warnings]
     return info
@@ -202,7 +183,6 @@ def resume(
     *,
     shared: Shared | None = None,
     threads: int | None = None,
-    live: bool = False,
     on_progress: OnProgress | None = None,
     on_start: OnStart = lambda _: None,
 ) -> Run:
@@ -213,7 +193,7 @@ def resume(
     Args:
         path: the run folder.
         overrides: values to change, by dotted path; see :data:`fedsim.composition.resuming.MAY_CHANGE`.
-        shared, threads, live, on_progress: as in :func:`execute`.
+        shared, threads, on_progress: as in :func:`execute`.
         on_start: called with a sentence that says where the run continues.
 
     Raises:
@@ -239,16 +219,14 @@ def resume(
                 hint="run its scenario again, with this folder as the output",
             )
         loaded = load_original(folder, info, overrides)
-        recorded = info.get("timeline")
-        timeline = load_run(recorded["run"]) if recorded else None
         timing_only = bool(info.get("timing_only"))
         ranks = stack.enter_context(joined(loaded.scenario))
-        assembly = assemble(loaded, shared, timing_only=timing_only, timeline=timeline)
+        assembly = assemble(loaded, shared, timing_only=timing_only)
         if shared is None:
             assembly.world.release_traces()
         if ranks is not None and ranks.number:
             checkpoint = Checkpoints(folder.checkpoint).load()
-            follow(assembly, ranks, timeline=timeline, threads=threads, checkpoint=checkpoint)
+            follow(assembly, ranks, threads=threads, checkpoint=checkpoint)
             stack.close()
             return Run(folder)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
@@ -258,9 +236,7 @@ def resume(
                 assembly,
                 folder,
                 undo=partial(folder.update_info, status=info["status"]),
-                timeline=timeline,
                 threads=threads,
-                live=live,
                 on_progress=on_progress,
                 began=began,
                 ranks=ranks,
@@ -299,7 +275,7 @@ class _Execution:
     Args:
         assembly, folder: what is run, and where.
         undo: called if the run cannot begin.
-        timeline, threads, live, on_progress, on_warning: as for :func:`execute`.
+        threads, on_progress, on_warning: as for :func:`execute`.
         began: instant of ``time.perf_counter``.
         ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
@@ -311,9 +287,7 @@ class _Execution:
         folder: RunFolder,
         *,
         undo: Callable[[], object],
-        timeline: Run | None,
         threads: int | None,
-        live: bool,
         on_progress: OnProgress | None,
         began: float,
         ranks: Ranks | None,
@@ -322,14 +296,12 @@ class _Execution:
     ) -> None:
         self.assembly = assembly
         self.folder = folder
-        self.live = live
         self.on_progress = on_progress
         self.on_warning = on_warning
         self.began = began
         self._ranks = ranks
         self._resumed = earlier is not None
         self._earlier = earlier or {}
-        self._refresh_at = 0.0
         self._stop = assembly.scenario.stop.model_dump()
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
@@ -352,18 +324,12 @@ class _Execution:
             if assembly.learns:
                 self._learner = self._make_learner(threads)
                 self._plane = TimedPlane(self._learner, self._learning)
-            self._server = self._make_server(timeline)
+            self._server = build_server(assembly, self._plane, self.writer, self._on_update)
         except BaseException as error:
             self.writer.close()
             if isinstance(error, Exception):
                 undo()
             raise
-
-    def _make_server(self, timeline: Run | None) -> Simulation | RecordedTimeline:
-        if timeline is None:
-            return build_server(self.assembly, self._plane, self.writer, self._on_update)
-        assert self._plane is not None
-        return RecordedTimeline(timeline, self._plane, self.writer, self.assembly, self._on_update)
 
     def run(self) -> Run:
         """Simulate, train, and finish the run folder.
@@ -463,7 +429,6 @@ class _Execution:
             time_of_day_s=assembly.world.time_of_day_s,
             **{**self._wall(), "wall_time_plane_s": time_plane_s},
             learning=None if self._learner is None else self._learner.describe(),
-            **{LEARNED_VALUES: self._plane is not None and self._plane.was_asked},
         )
         self._checkpoints.remove()
         if self._trackers is not None:
@@ -472,9 +437,8 @@ class _Execution:
 
     def _warn(self, run: Run) -> None:
         """Give the warnings of the finished run, and note them in ``run.json``."""
-        finished = FinishedRun(run, self.assembly)
-        if isinstance(server := self._server, Simulation):
-            finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
+        server = self._server
+        finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
         notes = self.folder.read_info().get("notes", [])
         for warning in FINISHED.warnings(finished, self.assembly.scenario.ignore):
             self.on_warning(self.assembly.loaded.located(warning))
@@ -489,7 +453,7 @@ class _Execution:
         info = self.folder.close(status, **self._wall(), **more)
         if self._trackers is not None:
             self._trackers.finish(status, info)
-        # Without a page, or with the one of a live run, which reloads itself; its problems never hide why the run ends.
+        # Problems of the page never hide why the run ends.
         with contextlib.suppress(Exception):
             Run(self.folder).report()
 
@@ -533,8 +497,6 @@ class _Execution:
         """Report progress after a server update, and end the run if the process received a signal to stop."""
         if self.on_progress is not None:
             self.on_progress(self._progress())
-        if self.live:
-            self._refresh_report()
         # Several processes stop together, when everything submitted has been executed.
         if self._grace.requested is not None and self._ranks is None:
             if self._learner is not None and self._learner.rests_anywhere:
@@ -594,18 +556,6 @@ class _Execution:
         return Progress(
             now_s, server.version, server.round, server.dispatched, share, self._metrics
         )
-
-    def _refresh_report(self) -> None:
-        """Update the page of a run in progress; takes at most a twentieth of the wall time."""
-        began = time.monotonic()
-        if began < self._refresh_at:
-            return
-        self.writer.flush()
-        # A page that cannot be written is reported at the end.
-        with contextlib.suppress(UserError):
-            Run(self.folder).report(refresh_s=REFRESH_S)
-        ended = time.monotonic()
-        self._refresh_at = ended + max(REFRESH_S, 20 * (ended - began))
 
     def _wall(self) -> dict[str, float]:
         """Wall seconds so far, including those before the run was resumed."""

@@ -151,25 +151,17 @@ class Stopwatch(contextlib.ContextDecorator):
 
 
 class TimedPlane:
-    """The learner, with a stopwatch for its wall time; notes whether the timeline depends on learned values."""
+    """The learner, with a stopwatch for its wall time."""
 
     def __init__(self, learner: Learner, stopwatch: Stopwatch) -> None:
-        self.was_asked = False
         self.hold = learner.hold
         self.drop = learner.drop
         self.start = stopwatch(learner.start)
         self.close = stopwatch(learner.close)
         self.submit = stopwatch(learner.submit)
         self.evaluate = stopwatch(learner.evaluate)
-        self.training_losses = stopwatch(self._noted(learner.training_losses))
-        self.client_accuracies = stopwatch(self._noted(learner.client_accuracies))
-
-    def _noted(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        def call(argument: Any) -> Any:
-            self.was_asked = True
-            return function(argument)
-
-        return call
+        self.training_losses = stopwatch(learner.training_losses)
+        self.client_accuracies = stopwatch(learner.client_accuracies)
 
 
 def flows(network: Network) -> dict[str, Any]:

@@ -58,7 +58,7 @@ class World:
     """The clients of a run.
 
     Attributes:
-        scenario: the scenario, with the seed of devices and data split.
+        scenario: the scenario.
         folder: the folder that relative paths refer to.
         shared: trace bundles and data sets.
         task: the task.
@@ -431,26 +431,21 @@ def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
     return device_rows
 
 
-def build_world(
-    loaded: LoadedScenario, shared: Shared | None = None, seed: int | None = None
-) -> World:
+def build_world(loaded: LoadedScenario, shared: Shared | None = None) -> World:
     """The world of a scenario.
 
     Args:
         loaded: the scenario.
         shared: traces and data sets already loaded, to share them between runs.
-        seed: seed of devices and data split, if different from the scenario's.
 
     Raises:
         UserError: the parts of the task are not compatible, or data is missing.
     """
     # Traces are read when the population is built, or when the length of their cycle is needed.
     scenario, shared = loaded.scenario, shared or Shared()
-    if seed is not None:
-        scenario = scenario.model_copy(update={"seed": seed})
     task = build_task(scenario, loaded.folder, shared.datasets)
     task.check(scenario.training, scenario.evaluation)
-    return World(scenario, loaded.folder, shared, task, full_work(task, scenario.training))
+    return World(scenario, loaded.folder, shared, task, _full_work(task, scenario.training))
 
 
 def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
@@ -478,7 +473,7 @@ def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
     return task
 
 
-def full_work(task: Task, training: Training) -> Work:
+def _full_work(task: Task, training: Training) -> Work:
     """Local work of a dispatch, for each client."""
     budget = training.time_budget
     return Work(task.local_steps(training), None if budget is None else to_ns(budget))

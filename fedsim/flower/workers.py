@@ -20,8 +20,7 @@ from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job, answer, importable, load_component
 from fedsim.flower.clock import SimulatedClock, thread_on
 from fedsim.flower.counting import stop_counting
-from fedsim.scenario.training import RayWorkers
-from fedsim.tasks.kinds.flower import Here, Processes
+from fedsim.tasks.kinds.flower import Here, Processes, RayWorkers
 
 _WHERE = "task.workers"
 

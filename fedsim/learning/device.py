@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
-from fedsim.processes.cluster import require_ray, usable_cores
-from fedsim.scenario.training import DeviceWorkers, DistributedWorkers, RayWorkers, Training
+from fedsim.processes.cluster import usable_cores
+from fedsim.scenario.training import DeviceWorkers, DistributedWorkers, Training
 
 # Just below glibc's limit for a block whose size it adapts to (32 MiB).
 _ADAPTING_BYTES = 31 << 20
@@ -49,7 +49,7 @@ class Execution:
 
         Raises:
             UserError: the section requests CUDA without a CUDA device, TF32 or bfloat16 on a CPU without
-                instructions for it, more devices than are visible, or Ray, which is not installed.
+                instructions for it, or more devices than are visible.
         """
         cuda = torch.cuda.is_available()
         if training.device == "cuda" and not cuda:
@@ -75,8 +75,6 @@ class Execution:
         if on_cuda:
             # cuBLAS is deterministic only with a workspace of fixed size; the variable is read when CUDA starts.
             os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-        if isinstance(training.workers, RayWorkers):
-            require_ray("training.workers")
         devices = _cuda_devices(training) if on_cuda else [torch.device("cpu")]
         # With distributed workers, this machine may have several processes.
         threads = 1 if isinstance(training.workers, DistributedWorkers) else usable_cores()

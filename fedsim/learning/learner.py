@@ -25,8 +25,8 @@ from fedsim.learning.pending import Pending, evaluation_key
 from fedsim.learning.replay import Replay
 from fedsim.learning.server_side import Models, ServerSide
 from fedsim.learning.updates import LossLedger
-from fedsim.learning.workers import Pool, Station, Workers, local_workers
-from fedsim.learning.workers.distributed import DistributedWorkers, Ranks
+from fedsim.learning.workers import Pool, Station, make_workers
+from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import Method, ServerState
 from fedsim.scenario.model import Evaluation
 from fedsim.vocabulary.metrics import MetricDefinition
@@ -61,7 +61,6 @@ class Learner:
     Args:
         station, evaluation, metrics: task, method and device; the evaluation section, and its metrics on test samples.
         cloud: the method of the cloud, if the station's is that of edge servers.
-        workers: workers that train; those of this process if None.
         ranks: the processes of the run, each of which has a learner like this one; None if there is only this one.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its beginning;
@@ -86,7 +85,6 @@ class Learner:
         *,
         metrics: Sequence[Metric] = (),
         cloud: Method | None = None,
-        workers: Workers | None = None,
         ranks: Ranks | None = None,
         folder: Path | None = None,
         checkpoint: Checkpoint | None = None,
@@ -110,10 +108,7 @@ class Learner:
         # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
         self._ranks = ranks
-        if ranks is not None:
-            workers = DistributedWorkers(station, self._pool, ranks)
-        self.workers = local_workers(station, self._pool) if workers is None else workers
-        self._started = False
+        self.workers = make_workers(station, self._pool, None if ranks is None else ranks.count)
         self._side = ServerSide(station, folder, ranks=ranks)
         # The side of the only server, or of the cloud, and the dispatches whose updates it has gathered.
         self._top = self._side if cloud is None else ServerSide(station, folder, cloud)
@@ -262,14 +257,13 @@ class Learner:
         self._rested_at = time.perf_counter()
 
     def start(self) -> None:
-        """Start the workers; otherwise the first wave does.
+        """Check that all processes of the run would compute the same bits.
 
         Raises:
-            UserError: the scenario requests workers that are not available.
+            UserError: they would not.
         """
-        if not self._started:
-            self.workers.start(self.station.describe())
-            self._started = True
+        if self._ranks is not None:
+            self._ranks.require_same(self.station.describe())
 
     def close(self) -> None:
         """Execute what is pending and end the workers.
@@ -285,7 +279,6 @@ class Learner:
 
     def stop(self) -> None:
         """End the workers without executing what is pending."""
-        self._started = False
         self.workers.stop()
         self._pool.stop()
 
@@ -294,7 +287,6 @@ class Learner:
         return self._pending.wave(dispatch_ids, self._side.has_model_of, most)
 
     def _train(self, wave: Sequence[Train]) -> None:
-        self.start()
         groups = self._groups(wave)
         updates = self.workers.train([self._side.group(trains) for trains in groups])
         tensors: list[Tensor] = []

@@ -20,23 +20,6 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def require_ray(where: str) -> None:
-    """Check that Ray is installed, without importing it.
-
-    Args:
-        where: the option or key that requests it.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    if importlib.util.find_spec("ray") is None:
-        raise UserError(
-            "Ray is not installed",
-            where=where,
-            hint='install it with: pip install "fedsim-des[ray]"; or leave the option out',
-        )
-
-
 def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
     """Connect this process to a cluster; ``ray.shutdown()`` disconnects, and stops a cluster that was started here.
 
@@ -52,7 +35,12 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
     Raises:
         UserError: Ray is not installed, or there is no cluster at the address.
     """
-    require_ray(where)
+    if importlib.util.find_spec("ray") is None:
+        raise UserError(
+            "Ray is not installed",
+            where=where,
+            hint='install it with: pip install "fedsim-des[ray]"; or leave the option out',
+        )
     if address is not None:
         _require_answer(address, where)
     import ray

@@ -391,8 +391,6 @@ class RunFolder:
         words = ["run", self.scenario, "-o", self.path, *options]
         if info.get("timing_only"):
             words.append("--timing-only")
-        if info.get("timeline"):
-            words += ["--timeline", info["timeline"]["run"]]
         return format_command(*words)
 
     def damaged(self, path: Path, problem: str) -> UserError:

@@ -42,12 +42,6 @@ class _Part(TypedDict):
 
 
 @entries
-class _World(TypedDict):
-    run: str
-    seed: Whole
-
-
-@entries
 class _Folders(TypedDict):
     run: str
     project: str
@@ -73,7 +67,6 @@ class _Run(TypedDict, total=False):
     data_files: dict[str, str]
     files: Checksums
     folders: _Folders
-    timeline: _World | None
     versions: dict[str, str]
     hardware: dict[str, str | int]
     learning: dict[str, Any] | None
@@ -103,7 +96,6 @@ class _Run(TypedDict, total=False):
     wall_s: Amount
     wall_learning_s: Amount
     wall_time_plane_s: Amount
-    schedule_used_learned_values: bool
 
 
 def _plain_name(name: str) -> str:

@@ -198,14 +198,6 @@ class RunWriter:
             self._dispatches.convert()
             self._flush_if_due()
 
-    def append_dispatches(self, columns: Columns) -> None:
-        """Add many dispatches that have ended, by their columns.
-
-        ``outcome`` and ``cause`` hold the codes of :data:`~fedsim.runs.schema.LABELS`; ``cause``, ``staleness`` and
-        ``aggregated_version`` are -1 and times NaN if there is none.
-        """
-        self._dispatches.append(columns)
-
     def append_edge_dispatch(self, ended: Any) -> None:
         """Add one dispatch to an edge server that has ended."""
         assert self._edge_dispatches is not None

@@ -25,8 +25,7 @@ def scenario(tmp_path: Path) -> Path:
 def test_check_says_that_all_is_well(scenario: Path) -> None:
     result = invoke("scenario", "check", scenario)
     assert result.exit_code == 0, result.output
-    cost = "cost: 3 rounds, 6 dispatches, 6 updates to train, 60 local steps"
-    assert result.output == f"{scenario}: scenario 'two' is valid\n{cost}\n"
+    assert result.output == f"{scenario}: scenario 'two' is valid\n"
 
 
 @pytest.mark.parametrize(
@@ -73,10 +72,10 @@ def test_warnings_name_the_runs_of_a_sweep(tmp_path: Path) -> None:
     assert "\n  in 2 of 4 runs: 30s_seed0 and 30s_seed1\n" in checked
     names = ["30s_seed0", "30s_seed1", "300s_seed0", "300s_seed1"]
     listed = " is valid: a sweep of 4 runs\n  " + "\n  ".join(names) + "\n"
-    assert checked.partition("cost of 4 runs: ")[0].endswith(listed)
+    assert checked.endswith(listed)
     assert json.loads(invoke("scenario", "check", path, "--json").stdout)["runs"] == names
     long = invoke("scenario", "check", path, "-s", f"sweep.seeds={list(range(14))}").stdout
-    assert "\n  300s_seed9\n  and 4 more\ncost of 28 runs: " in long
+    assert long.endswith("\n  300s_seed9\n  and 4 more\n")
     swept = invoke("sweep", path, "-j", "1", "-o", tmp_path / "out")
     assert "2 of 4 runs had warnings: 30s_seed0 and 30s_seed1\n" in swept.stdout
     swept = swept.stderr

@@ -13,8 +13,8 @@ from fedsim.cli import cli
 from fedsim.errors import UserError
 from fedsim.runs import Status
 from fedsim.runs.verification import verify_run_folder
-from tests.composition.interrupting import interrupted
-from tests.composition.worlds import digits
+from tests.composition.interrupting import interrupted, interrupted_with_checkpoint
+from tests.composition.worlds import digests, digits
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -148,3 +148,27 @@ def test_the_scenario_of_a_run_names_bundled_traces_as_any_installation_does(
     again = fedsim.run(tmp_path / "complete" / "scenario.yaml", tmp_path / "again")
     for run in (again, fedsim.resume(tmp_path / "interrupted")):
         assert run.dispatches.equals(complete.dispatches)
+
+
+def test_only_what_never_changes_a_result_may_change_on_the_way(tmp_path: Path) -> None:
+    world = digits(stop={"rounds": 50})
+    world["server"] = {**world["server"], "method": {"name": "scaffold"}}
+    world["training"] = {**world["training"], "threads": 1}
+    folder = tmp_path / "half"
+    interrupted_with_checkpoint(folder, world, 20)
+    command = ["resume", str(folder), "-s", "training.threads=2", "-s", "training.memory=disk"]
+    refused = CliRunner().invoke(cli, [*command, "-s", "training.optimizer.lr=1"])
+    assert refused.exit_code == 2
+    assert refused.stderr == (
+        "error: option -s training.optimizer.lr=1: training.optimizer.lr affects the result, so it cannot "
+        "change when a run is resumed\n  a resumed run may change training.workers, training.threads, training.memory, "
+        "training.cuda_graphs, logging; for other changes begin a new run\n"
+    )
+    # A section in whole would put its other keys back to their defaults.
+    with pytest.raises(UserError, match=r"training\.batch_size affects the result"):
+        fedsim.resume(folder, overrides=["training={threads: 2}"])
+    assert fedsim.load(folder).status is Status.INTERRUPTED
+    finished = CliRunner().invoke(cli, command)
+    assert finished.exit_code == 0, finished.output
+    assert fedsim.load(folder).info["learning"]["workers"] == 2
+    assert digests(folder) == digests(fedsim.run(world, tmp_path / "whole").path)

@@ -179,8 +179,6 @@ def test_a_client_without_a_used_update_downloads_everything(tmp_path: Path) -> 
     content["server"]["schedule"] = {"name": "sync", "deadline": "1.5s"}
     content["stop"] = {"rounds": 10}
     run = fedsim.run(content, tmp_path / "run")
-    again = fedsim.run(content, tmp_path / "again", timeline=tmp_path / "run")
-    assert digests(run.path) == digests(again.path)
     table = run.dispatches.sort_values("dispatch_id")
     of_one = table[table["client_id"] == 1]
     used = of_one["aggregated_version"].notna().to_numpy()

@@ -3,7 +3,6 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +15,10 @@ import fedsim
 from fedsim.cli import cli
 from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
-from fedsim.learning.workers import Station
-from fedsim.learning.workers.remote import RemoteWorkers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
-from fedsim.scenario.training import RayWorkers
 from fedsim.scheduling.schedules.compass import Compass
-from tests.learning.imitation_ray import imitated
 from tests.learning.problems import Timeline, make_learner, make_training, supervised_task
 from tests.methods.driver import play
 from tests.methods.fakes import Written, make
@@ -121,7 +116,7 @@ def assert_same(actual: Results, expected: Results) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=label)
 def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
-    """Eagerly; deferred in small waves on two threads, on two devices, in processes, and resumed on the way."""
+    """Eagerly; deferred in small waves on two threads, on two devices, and resumed on the way."""
     timeline = rounds()
     expected = executed(variant, timeline, eager=True)
     assert torch.isfinite(expected[0]["model"]).all()
@@ -131,15 +126,8 @@ def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
     assert_same(executed(variant, timeline, max_pending=3, threads=2), expected)
     execution = replace(Execution.of(make_training(threads=1)), others=(CPU,))
     assert_same(executed(variant, timeline, execution=execution), expected)
-    with imitated():
-        workers = RemoteWorkers(partial(_station, variant), RayWorkers(name="ray", count=2), 1, CPU)
-        assert_same(executed(variant, timeline, workers=workers), expected)
     for until in (len(timeline.calls) // 2, len(timeline.calls) - 7):
         assert_same(executed(variant, timeline, until), expected)
-
-
-def _station(variant: dict[str, Any]) -> Station:
-    return learner_of(variant, supervised_task("mlp", own_test=True)).station
 
 
 # -- buffers are plainly averaged --------------------------------------------------------------------------------------

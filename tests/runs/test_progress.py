@@ -123,16 +123,3 @@ def test_models_are_kept_every_few_versions_also_after_resuming(tmp_path: Path) 
         assert (resumed.folder.models / name).read_bytes() == (
             whole.folder.models / name
         ).read_bytes()
-
-
-def test_a_live_page_loads_itself_again_until_the_run_has_ended(tmp_path: Path) -> None:
-    pages = []
-
-    def look(progress: Any) -> None:
-        report = tmp_path / "run" / "report.html"
-        pages.append(report.read_text() if report.exists() else "")
-
-    run = fedsim.run(SCENARIO, tmp_path / "run", live=True, on_progress=look)
-    mark = '<meta http-equiv="refresh" content="10">'
-    assert mark in pages[-1]
-    assert mark not in run.folder.report.read_text()

@@ -65,8 +65,8 @@ def test_a_file_missing_from_a_complete_run_is_not_to_be_had_by_resuming(tmp_pat
                 _ = getattr(load_run(folder.path), name)
             assert hint in str(caught.value)
             assert ("resume" in str(caught.value)) == (status == "failed")
-    folder.update_info(status="complete", timing_only=True, timeline={"run": "days", "seed": 0})
-    with pytest.raises(UserError, match=r"--overwrite --timing-only --timeline days$"):
+    folder.update_info(status="complete", timing_only=True)
+    with pytest.raises(UserError, match=r"--overwrite --timing-only$"):
         _ = load_run(folder.path).clients
     with pytest.raises(UserError, match="simulated time only"):
         load_run(folder.path).model()

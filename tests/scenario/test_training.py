@@ -8,7 +8,7 @@ import pytest
 from fedsim.api import read_scenario
 from fedsim.errors import UserError
 
-A_NAME = "mapping with the name threads, devices, ray or distributed, not"
+A_NAME = "mapping with the name threads, devices or distributed, not"
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,7 @@ A_NAME = "mapping with the name threads, devices, ray or distributed, not"
         ({"workers": 4}, f"{A_NAME} 4\n  write {{name: threads}}; for a number of threads, set"),
         ({"workers": "threads"}, f"{A_NAME} 'threads'\n  write {{name: threads}}"),
         ({"workers": {"name": "devices"}, "device": "cpu"}, "devices are CUDA devices"),
-        ({"workers": {"name": "ray"}, "executor": "plain"}, "one client at a time"),
+        ({"workers": {"name": "distributed"}, "executor": "plain"}, "one client at a time"),
     ],
 )
 def test_what_cannot_be_is_refused(training: dict[str, Any], message: str) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedsim.learning.workers.base import Group, Workers
-from fedsim.learning.workers.local import LocalWorkers, Pool, local_workers
+from fedsim.learning.workers.base import Group
+from fedsim.learning.workers.local import Pool, Workers, make_workers
 from fedsim.learning.workers.station import Station
 
-__all__ = ["Group", "LocalWorkers", "Pool", "Station", "Workers", "local_workers"]
+__all__ = ["Group", "Pool", "Station", "Workers", "make_workers"]

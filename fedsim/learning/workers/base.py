@@ -1,9 +1,8 @@
-"""The groups that workers train, and the interface of all types of workers."""
+"""The groups of dispatches that workers train."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,10 +11,9 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
 from fedsim.learning.contract import Named
 from fedsim.learning.device import Execution, uploaded
-from fedsim.methods.base import Cohort, LocalUpdate
+from fedsim.methods.base import Cohort
 
 IntArray = npt.NDArray[np.int64]
 
@@ -70,51 +68,3 @@ def _matrix(received: Sequence[Tensor], device: torch.device) -> Tensor:
     if len(moved) == 1:
         return moved[id(received[0])].expand(len(received), -1)
     return torch.stack([moved[id(vector)] for vector in received])
-
-
-class Workers(ABC):
-    """Train groups, several at once. Results are the same bits for all types and numbers of workers.
-
-    Attributes:
-        count: number of groups trained at the same time; known after :meth:`start`.
-    """
-
-    count: int
-
-    def start(self, expected: Mapping[str, str | int]) -> None:  # noqa: B027 - most need no start
-        """Start the workers, for all of which :meth:`Station.describe` must be as ``expected``.
-
-        Raises:
-            UserError: the workers are not available.
-        """
-
-    @abstractmethod
-    def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
-        """Updates of the groups, in order and on the first device, computed no further ahead than needed."""
-
-    @abstractmethod
-    def stop(self) -> None:
-        """End the workers, even during :meth:`train`; may be called repeatedly."""
-
-    @abstractmethod
-    def describe(self) -> Mapping[str, str | int]:
-        """Type and number of workers, for ``run.json``."""
-
-
-def require_same(there: Mapping[str, str | int], here: Mapping[str, str | int]) -> None:
-    """Check that another process would compute the same bits.
-
-    Args:
-        there, here: :meth:`Station.describe` in both processes.
-
-    Raises:
-        UserError: it would not.
-    """
-    for name in here:
-        if name != "threads" and there.get(name) != here[name]:
-            raise UserError(
-                f"a process of the run would give different results: {name} is {there.get(name)} there and "
-                f"{here[name]} here",
-                where="training.workers",
-                hint="use machines of one kind, with the same versions of libraries",
-            )

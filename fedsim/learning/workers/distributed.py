@@ -27,8 +27,6 @@ import torch.distributed as dist
 from torch import Tensor
 
 from fedsim.errors import InvariantViolation, ProcessLost, UserError
-from fedsim.learning.workers.base import require_same
-from fedsim.learning.workers.local import LocalWorkers, Pool
 from fedsim.learning.workers.station import Station
 from fedsim.processes.launch import Launch
 from fedsim.randomness import mix64
@@ -226,6 +224,25 @@ class Ranks:
                 "of processes",
             ) from error
 
+    def require_same(self, here: Mapping[str, str | int]) -> None:
+        """Check that all ranks would compute the same bits.
+
+        Args:
+            here: :meth:`Station.describe` of this rank.
+
+        Raises:
+            UserError: one of them would not.
+        """
+        for there in self.values(dict(here)):
+            for name in here:
+                if name != "threads" and there.get(name) != here[name]:
+                    raise UserError(
+                        f"a process of the run would give different results: {name} is {there.get(name)} there and "
+                        f"{here[name]} here",
+                        where=_WHERE,
+                        hint="use machines of one kind, with the same versions of libraries",
+                    )
+
     def require_equal(self, checksum: Callable[[], int]) -> None:
         """Check that all ranks have the same state, of which a single rank needs no checksum.
 
@@ -292,28 +309,6 @@ def place(costs: Sequence[float]) -> list[int]:
         loads[low] += costs[index]
         shards[index] = low
     return shards
-
-
-class DistributedWorkers(LocalWorkers):
-    """The workers of this rank, which train its groups."""
-
-    def __init__(self, station: Station, pool: Pool, ranks: Ranks) -> None:
-        super().__init__(station.workers(station.threads), pool, {})
-        self._ranks = ranks
-
-    def start(self, expected: Mapping[str, str | int]) -> None:
-        """Compare the ranks.
-
-        Raises:
-            UserError: one of them would compute different bits.
-        """
-        for described in self._ranks.values(dict(expected)):
-            require_same(described, expected)
-
-    def describe(self) -> Mapping[str, str | int]:
-        """Number of workers of all ranks, and of ranks."""
-        count = self._ranks.count
-        return {"workers": count * self.count, "workers_are": "distributed", "ranks": count}
 
 
 @contextlib.contextmanager

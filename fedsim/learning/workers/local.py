@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from fedsim.learning.workers.base import Group, Workers
+from fedsim.learning.workers.base import Group
 from fedsim.learning.workers.station import Station, Worker
 from fedsim.methods.base import LocalUpdate
 
@@ -50,8 +50,17 @@ class Pool:
             self._executor = None
 
 
-class LocalWorkers(Workers):
-    """Workers, at least one per thread of a pool; ``described`` are further entries of :meth:`describe`."""
+class Workers:
+    """Train groups, several at once. Results are the same bits for all numbers of workers.
+
+    Args:
+        workers: at least one per thread of the pool.
+        pool: the threads that train.
+        described: further entries of :meth:`describe`.
+
+    Attributes:
+        count: number of groups trained at the same time.
+    """
 
     def __init__(
         self, workers: Sequence[Worker], pool: Pool, described: Mapping[str, str | int]
@@ -64,7 +73,7 @@ class LocalWorkers(Workers):
             self._free.put(worker)
 
     def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
-        """Updates of the groups, in order."""
+        """Updates of the groups, in order and on the first device, computed no further ahead than needed."""
         return self._pool.map(self._train, groups)
 
     def _train(self, group: Group) -> LocalUpdate:
@@ -75,21 +84,35 @@ class LocalWorkers(Workers):
             self._free.put(worker)
 
     def stop(self) -> None:
-        """End the workers."""
+        """End the workers, even during :meth:`train`; may be called repeatedly."""
         self._pool.stop()
 
     def describe(self) -> Mapping[str, str | int]:
-        """Type and number of workers."""
+        """Type and number of workers, for ``run.json``."""
         return {"workers": self.count, **self._described}
 
 
-def local_workers(station: Station, pool: Pool) -> LocalWorkers:
-    """The workers of this process: several on the threads of ``pool``, or one per device."""
+def make_workers(station: Station, pool: Pool, ranks: int | None = None) -> Workers:
+    """The workers of this process: several on the threads of ``pool``, or one per device.
+
+    Args:
+        station: the data and methods of a device.
+        pool: threads of the first device.
+        ranks: the number of processes of the run, each of which has such workers; None if it is no distributed run.
+    """
     home, others = station.execution.device, station.execution.others
-    if not others:
-        return LocalWorkers(station.workers(station.threads), pool, {"workers_are": "threads"})
+    if ranks is not None or not others:
+        workers = station.workers(station.threads)
+        if ranks is None:
+            return Workers(workers, pool, {"workers_are": "threads"})
+        described: dict[str, str | int] = {
+            "workers": ranks * len(workers),
+            "workers_are": "distributed",
+            "ranks": ranks,
+        }
+        return Workers(workers, pool, described)
     workers = station.workers(1)
     for device in others:
         workers += station.on(device).workers(1, home)
     devices = ", ".join(str(device) for device in (home, *others))
-    return LocalWorkers(workers, Pool(len(workers)), {"workers_are": "devices", "devices": devices})
+    return Workers(workers, Pool(len(workers)), {"workers_are": "devices", "devices": devices})

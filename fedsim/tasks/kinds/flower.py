@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.parameters import Parameters
-from fedsim.scenario.training import RayWorkers, Training
+from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task, TaskContext
 from fedsim.tasks.layout import Layout
 from fedsim.units import Size
@@ -30,6 +30,19 @@ class Processes(Parameters):
     """Type of workers."""
     count: int | None = Field(default=None, ge=1)
     """Number of processes; by default one per core."""
+
+
+class RayWorkers(Parameters):
+    """ClientApps run on a Ray cluster (``pip install "fedsim-des[ray]"``), whose nodes see the app and its data under
+    the same paths."""
+
+    name: Literal["ray"]
+    """Type of workers."""
+    count: int | None = Field(default=None, ge=1)
+    """Number of processes of a cluster that is started on this machine; by default one per core."""
+    address: str | None = None
+    """Address of the cluster: ``auto`` for the one on this machine, ``host:port`` or ``ray://host:port``. By default a
+    cluster is started on this machine, and stopped at the end."""
 
 
 _Units = Annotated[int, Field(ge=0, le=10**12)]

@@ -1,6 +1,5 @@
-"""One case per kind of task, and its learner on threads, on several devices and in processes of Ray."""
+"""One case per kind of task, and its learner on threads and on several devices."""
 
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -11,7 +10,7 @@ import torch
 
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
-from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState, Trainer, Updates
+from fedsim.methods.base import Method, ServerState, Updates
 from fedsim.methods.compression import with_compression
 from fedsim.methods.fedavg import FedAvg
 from fedsim.parts.catalog import CATALOG
@@ -99,8 +98,6 @@ def compressed_scaffold(*, error_feedback: bool) -> type[Method]:
 def method_of(name: str) -> type[Method]:
     defined_here: dict[str, type[Method]] = {
         "remembering": Remembering,
-        "failing": Failing,
-        "dying": Dying,
         "median": Median,
         "compressed": compressed_scaffold(error_feedback=True),
         "followed": compressed_scaffold(error_feedback=False),
@@ -151,21 +148,3 @@ class Median(FedAvg):
         if not rows:
             return server
         return {"model": server["model"] + torch.stack(rows).median(0).values}
-
-
-class Failing(FedAvg):
-    """A rule with a mistake in it."""
-
-    name = "failing"
-
-    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        raise ZeroDivisionError("nothing can be divided by it")
-
-
-class Dying(FedAvg):
-    """A rule that ends its process."""
-
-    name = "dying"
-
-    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        os._exit(1)

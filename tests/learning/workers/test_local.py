@@ -1,14 +1,23 @@
 """Threads and several devices: the same bits from all of them."""
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 
 from fedsim.learning.kernels import LinearStackKernel
 from tests.learning.problems import make_learner, supervised_task
-from tests.learning.timelines import assert_same, execute
-from tests.learning.workers.cases import CASES, Case, on_devices, synchronous, with_threads
+from tests.learning.timelines import assert_same, buffered, checkpoints_of, execute
+from tests.learning.workers.cases import (
+    CASES,
+    Case,
+    mlp,
+    on_devices,
+    synchronous,
+    with_threads,
+)
 
 CPU = torch.device("cpu")
 
@@ -26,6 +35,21 @@ def test_threads_and_devices_give_the_same_bits(name: str) -> None:
         on_devices(case, 2) | {"eager": True} if name != "vmap" else on_devices(case, 2),
     ):
         assert_same(execute(task, timeline, **options), expected)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(with_threads, on_devices), (on_devices, with_threads)]
+)
+def test_a_checkpoint_of_one_type_is_continued_by_another(
+    before: Callable[..., Any], after: Callable[..., Any]
+) -> None:
+    case: Case = (mlp, "remembering", {}, {}, partial(buffered, 20))
+    task, timeline = case[0](), case[4]()
+    expected = execute(task, timeline, **with_threads(case, 1))
+    few: dict[str, Any] = {"max_pending": 6}
+    taken = checkpoints_of(task, timeline, **before(case, 2), **few)
+    assert len(taken) > 1
+    assert_same(execute(task, timeline, checkpoint=taken[1], **after(case, 2), **few), expected)
 
 
 @pytest.mark.parametrize("name", ["fedavg", "fedprox", "scaffold", "fedalt", "fedlga"])
