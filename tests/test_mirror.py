@@ -50,6 +50,7 @@ ELSEWHERE = {
     "learning/spread.py": ("learning/workers/test_distributed.py", "rows of several ranks"),
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "scheduling/base.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
+    "scheduling/port.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
     "simulation/level.py": ("simulation/test_server.py", "what servers share"),
     "simulation/simulation.py": ("simulation/test_server.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),

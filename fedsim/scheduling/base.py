@@ -1,213 +1,32 @@
-"""The interfaces of schedules (when) and selections (which clients), and the server as both see it.
+"""The interfaces of schedules (when) and selections (which clients).
 
-A schedule is a passive state machine: the simulation calls :meth:`Schedule.start` once and then one ``on_...`` method
-per event, and the schedule acts through its :class:`ServerPort`. The port holds only what a real server could know:
-which clients are checked in *now* and what it has sent and received, never when a device will leave or how long it will
-take.
+A schedule is a process: :meth:`Schedule.run` tells what the server does, and waits for what happens. Both act through
+the server (:class:`~fedsim.scheduling.port.ServerPort`).
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Component, Parameters, is_bundled
-from fedsim.randomness import Purpose, Stream
-
-if TYPE_CHECKING:
-    from fedsim.devices.grid import Grid
-
-
-@dataclass(slots=True, eq=False)
-class Dispatch:
-    """A dispatch as the server knows it.
-
-    Attributes:
-        dispatch_id: number in order of dispatching, from 0.
-        client: the client, as its server numbers its clients.
-        sequence: number of earlier dispatches of this client.
-        version: model version handed out.
-        round: its round; the version if the schedule has no rounds.
-        steps: local steps assigned.
-        dispatched_ns: when it was handed out.
-        client_id: the client, as the run numbers its clients; the same unless it belongs to an edge server.
-        edge: the edge server that dispatched it; -1 if it was the only server, or the cloud.
-        adopted: models that its edge server had received from the cloud; 0 without edge servers.
-        arrived_ns: when its update arrived; -1 before.
-        steps_done: local steps that the update contains; 0 before it arrived.
-        staleness: versions created between dispatch and arrival; 0 before it arrived.
-        multiplicity: number of times the client was drawn, above 1 only with replacement; the client works only once.
-        open: whether it has no outcome yet.
-        used: whether its update has entered an aggregation.
-        in_full: whether the client downloads as if for the first time: its method continues local models, and it has
-            not finished its work in the round before; or downloads are differences, and none of its updates was used.
-        free_ns: end of the local steps of the client's previous dispatch, if its method works ahead and the client has
-            been online since; -1 otherwise.
-    """
-
-    dispatch_id: int
-    client: int
-    sequence: int
-    version: int
-    round: int
-    steps: int
-    dispatched_ns: int
-    client_id: int
-    edge: int = -1
-    adopted: int = 0
-    arrived_ns: int = field(default=-1, init=False)
-    steps_done: int = field(default=0, init=False)
-    staleness: int = field(default=0, init=False)
-    multiplicity: int = field(default=1, init=False)
-    open: bool = field(default=True, init=False)
-    used: bool = field(default=False, init=False)
-    in_full: bool = field(default=False, init=False)
-    free_ns: int = field(default=-1, init=False)
-
-
-class Timer(Protocol):
-    """A pending call."""
-
-    def cancel(self) -> None:
-        """Prevent the call."""
-
-
-class ServerPort(Protocol):
-    """The interface through which a schedule or a selection observes the server and acts on it.
-
-    Attributes:
-        clients: number of clients N.
-        samples: training samples of each client, (N,).
-        default_steps: local steps of a full workload of each client, (N,), from the training section.
-        has_prologue: whether version 0 goes to all clients first; see :meth:`fedsim.methods.base.Method.prologue`.
-        prologue_updates: updates that the prologue waits for; None for those of the clients online at the start.
-        detects_failures: whether the server detects that a busy client has gone offline.
-        grid: carbon intensity at the clients' places; None if the scenario does not give it.
-        version: number of server updates so far.
-        round: rounds closed so far.
-    """
-
-    clients: int
-    samples: npt.NDArray[np.int64 | np.float64]
-    default_steps: npt.NDArray[np.int64]
-    has_prologue: bool
-    prologue_updates: int | None
-    detects_failures: bool
-    grid: Grid | None
-    version: int
-    round: int
-
-    @property
-    def now_ns(self) -> int:
-        """Simulated time."""
-
-    @property
-    def busy_until_ns(self) -> int:
-        """When the server finishes its last aggregation; it dispatches no work before then. NEVER while an edge server
-        waits for a model of the cloud: what it is to :meth:`call_at` then is called when it has one."""
-
-    def stream(self, purpose: Purpose, *keys: int) -> Stream:
-        """A random stream of this run."""
-
-    def is_online(self, client: int) -> bool:
-        """Whether the client is checked in now."""
-
-    def is_busy(self, client: int) -> bool:
-        """Whether the client has an unfinished dispatch, or work is waiting for it."""
-
-    def online_clients(self) -> npt.NDArray[np.int64]:
-        """Clients that are checked in and idle now, ascending."""
-
-    def sample_online(self, count: int) -> list[int]:
-        """Up to ``count`` clients drawn uniformly without replacement from those checked in and idle."""
-
-    def expected_duration_s(self, client: int) -> float:
-        """Duration of a full workload at the client's nominal speed and link rates, as a profiling run would
-        measure it."""
-
-    def step_s(self, client: int) -> float:
-        """Duration of a client's local step at its nominal speed, as a profiling run would measure it."""
-
-    def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
-        """Training losses that came with these (aggregated) updates; executes pending training.
-
-        Mean losses over the steps, or as :attr:`Selection.squared_losses` says.
-        """
-
-    def client_accuracies(self) -> npt.NDArray[np.float64]:
-        """Accuracy of the current model on each client's own test samples, (N,), NaN for clients without any;
-        executes pending training. Clients with personal models evaluate their own."""
-
-    def dispatch(
-        self,
-        client: int,
-        *,
-        steps: int | Callable[[], int] | None = None,
-        deadline_ns: int | None = None,
-        on_dispatched: Callable[[Dispatch], None] | None = None,
-    ) -> Timer:
-        """Dispatch work to a client: now, or as soon as it is checked in and idle.
-
-        Cancelling the returned timer withdraws a dispatch that has not started yet.
-
-        Args:
-            client: must not be waiting for a dispatch already.
-            steps: local steps, or a function that returns them, called when the work is handed out; the client's
-                default if None.
-            deadline_ns: latest useful arrival, announced with the work; with ``partial_work: send`` the client stops in
-                time to meet it.
-            on_dispatched: called with the dispatch when the work is handed out.
-        """
-
-    def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
-        """Call ``callback`` at a time, after all arrivals of that instant."""
-
-    def call_when_available(self, callback: Callable[[], None]) -> None:
-        """Call ``callback`` once, when the next client becomes available or the selection may draw other clients
-        (:meth:`Selection.next_change_ns`)."""
-
-    def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
-        """Discard an arrived update; ``late`` means that it arrived after its round had closed."""
-
-    def cut(self, dispatch: Dispatch) -> None:
-        """Stop a busy client, whose update is lost; does nothing if the client has already gone offline."""
-
-    def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
-        """Send a busy client the message to stop, which takes the latency of its downlink.
-
-        Until then it works and uses energy. Its update is then lost, and ``on_stopped`` is called; neither happens if
-        its update arrives, or the server notices its failure, before. A failure not noticed by then is not reported.
-        """
-
-    def aggregate(
-        self,
-        dispatches: Sequence[Dispatch],
-        *,
-        groups: Sequence[int] | None = None,
-        attributes: Mapping[str, float] | None = None,
-        closes_round: bool = False,
-    ) -> int:
-        """Create the next model version from arrived updates.
-
-        Args:
-            dispatches: their dispatches, in the order in which the method receives them.
-            groups: a number per dispatch, such as its tier.
-            attributes: named numbers passed to the method.
-            closes_round: whether this also ends a round.
-
-        Returns:
-            The new version.
-        """
-
-    def close_round(self) -> None:
-        """End a round without a new version."""
+from fedsim.randomness import Purpose
+from fedsim.scheduling.port import Dispatch as Dispatch
+from fedsim.scheduling.port import ServerPort as ServerPort
+from fedsim.scheduling.port import Timer as Timer
+from fedsim.scheduling.process import ANYTHING as ANYTHING
+from fedsim.scheduling.process import Event as Event
+from fedsim.scheduling.process import Process, Story
+from fedsim.scheduling.process import Round as Round
+from fedsim.scheduling.process import WakeUp as WakeUp
+from fedsim.units import to_ns
 
 
 class Selection(Component, ABC):
@@ -357,6 +176,7 @@ class Schedule(Component, ABC):
         self.params = params
         self.server = server
         self.selection = selection
+        self.active: Process | None = None
 
     @classmethod
     def demands(cls, params: Any) -> Demands:
@@ -383,20 +203,78 @@ class Schedule(Component, ABC):
         """Whether it draws clients with its selection; if not, all clients participate, and a selection is refused."""
         return not self.needs_all_clients
 
-    def close_round(self, arrived: Sequence[Dispatch]) -> None:
-        """End a round with the version made of these updates, or without one if there are none."""
-        if arrived:
-            self.server.aggregate(arrived, closes_round=True)
-        else:
-            self.server.close_round()
-
     @abstractmethod
+    def run(self) -> Story[None]:
+        """The process, from time 0 on.
+
+        ``event = yield`` waits for what happens next: the end of a :class:`Dispatch`, with its update if
+        ``event.arrived``, or a :class:`WakeUp` that it has asked for. ``yield wake_up`` waits for this one alone; what
+        happens meanwhile is received by the following ``yield``. Only while it waits does time pass.
+        """
+
     def start(self) -> None:
-        """Start the schedule, at time 0."""
+        """Begin the process."""
+        self._main = self.begin(self.run())
 
-    @abstractmethod
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """Handle an arrived update: aggregate or discard it, now or later."""
+        """Resume the process with an arrived update, or discard one that is late."""
+        if dispatch.round_is_closed:
+            self.server.discard(dispatch, late=True)
+        else:
+            self.process_of(dispatch).resume(dispatch)
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Handle the failure of a client whose update will never arrive."""
+        """Resume the process with a dispatch whose update will never arrive."""
+        if not dispatch.round_is_closed:
+            self.process_of(dispatch).resume(dispatch)
+
+    def process_of(self, dispatch: Dispatch) -> Process:
+        """The process that receives the end of a dispatch, if there are several."""
+        return self._main
+
+    def begin(self, story: Story[Any]) -> Process:
+        """Begin another process beside this one, which may wait for its end: ``yield process``."""
+        outer = self.active
+        process = Process(self, story)
+        process.resume(None)
+        process.wakes, self.active = outer, outer or process
+        return process
+
+    def at(self, time_ns: int, value: Any = None) -> WakeUp:
+        """A wake-up at a time, after all arrivals of that instant."""
+        wake_up = WakeUp(self.active, value)
+        wake_up.timer = self.server.call_at(time_ns, wake_up.happen)
+        return wake_up
+
+    def after(self, seconds: float) -> WakeUp:
+        """A wake-up in so many seconds; 0 is after all that happens in this instant."""
+        return self.at(self.server.now_ns + to_ns(seconds))
+
+    def client_available(self) -> WakeUp:
+        """A wake-up when the next client becomes available, or the selection may draw other clients."""
+        wake_up = WakeUp(self.active)
+        self.server.call_when_available(wake_up.happen)
+        return wake_up
+
+    def cohort(
+        self, draw: Callable[[], list[int]] | None = None, at_least: int = 1
+    ) -> Story[list[int]]:
+        """Wait until the server is free and the selection draws clients for a round: ``yield from self.cohort()``.
+
+        Args:
+            draw: draws them; the selection's cohort if None.
+            at_least: number of clients to wait for.
+        """
+        while True:
+            yield self.server_free()
+            clients = (draw or self.selection.cohort)()
+            if len(clients) >= at_least:
+                return clients
+            yield self.client_available()
+
+    def server_free(self) -> WakeUp:
+        """A wake-up when the server is done with its last aggregation; it has happened if the server is free."""
+        # The clients drawn then must still be online when the server can dispatch again.
+        if self.server.now_ns < self.server.busy_until_ns:
+            return self.at(self.server.busy_until_ns)
+        return WakeUp(self.active, has_happened=True)

@@ -5,7 +5,6 @@ Invariant: a client that goes offline or never responds delays no other client.
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +15,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer, WakeUp
+from fedsim.scheduling.process import ANYTHING, Story
 from fedsim.units import Duration, to_ns
 
 
@@ -29,10 +29,10 @@ class ContinuousParams(Parameters):
 
 
 class Continuous(Schedule):
-    """Tracks which clients are busy; each version counts as a round.
+    """A schedule that stops a client whose update does not come in time; each version counts as a round.
 
-    Subclasses dispatch work with :meth:`hand_out`; every dispatch ends in one call of either :meth:`received` or
-    :meth:`lost`.
+    The process receives every dispatch that :meth:`dispatch` hands out once: with its update, or without if the client
+    has gone offline or the timeout has passed.
     """
 
     Params = ContinuousParams
@@ -44,15 +44,7 @@ class Continuous(Schedule):
         self._on_dispatched = None if self._timeout_ns is None else self.dispatched
         self._timers: dict[int, Timer] = {}
 
-    @abstractmethod
-    def received(self, dispatch: Dispatch) -> None:
-        """Handle an arrived update."""
-
-    @abstractmethod
-    def lost(self, dispatch: Dispatch) -> None:
-        """Handle a dispatch without an update: the client has gone offline, or the timeout has passed."""
-
-    def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
+    def dispatch(self, client: int, steps: Callable[[], int] | None = None) -> None:
         """Dispatch work to a client: now, or when it next checks in; ``steps`` is called at that moment."""
         self.server.dispatch(client, steps=steps, on_dispatched=self._on_dispatched)
 
@@ -66,31 +58,31 @@ class Continuous(Schedule):
         self.server.aggregate(dispatches, groups=groups, attributes=attributes, closes_round=True)
 
     def dispatched(self, dispatch: Dispatch) -> None:
-        """Limit the wait for a dispatch that has been handed out; called only if there is a limit."""
+        """Limit the wait for a dispatch that has begun; called only if there is a limit."""
         assert self._timeout_ns is not None
         self._timers[dispatch.dispatch_id] = self.server.call_at(
             self.server.now_ns + self._timeout_ns, partial(self._give_up, dispatch)
         )
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """Handle an arrived update."""
+        """Resume the process with an arrived update."""
         if self._timeout_ns is not None:
             self._timers.pop(dispatch.dispatch_id).cancel()
-        self.received(dispatch)
+        self.process_of(dispatch).resume(dispatch)
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Handle a failed client, unless its timeout has passed."""
+        """Resume the process with a failed client, unless its timeout has passed."""
         if self._timeout_ns is not None:
             timer = self._timers.pop(dispatch.dispatch_id, None)
             if timer is None:
                 return  # the timeout had passed
             timer.cancel()
-        self.lost(dispatch)
+        self.process_of(dispatch).resume(dispatch)
 
     def _give_up(self, dispatch: Dispatch) -> None:
         del self._timers[dispatch.dispatch_id]
         self.server.cut(dispatch)
-        self.lost(dispatch)
+        self.process_of(dispatch).resume(dispatch)
 
 
 class SlotParams(ContinuousParams):
@@ -137,11 +129,8 @@ class Concurrent(Continuous):
         self._updates = updates
         self._keeps_clients = params.next_client == "same"
         self._max_staleness = max_staleness
-        self._buffer: list[Dispatch] = []
         self._slots = params.concurrency or selection.cohort_size()
         self._steps = steps_by_speed(server) if params.local_steps == "by_speed" else None
-        self._filled = 0
-        self._fill_is_due = False
         # With ``next_client: same``: the clients that have a slot, (N,).
         self._owners = np.zeros(server.clients, dtype=np.bool_)
 
@@ -154,77 +143,66 @@ class Concurrent(Continuous):
         """Unless every client keeps a slot."""
         return not self._keeps_clients or self._slots < self.server.clients
 
-    def hand_out(self, client: int, steps: Callable[[], int] | None = None) -> None:
+    def dispatch(self, client: int, steps: Callable[[], int] | None = None) -> None:
         """Dispatch work to a client: now, or when it next checks in."""
         if self._steps is not None:
             steps = partial(int, self._steps[client])
-        super().hand_out(client, steps)
+        super().dispatch(client, steps)
 
-    def start(self) -> None:
-        """Fill all slots."""
+    def run(self) -> Story[None]:
+        """Fill all slots; then handle one end of a dispatch after another, and fill its slot."""
+        server, keeps_clients, limit = self.server, self._keeps_clients, self._max_staleness
+        buffer: list[Dispatch] = []
+        free = self._slots
         if not self.draws():
-            self._filled = self._slots = self.server.clients
-            for client in range(self.server.clients):
-                self.hand_out(client)
-        else:
-            self._fill()
-
-    def received(self, dispatch: Dispatch) -> None:
-        """Buffer an update; create a version when there are enough."""
-        limit = self._max_staleness
-        if limit is not None and dispatch.staleness > limit:
-            self.server.discard(dispatch)
-        else:
-            self._buffer.append(dispatch)
-            if self.is_complete(self._buffer):
-                complete, self._buffer = self._buffer, []
-                self.aggregate(complete)
-        self._replace(dispatch.client)
+            free = 0
+            for client in range(server.clients):
+                self.dispatch(client)
+        refill: WakeUp | None = None
+        while True:
+            if free and refill is None:
+                busy_until_ns = server.busy_until_ns
+                if busy_until_ns and server.now_ns < busy_until_ns:
+                    refill = self.server_free()
+                else:
+                    for client in self._draw(free):
+                        free -= 1
+                        self.dispatch(client)
+                    refill = self.client_available() if free else None
+            event = yield ANYTHING
+            if isinstance(event, WakeUp):
+                refill = None
+                continue
+            if not event.arrived:
+                pass
+            elif limit is not None and event.staleness > limit:
+                server.discard(event)
+            else:
+                buffer.append(event)
+                if self.is_complete(buffer):
+                    self.aggregate(buffer)
+                    buffer = []
+            if keeps_clients:
+                self.dispatch(event.client)
+            else:
+                free += 1
 
     def is_complete(self, buffer: Sequence[Dispatch]) -> bool:
         """Whether these updates make a version."""
         return len(buffer) >= self._updates
 
-    def lost(self, dispatch: Dispatch) -> None:
-        """Fill the slot with the next client."""
-        self._replace(dispatch.client)
-
-    def _replace(self, client: int) -> None:
-        if self._keeps_clients:
-            self.hand_out(client)
-        else:
-            self._filled -= 1
-            self._fill()
-
-    def _fill(self) -> None:
-        if self._fill_is_due:
-            return
-        busy_until_ns = self.server.busy_until_ns
-        if busy_until_ns and self.server.now_ns < busy_until_ns:
-            # The clients drawn must still be online when the server can dispatch again.
-            self._fill_is_due = True
-            self.server.call_at(busy_until_ns, self._fill_now)
-            return
-        for client in self._draw(self._slots - self._filled):
-            self._filled += 1
-            if self._keeps_clients:
-                self._owners[client] = True
-            self.hand_out(client)
-        if self._filled < self._slots:
-            self._fill_is_due = True
-            self.server.call_when_available(self._fill_now)
-
     def _draw(self, count: int) -> list[int]:
         """Clients for free slots, never one that has a slot, even if the server does not know yet that its work was
         dropped."""
         # Only then is it worth looking at all clients.
-        if self._keeps_clients and self._owners[self.server.online_clients()].any():
-            return self.selection.draw_among(count, ~self._owners)
-        return self.selection.draw(count)
-
-    def _fill_now(self) -> None:
-        self._fill_is_due = False
-        self._fill()
+        if not self._keeps_clients:
+            return self.selection.draw(count)
+        if self._owners[self.server.online_clients()].any():
+            clients = self.selection.draw_among(count, ~self._owners)
+        else:
+            clients = self.selection.draw(count)
+        self._owners[clients] = True
+        return clients
 
 
 def steps_by_speed(server: ServerPort) -> npt.NDArray[np.int64]:

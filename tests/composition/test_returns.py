@@ -48,13 +48,12 @@ class Waits(Schedule):
     class Params(Parameters):
         deadline: float = 3.0
         rush: float = 1.0
-    def start(self):
-        """The first round."""
+    def run(self):
+        """One version per update of the first round."""
         for client in self.selection.cohort():
             self.server.dispatch(client)
-    def on_arrival(self, dispatch):
-        """One version per update."""
-        self.server.aggregate([dispatch], closes_round=True)
+        while True:
+            self.server.aggregate([(yield)], closes_round=True)
 
 class Hurries(Waits):
     """Waits for a millisecond, which no parameter says."""

@@ -221,7 +221,9 @@ def simulate(
     )
     schedule = dict(schedule or {"name": "sync"})
     selection = dict(selection or {"name": "uniform"})
-    schedule_class = CATALOG.parts("schedule")[schedule.pop("name")]
+    schedule_class = schedule.pop("name")
+    if isinstance(schedule_class, str):
+        schedule_class = CATALOG.parts("schedule")[schedule_class]
     selection_class = CATALOG.parts("selection")[selection.pop("name")]
     made: list[Schedule] = []
 

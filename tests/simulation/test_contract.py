@@ -31,17 +31,14 @@ class Draws(Selection):
 class Rounds(Schedule):
     name = "rounds"
 
-    def start(self):
-        self.begin()
-
-    def begin(self):
+    def run(self):
         server = self.server
         for client in self.selection.cohort():
             server.dispatch(client)
-
-    def on_arrival(self, dispatch):
-        self.server.aggregate([dispatch], closes_round=True)
-        self.server.dispatch(dispatch.client)
+        while True:
+            dispatch = yield
+            server.aggregate([dispatch], closes_round=True)
+            server.dispatch(dispatch.client)
 """
 SERVER = """
   schedule: {name: "SCHEDULE"}
@@ -50,7 +47,7 @@ SCENARIO = own_method.SCENARIO.replace(' {method: {name: "mine.py:Mine"}}', SERV
 SCENARIO = SCENARIO.replace("rounds: 2", "rounds: 3")
 DRAWN = "return self.available()[:count].tolist()"
 DISPATCHED = "server.dispatch(client)\n"
-AGGREGATED = "self.server.aggregate([dispatch], closes_round=True)"
+AGGREGATED = "server.aggregate([dispatch], closes_round=True)"
 
 
 def run_with(
@@ -103,12 +100,12 @@ def test_a_wrong_draw(tmp_path: Path, wrong: str, message: str) -> None:
         "aggregate([dispatch, dispatch])",
         "aggregate([dispatch], groups=[1, 2])",
         "cut(dispatch)",
-        "discard(dispatch); self.server.discard(dispatch)",
+        "discard(dispatch); server.discard(dispatch)",
     ],
 )
 def test_a_wrong_use_of_an_update(tmp_path: Path, request_: str) -> None:
-    result = run_with(tmp_path, AGGREGATED, f"self.server.{request_}")
-    shown(result, "on_arrival", "your own code failed with the error above")
+    result = run_with(tmp_path, AGGREGATED, f"server.{request_}")
+    shown(result, "run", "your own code failed with the error above")
 
 
 def test_a_cut_as_soon_as_work_has_been_handed_out(tmp_path: Path) -> None:
@@ -133,35 +130,32 @@ def test_work_that_takes_no_time_does_not_go_on_forever(
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong", "function", "note"),
+    ("right", "wrong", "note"),
     [
         (
-            "self.begin()",
-            "pass",
-            "start",
+            DISPATCHED,
+            "pass\n",
             "no work was dispatched, so the tables are empty and the model is the initial one",
         ),
         (
             AGGREGATED,
-            "pass\n\n    def unused(self, dispatch):",
-            "on_arrival",
+            "continue",
             "no update was aggregated, so the model is the initial one; 2 updates arrived",
         ),
         # One version per arrival, of the two clients that start.
         (
-            "        self.server.dispatch(dispatch.client)\n",
+            "            server.dispatch(dispatch.client)\n",
             "",
-            "on_arrival",
             "so the run ended at version 2, before any limit of stop was reached",
         ),
     ],
 )
 def test_a_schedule_that_does_too_little_is_noted(
-    tmp_path: Path, right: str, wrong: str, function: str, note: str
+    tmp_path: Path, right: str, wrong: str, note: str
 ) -> None:
     result = run_with(tmp_path, right, wrong)
     assert result.exit_code == 0, result.output
-    assert re.search(rf"rules.py: Rounds.{function}: .*{note}", without_lines(result.stderr))
+    assert re.search(rf"rules.py: Rounds.run: .*{note}", without_lines(result.stderr))
     (told,) = json.loads((tmp_path / "out" / "run.json").read_text())["notes"]
     assert note in told
     (tmp_path / "whole").mkdir()

@@ -52,15 +52,15 @@ class FinishedRun:
     drew_nobody: bool = False
     nodes_online: int | None = None
 
-    def in_schedule(self, function: str, fix: str, otherwise: str) -> tuple[str | None, str]:
-        """Where a rule applies and how to fix it: in a function of the user's schedule, or in its settings."""
+    def in_schedule(self, fix: str, otherwise: str) -> tuple[str | None, str]:
+        """Where a rule applies and how to fix it: in the process of the user's schedule, or in its settings."""
         if self.assembly is None:
             return None, otherwise
         server = self.assembly.scenario.server
         schedule = server.of_devices.schedule.type
         if is_bundled(schedule):
             return f"{server.section_of_devices}.schedule", otherwise
-        return place(schedule, function), fix
+        return place(schedule, "run"), fix
 
     @property
     def targets_met_at_start(self) -> list[str]:
@@ -96,9 +96,8 @@ def nothing_dispatched(finished: FinishedRun) -> Iterator[UserError]:
         )
         return
     where, hint = finished.in_schedule(
-        "start",
-        "call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, try again "
-        "with self.server.call_when_available",
+        "call self.server.dispatch(client) for the clients of self.selection.cohort(); if there are none, wait for "
+        "one with `yield self.client_available()`",
         "check when the devices are online, the selection, its cohort, and stop",
     )
     yield UserError(message, where=where, hint=hint)
@@ -133,7 +132,7 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         schedule = finished.assembly.scenario.server.of_devices.schedule
         fix = f"{fixes(Outcome.LATE, schedule.params)}, or give the clients less work"
     aggregate = "call self.server.aggregate(dispatches) with the updates that have arrived"
-    where, hint = finished.in_schedule("on_arrival", aggregate, fix)
+    where, hint = finished.in_schedule(aggregate, fix)
     message = f"no update was aggregated, so the model is the initial one; {happened}"
     yield UserError(message, where=where, hint=hint)
 
@@ -145,8 +144,7 @@ def no_work_left(finished: FinishedRun) -> Iterator[UserError]:
     if not finished.ran_out or not len(run.aggregations):
         return
     where, hint = finished.in_schedule(
-        "on_arrival",
-        "dispatch new work with self.server.dispatch, also in on_failure, or call again later with call_at",
+        "dispatch new work with self.server.dispatch, also after a failure, or wait with `yield self.after(seconds)`",
         "check when the devices are online, or give stop.simulated_time",
     )
     yield UserError(

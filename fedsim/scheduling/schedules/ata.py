@@ -10,7 +10,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
+from fedsim.scheduling.base import Dispatch, Round, Schedule, Selection, ServerPort
+from fedsim.scheduling.process import ANYTHING, Story
 from fedsim.units import NS_PER_S
 
 
@@ -49,16 +50,23 @@ class Ata(Schedule):
         self._observed = np.zeros(server.clients)
         self._total_s = np.zeros(server.clients)
         self._rounds = 0
-        self._outstanding: set[int] = set()
-        self._arrived: list[Dispatch] = []
 
-    def start(self) -> None:
-        """Assign the tasks of a round."""
-        self._rounds += 1
-        tasks = allocated(self.lower_bounds_s(), self.params.tasks)
-        self._outstanding = {client for client, count in enumerate(tasks) if count}
-        for client in sorted(self._outstanding):
-            self.server.dispatch(client, steps=tasks[client])
+    def run(self) -> Story[None]:
+        """Assign the tasks of a round, observe their times, and aggregate."""
+        while True:
+            self._rounds += 1
+            work = Round(self.server)
+            for client, count in enumerate(allocated(self.lower_bounds_s(), self.params.tasks)):
+                if count:
+                    work.dispatch(client, count)
+            while work.left:
+                event = yield ANYTHING
+                if isinstance(event, Dispatch) and work.receive(event):
+                    self._observed[event.client] += event.steps_done
+                    spent_ns = event.arrived_ns - event.dispatched_ns
+                    self._total_s[event.client] += spent_ns / NS_PER_S
+            work.close()
+            yield self.after(0)
 
     def lower_bounds_s(self) -> npt.NDArray[np.float64]:
         """Lower confidence bounds of the clients' mean times per task in seconds, (N,)."""
@@ -67,26 +75,6 @@ class Ata(Schedule):
         width = 2 * self.params.spread * np.maximum(np.sqrt(surprise), surprise)
         bounds_s: npt.NDArray[np.float64] = self._total_s / observed * np.maximum(1 - width, 0)
         return bounds_s
-
-    def on_arrival(self, dispatch: Dispatch) -> None:
-        """Observe the times of a client's tasks."""
-        self._observed[dispatch.client] += dispatch.steps_done
-        spent_ns = dispatch.arrived_ns - dispatch.dispatched_ns
-        self._total_s[dispatch.client] += spent_ns / NS_PER_S
-        self._arrived.append(dispatch)
-        self._ended(dispatch)
-
-    def on_failure(self, dispatch: Dispatch) -> None:
-        """Continue without the tasks of a client that has gone offline."""
-        self._ended(dispatch)
-
-    def _ended(self, dispatch: Dispatch) -> None:
-        self._outstanding.discard(dispatch.client)
-        if self._outstanding:
-            return
-        arrived, self._arrived = self._arrived, []
-        self.close_round(arrived)
-        self.server.call_at(self.server.now_ns, self.start)
 
 
 def allocated(times_s: npt.NDArray[np.float64], tasks: int) -> list[int]:

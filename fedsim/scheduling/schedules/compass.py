@@ -9,8 +9,9 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
+from fedsim.scheduling.base import Dispatch, Selection, ServerPort, WakeUp
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
+from fedsim.scheduling.process import ANYTHING, Story
 
 # Quotients that differ by less than this are the same number of steps: both come from rounded nanoseconds.
 _STEPS_TOLERANCE = 1e-9
@@ -87,13 +88,21 @@ class Compass(Continuous):
         self._late: list[Dispatch] = []
         self._late_marks: list[int] = []
 
-    def start(self) -> None:
-        """Give every client its first work."""
+    def run(self) -> Story[None]:
+        """Give every client its first work; then handle what happens as the class describes."""
         for client in range(self.server.clients):
             self._give_work(client)
+        while True:
+            event = yield ANYTHING
+            if isinstance(event, WakeUp):
+                self._finish(event.value)
+            elif event.arrived:
+                self._received(event)
+            else:
+                self._lost(event)
 
     def _give_work(self, client: int) -> None:
-        self.hand_out(client, partial(self._assign, client))
+        self.dispatch(client, partial(self._assign, client))
 
     def _assign(self, client: int) -> int:
         """Local steps for a client that gets work now; puts it into a group once its speed is known."""
@@ -101,12 +110,11 @@ class Compass(Continuous):
             return self.warmup_steps
         group, steps = self.groups.assign(client, self.server.now_ns)
         if group.timer is None:
-            group.timer = self.server.call_at(group.latest_ns, partial(self._finish, group))
+            group.timer = self.at(group.latest_ns, group)
         self._group_of[client] = group
         return steps
 
-    def received(self, dispatch: Dispatch) -> None:
-        """Handle an arrived update as the class describes."""
+    def _received(self, dispatch: Dispatch) -> None:
         client = dispatch.client
         self.groups.observe(
             client, self.server.now_ns - dispatch.dispatched_ns, dispatch.steps_done
@@ -126,7 +134,7 @@ class Compass(Continuous):
             self._late_marks.append(group.number)
             self._give_work(client)
 
-    def lost(self, dispatch: Dispatch) -> None:
+    def _lost(self, dispatch: Dispatch) -> None:
         """Take the client out of its group, and give it work when it checks in."""
         group = self._group_of.pop(dispatch.client, None)
         if group is not None:
@@ -175,7 +183,7 @@ class ArrivalGroup:
         latest_ns: how long it waits for them (T_max).
         pending: clients whose update has not arrived, in order of joining (CL).
         arrived: updates that have arrived, in that order (ACL).
-        timer: the pending call at ``latest_ns``.
+        timer: the wake-up at ``latest_ns``.
     """
 
     number: int
@@ -183,7 +191,7 @@ class ArrivalGroup:
     latest_ns: int
     pending: list[int] = field(default_factory=list)
     arrived: list[Dispatch] = field(default_factory=list)
-    timer: Timer | None = None
+    timer: WakeUp | None = None
 
 
 class ArrivalGroups:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.base import (
+    Demands,
+    Dispatch,
+    Round,
+    Schedule,
+    Selection,
+    ServerPort,
+    WakeUp,
+)
+from fedsim.scheduling.process import ANYTHING, Process, Story
 from fedsim.units import NEVER, Duration, to_ns
 
 
@@ -55,70 +63,48 @@ class MindFlayer(Schedule):
             int(limit_ns < NEVER) if horizon_ns is None else horizon_ns // limit_ns
             for limit_ns in self._limits_ns
         ]
-        self._left: dict[int, int] = {}
-        # By client: the end of its trial until it is over or has passed, and the dispatch unless the client is offline.
-        self._timers: dict[int, Timer] = {}
-        self._under_way: dict[int, Dispatch] = {}
-        self._arrived: list[Dispatch] = []
+        self._of_client: dict[int, Process] = {}
 
     @classmethod
     def demands(cls, params: MindFlayerParams) -> Demands:
         """The limit, if it is the same for all clients."""
         return Demands(limit_s=params.limit)
 
-    def start(self) -> None:
-        """Begin the trials of a version."""
-        if self.server.now_ns < self.server.busy_until_ns:
-            self.server.call_at(self.server.busy_until_ns, self.start)
-            return
-        self._left = {client: count for client, count in enumerate(self._trials) if count}
-        for client in list(self._left):
-            self._try(client)
+    def run(self) -> Story[None]:
+        """One version after another: begin the trials of all clients, and wait until they are over."""
+        while any(self._trials):
+            yield self.server_free()
+            version = Round(self.server)
+            self._of_client = {
+                client: self.begin(self.trials(client, count, version))
+                for client, count in enumerate(self._trials)
+                if count
+            }
+            for _ in self._of_client:
+                yield ANYTHING  # the end of a client's trials
+            version.close()
+            yield self.after(0)
 
-    def _try(self, client: int) -> None:
-        self._under_way.pop(client, None)
-        handout = self.server.dispatch(client, on_dispatched=self._on_dispatched)
-        self._timers[client] = self.server.call_at(
-            self.server.now_ns + self._limits_ns[client], partial(self._give_up, client, handout)
-        )
+    def trials(self, client: int, count: int, version: Round) -> Story[None]:
+        """The trials of a client for a version, one after another."""
+        for _ in range(count):
+            begun: list[Dispatch] = []
+            waiting = self.server.dispatch(client, on_dispatched=begun.append)
+            limit = self.at(self.server.now_ns + self._limits_ns[client])
+            event = yield ANYTHING
+            if isinstance(event, Dispatch):
+                limit.cancel()
+                if event.arrived:
+                    version.arrived.append(event)
+            elif not begun:
+                waiting.cancel()
+            else:
+                self.server.cancel(begun[0], WakeUp(self.active).happen)
+                # It has stopped, or the message has crossed with its update, or with its failure.
+                event = yield ANYTHING
+                if isinstance(event, Dispatch) and event.arrived:
+                    self.server.discard(event)
 
-    def _on_dispatched(self, dispatch: Dispatch) -> None:
-        self._under_way[dispatch.client] = dispatch
-
-    def _give_up(self, client: int, handout: Timer) -> None:
-        del self._timers[client]
-        if client in self._under_way:
-            self.server.cancel(self._under_way[client], partial(self._tried, client))
-        else:
-            handout.cancel()
-            self._tried(client)
-
-    def on_arrival(self, dispatch: Dispatch) -> None:
-        """Keep an update that is within its limit."""
-        timer = self._timers.pop(dispatch.client, None)
-        if timer is None:
-            self.server.discard(dispatch)
-        else:
-            timer.cancel()
-            self._arrived.append(dispatch)
-        self._tried(dispatch.client)
-
-    def on_failure(self, dispatch: Dispatch) -> None:
-        """Count a failed trial."""
-        timer = self._timers.pop(dispatch.client, None)
-        if timer is not None:
-            timer.cancel()
-        self._tried(dispatch.client)
-
-    def _tried(self, client: int) -> None:
-        """Begin the client's next trial, or create the version if this was the last one of all."""
-        self._left[client] -= 1
-        if self._left[client]:
-            self._try(client)
-            return
-        del self._left[client]
-        if self._left:
-            return
-        arrived, self._arrived = self._arrived, []
-        self.close_round(arrived)
-        self.server.call_at(self.server.now_ns, self.start)
+    def process_of(self, dispatch: Dispatch) -> Process:
+        """The trials of its client."""
+        return self._of_client[dispatch.client]

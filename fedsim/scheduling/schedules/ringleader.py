@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from fedsim.scheduling.base import Dispatch, Selection, ServerPort
+from fedsim.scheduling.base import Dispatch
 from fedsim.scheduling.continuous import Continuous
+from fedsim.scheduling.process import ANYTHING, Story
 
 
 class Ringleader(Continuous):
@@ -24,34 +23,29 @@ class Ringleader(Continuous):
     )
     needs_all_clients = True
 
-    def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
-        super().__init__(params, server, selection)
-        self._collected: list[Dispatch] = []
-        self._missing = set(range(server.clients))
+    def run(self) -> Story[None]:
+        """Give work to all clients; collect an update or create a version, and give the client work again."""
+        everyone = range(self.server.clients)
+        collected: list[Dispatch] = []
+        missing = set(everyone)
         # The clients that have yet to create a version in the second phase; empty in the first one.
-        self._due: set[int] = set()
-
-    def start(self) -> None:
-        """Give work to all clients."""
-        for client in range(self.server.clients):
-            self.hand_out(client)
-
-    def received(self, dispatch: Dispatch) -> None:
-        """Collect an update, or create a version."""
-        client = dispatch.client
-        if client in self._due:
-            self._due.discard(client)
-            self.aggregate([dispatch], restart=0)
-        else:
-            self._collected.append(dispatch)
-            self._missing.discard(client)
-            if not self._missing and not self._due:
-                complete, self._collected = self._collected, []
-                self.aggregate(complete, restart=1)
-                self._missing = set(range(self.server.clients))
-                self._due = self._missing - {client}
-        self.hand_out(client)
-
-    def lost(self, dispatch: Dispatch) -> None:
-        """Give the client work again when it is back."""
-        self.hand_out(dispatch.client)
+        due: set[int] = set()
+        for client in everyone:
+            self.dispatch(client)
+        while True:
+            dispatch = yield ANYTHING
+            assert isinstance(dispatch, Dispatch)
+            client = dispatch.client
+            if not dispatch.arrived:
+                pass
+            elif client in due:
+                due.discard(client)
+                self.aggregate([dispatch], restart=0)
+            else:
+                collected.append(dispatch)
+                missing.discard(client)
+                if not missing and not due:
+                    self.aggregate(collected, restart=1)
+                    collected, missing = [], set(everyone)
+                    due = missing - {client}
+            self.dispatch(client)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 from pydantic import Field
@@ -13,12 +14,14 @@ from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import (
     Demands,
     Dispatch,
+    Round,
     Schedule,
     Selection,
     ServerPort,
-    Timer,
+    WakeUp,
     cohort_of,
 )
+from fedsim.scheduling.process import ANYTHING, Story
 from fedsim.units import Duration, to_ns
 
 
@@ -104,57 +107,65 @@ class Sync(Schedule):
                 where="server.schedule.min_cohort",
                 hint="leave out one of them",
             )
-        self._outstanding: dict[int, Dispatch] = {}
-        self._arrived: list[Dispatch] = []
-        self._waiting: set[int] = set()
-        self._handouts: list[Timer] = []
-        self._needed = 0
-        self._is_patient = False  # waits for clients that are offline, without a deadline
-        self._deadline: Timer | None = None
-        self._grace: Timer | None = None
 
-    def start(self) -> None:
-        """Start the prologue, or the first round if there is none."""
-        if self.server.has_prologue:
-            needed = self.server.prologue_updates
-            if needed is not None:
-                self._is_patient = True
-                self._open(list(range(self.server.clients)), needed)
-                return
-            clients = self.server.online_clients().tolist()
-            self._open(clients, needed=len(clients))
-        else:
-            self._start_round()
+    def run(self) -> Story[None]:
+        """The prologue, if the method has one, and one round after another."""
+        server, selection, params = self.server, self.selection, self.params
+        if server.has_prologue:
+            needed = server.prologue_updates
+            everyone = needed is not None
+            clients = list(range(server.clients)) if everyone else server.online_clients().tolist()
+            # Clients that do not respond start without the prologue.
+            server.aggregate((yield from self.round(clients, needed or len(clients), everyone)))
+            yield self.after(params.pause)
+        while True:
+            clients = yield from self.cohort(
+                partial(selection.cohort, params.over_selection),
+                params.min_cohort if params.min_updates else 0,
+            )
+            needed = len(clients)
+            if params.over_selection > 1:
+                needed = min(needed, selection.cohort_size())
+            arrived = yield from self.round(clients, needed)
+            if len(arrived) >= params.min_updates:
+                server.aggregate(arrived, closes_round=True)
+            else:
+                for dispatch in arrived:
+                    server.discard(dispatch)
+                server.close_round()
+            yield self.after(params.pause)
 
-    def _start_round(self) -> None:
-        server = self.server
-        if server.now_ns < server.busy_until_ns:
-            # The clients drawn must still be online when the server can dispatch again.
-            server.call_at(server.busy_until_ns, self._start_round)
-            return
-        clients = self.selection.cohort(self.params.over_selection)
-        if len(clients) < self.params.min_cohort and self.params.min_updates > 0:
-            self.server.call_when_available(self._start_round)
-            return
-        needed = len(clients)
-        if self.params.over_selection > 1:
-            needed = min(needed, self.selection.cohort_size())
-        self._open(clients, needed)
+    def round(
+        self, clients: Sequence[int], needed: int, is_patient: bool = False
+    ) -> Story[list[Dispatch]]:
+        """Dispatch work to these clients and wait for ``needed`` updates; returns those that arrive in time.
 
-    def _open(self, clients: list[int], needed: int) -> None:
-        """Dispatch work to these clients and wait for ``needed`` updates."""
-        self._outstanding = {}
-        self._arrived = []
-        self._needed = needed
-        deadline_ns = None
-        limit_s = None if self._is_patient else self.limit_s(clients)
+        If patient, it waits without a deadline, also for clients that go offline.
+        """
+        deadline = deadline_ns = grace = None
+        limit_s = None if is_patient else self.limit_s(clients)
         if limit_s is not None:
             deadline_ns = self.server.now_ns + to_ns(limit_s)
-            self._deadline = self.server.call_at(deadline_ns, self._close)
-        self._waiting = set(clients)
-        self._handouts = [self._hand_out(client, deadline_ns) for client in clients]
-        if not clients and self._deadline is None:
-            self._close()
+            deadline = self.at(deadline_ns)
+        work = Round(self.server)
+        for client in clients:
+            work.dispatch(client, self.steps(client), deadline_ns)
+        if not clients and deadline is not None:
+            yield deadline
+        while work.left and len(work.arrived) < needed:
+            event = yield ANYTHING
+            if isinstance(event, WakeUp):
+                break  # the deadline, or the end of the grace
+            if work.receive(event):
+                if len(work.arrived) == self.params.quorum and len(work.arrived) < needed:
+                    grace = self.after(self.params.grace)
+            elif is_patient:
+                work.dispatch(event.client, self.steps(event.client))
+        for timer in (deadline, grace):
+            if timer is not None:
+                timer.cancel()
+        work.stop(cut=self.params.stragglers == "cut")
+        return work.arrived
 
     def limit_s(self, clients: Sequence[int]) -> float | None:
         """The longest time that a round of these clients lasts, in seconds; None if it has no limit."""
@@ -164,68 +175,3 @@ class Sync(Schedule):
     def steps(self, client: int) -> int | None:
         """Local steps of a client in this round; None for those of a full workload."""
         return None
-
-    def _hand_out(self, client: int, deadline_ns: int | None) -> Timer:
-        return self.server.dispatch(
-            client,
-            steps=self.steps(client),
-            deadline_ns=deadline_ns,
-            on_dispatched=self._on_dispatched,
-        )
-
-    def _on_dispatched(self, dispatch: Dispatch) -> None:
-        self._waiting.discard(dispatch.client)
-        self._outstanding[dispatch.dispatch_id] = dispatch
-
-    def on_arrival(self, dispatch: Dispatch) -> None:
-        """Count an update; one of a closed round is late."""
-        if self._outstanding.pop(dispatch.dispatch_id, None) is None:
-            self.server.discard(dispatch, late=True)
-            return
-        self._arrived.append(dispatch)
-        if len(self._arrived) >= self._needed:
-            self._close()
-            return
-        if len(self._arrived) == self.params.quorum:
-            closes_ns = self.server.now_ns + to_ns(self.params.grace)
-            self._grace = self.server.call_at(closes_ns, self._close)
-        self._close_if_nothing_can_come()
-
-    def on_failure(self, dispatch: Dispatch) -> None:
-        """Stop waiting for a client that has gone offline, or wait for it to come back."""
-        if self._outstanding.pop(dispatch.dispatch_id, None) is None:
-            return
-        if self._is_patient:
-            self._waiting.add(dispatch.client)
-            self._handouts.append(self._hand_out(dispatch.client, None))
-        else:
-            self._close_if_nothing_can_come()
-
-    def _close_if_nothing_can_come(self) -> None:
-        if not self._outstanding and not self._waiting:
-            self._close()
-
-    def _close(self) -> None:
-        for timer in (self._deadline, self._grace):
-            if timer is not None:
-                timer.cancel()
-        self._deadline = self._grace = None
-        for handout in self._handouts:
-            handout.cancel()
-        stragglers = list(self._outstanding.values())
-        self._outstanding = {}
-        if self.params.stragglers == "cut":
-            for dispatch in stragglers:
-                self.server.cut(dispatch)
-        self._is_patient = False
-        arrived, self._arrived = self._arrived, []
-        if self.server.has_prologue and self.server.version == 0:
-            # Clients that have not responded start without the prologue.
-            self.server.aggregate(arrived)
-        elif len(arrived) >= self.params.min_updates:
-            self.server.aggregate(arrived, closes_round=True)
-        else:
-            for dispatch in arrived:
-                self.server.discard(dispatch)
-            self.server.close_round()
-        self.server.call_at(self.server.now_ns + to_ns(self.params.pause), self._start_round)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -11,6 +10,7 @@ from pydantic import Field
 
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
+from fedsim.scheduling.process import ANYTHING, Process, Story
 from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
 
 
@@ -47,9 +47,7 @@ class Tiered(Continuous):
     def __init__(self, params: TieredParams, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._tier_of: list[int] = []
-        self._members: list[npt.NDArray[np.bool_]] = []
-        self._outstanding: list[int] = []
-        self._arrived: list[list[Dispatch]] = []
+        self._rounds: list[Process] = []
 
     @classmethod
     def tiers(
@@ -64,61 +62,47 @@ class Tiered(Continuous):
             return tiers_by_ratio(durations_s, params.speed_ratio, founders)
         return equal_tiers(durations_s, params.tiers, founders)
 
-    def start(self) -> None:
-        """Form the tiers, and start a round of every tier, the fastest first."""
+    def run(self) -> Story[None]:
+        """Form the tiers, and begin the rounds of every tier, the fastest first."""
         online = self.server.online_clients()
-        if self.params.profiled == "online" and not len(online):
-            self.server.call_when_available(self.start)
-            return
-        self._form_tiers(online)
-        for tier in range(len(self._members)):
-            self._start_round(tier)
-
-    def _form_tiers(self, online: npt.NDArray[np.int64]) -> None:
-        """Assign all clients to tiers; no member of a tier is at work yet."""
+        while self.params.profiled == "online" and not len(online):
+            yield self.client_available()
+            online = self.server.online_clients()
         tiers = self.tiers(self.params, profile(self.server), online)
         self._tier_of = tiers.tolist()
-        self._members = [tiers == tier for tier in range(int(tiers.max()) + 1)]
-        self._outstanding = [0] * len(self._members)
-        self._arrived = [[] for _ in self._members]
+        count = int(tiers.max()) + 1
+        for tier in range(count):
+            self._rounds.append(self.begin(self.rounds(tier, count, tiers == tier)))
 
-    def _start_round(self, tier: int) -> None:
-        server = self.server
-        if server.now_ns < server.busy_until_ns:
-            server.call_at(server.busy_until_ns, partial(self._start_round, tier))
-            return
-        clients = self.selection.draw_among(self.selection.cohort_size(), self._members[tier])
-        if not clients:
-            server.call_when_available(partial(self._search, tier))
-            return
-        self._outstanding[tier] = len(clients)
-        for client in clients:
-            self.hand_out(client)
+    def rounds(self, tier: int, count: int, members: npt.NDArray[np.bool_]) -> Story[None]:
+        """One round of a tier after another; there are ``count`` tiers."""
+        while True:
+            clients = yield from self.clients(members)
+            for client in clients:
+                self.dispatch(client)
+            arrived: list[Dispatch] = []
+            for _ in clients:
+                dispatch = yield ANYTHING
+                if isinstance(dispatch, Dispatch) and dispatch.arrived:
+                    arrived.append(dispatch)
+            if arrived:
+                self.aggregate(arrived, [tier] * len(arrived), tier=tier, tiers=count)
 
-    def _search(self, tier: int) -> None:
-        """Start the round that waits for a client, unless the one that is available belongs to another tier."""
-        server = self.server
-        is_busy = server.now_ns < server.busy_until_ns
-        if is_busy and not self._members[tier][server.online_clients()].any():
-            server.call_when_available(partial(self._search, tier))
-        else:
-            self._start_round(tier)
+    def clients(self, members: npt.NDArray[np.bool_]) -> Story[list[int]]:
+        """Wait for clients of a tier; returns the cohort."""
+        server, size = self.server, self.selection.cohort_size()
+        while True:
+            yield self.server_free()
+            clients = self.selection.draw_among(size, members)
+            if clients:
+                return clients
+            yield self.client_available()
+            # The one that is available may belong to another tier.
+            while (
+                server.now_ns < server.busy_until_ns and not members[server.online_clients()].any()
+            ):
+                yield self.client_available()
 
-    def received(self, dispatch: Dispatch) -> None:
-        """Count an update; the last one of a tier's round completes a version."""
-        tier = self._tier_of[dispatch.client]
-        self._arrived[tier].append(dispatch)
-        self._count_down(tier)
-
-    def lost(self, dispatch: Dispatch) -> None:
-        """Stop waiting for this client."""
-        self._count_down(self._tier_of[dispatch.client])
-
-    def _count_down(self, tier: int) -> None:
-        self._outstanding[tier] -= 1
-        if self._outstanding[tier]:
-            return
-        arrived, self._arrived[tier] = self._arrived[tier], []
-        if arrived:
-            self.aggregate(arrived, [tier] * len(arrived), tier=tier, tiers=len(self._members))
-        self._start_round(tier)
+    def process_of(self, dispatch: Dispatch) -> Process:
+        """The rounds of its client's tier."""
+        return self._rounds[self._tier_of[dispatch.client]]

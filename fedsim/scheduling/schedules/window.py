@@ -6,7 +6,8 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
+from fedsim.scheduling.base import Round, Schedule, Selection, ServerPort, WakeUp
+from fedsim.scheduling.process import ANYTHING, Story
 from fedsim.units import Duration, to_ns
 
 
@@ -48,81 +49,38 @@ class Window(Schedule):
                 where="server.schedule.deadline",
                 hint="give a deadline of at least the length, or none",
             )
-        self._at_work: dict[int, Dispatch] = {}
-        self._handouts: list[Timer] = []
-        self._arrived: list[Dispatch] = []
-        self._timers: list[Timer] = []
-        self._opened_ns = 0
-        self._needed = 0
 
     def draws(self) -> bool:
         """Only in the rounds of the warm-up."""
         return bool(self.params.warm_up)
 
-    def start(self) -> None:
-        """Open the first window."""
-        self._open()
-
-    @property
-    def _is_warming_up(self) -> bool:
-        return self.server.round < int(self.params.warm_up)
-
-    def _open(self) -> None:
-        now = self._opened_ns = self.server.now_ns
-        if self._is_warming_up:
-            clients = self.selection.cohort()
-            self._needed = len(clients)
-            if not clients:
-                self.server.call_when_available(self._open)
-            for client in clients:
-                self._hand_out(client)
-            return
-        self._needed = self.server.clients
-        if self.params.deadline is not None:
-            deadline_ns = now + to_ns(self.params.deadline)
-            self._timers.append(self.server.call_at(deadline_ns, self._close))
-        for client in range(self.server.clients):
-            self._hand_out(client)
-
-    def _hand_out(self, client: int) -> None:
-        self._handouts.append(self.server.dispatch(client, on_dispatched=self._on_dispatched))
-
-    def _on_dispatched(self, dispatch: Dispatch) -> None:
-        self._at_work[dispatch.dispatch_id] = dispatch
-
-    def on_arrival(self, dispatch: Dispatch) -> None:
-        """Count a client's update; one of a closed window is late."""
-        if self._at_work.pop(dispatch.dispatch_id, None) is None:
-            self.server.discard(dispatch, late=True)
-            return
-        self._arrived.append(dispatch)
-        self._close_if_complete()
-
-    def _close_if_complete(self) -> None:
-        if len(self._arrived) >= self._needed:
-            end_ns = self._opened_ns + to_ns(self.params.length)
-            if self._is_warming_up or self.server.now_ns >= end_ns:
-                self._close()
+    def run(self) -> Story[None]:
+        """The rounds of the warm-up, and one window after another."""
+        server, params = self.server, self.params
+        while True:
+            opened_ns, deadline = server.now_ns, None
+            is_warm_up = server.round < params.warm_up
+            if is_warm_up:
+                while not (clients := self.selection.cohort()):
+                    yield self.client_available()
             else:
-                self._timers.append(self.server.call_at(end_ns, self._close))
-
-    def on_failure(self, dispatch: Dispatch) -> None:
-        """Dispatch the work again; in a warm-up round, continue without it."""
-        if self._at_work.pop(dispatch.dispatch_id, None) is None:
-            return
-        if self._is_warming_up:
-            self._needed -= 1
-            self._close_if_complete()
-        else:
-            self._hand_out(dispatch.client)
-
-    def _close(self) -> None:
-        for timer in [*self._timers, *self._handouts]:
-            timer.cancel()
-        stragglers, self._at_work = list(self._at_work.values()), {}
-        self._timers, self._handouts = [], []
-        for dispatch in stragglers:
-            self.server.cut(dispatch)
-        arrived, self._arrived = self._arrived, []
-        self.close_round(arrived)
-        self.server.call_at(self.server.now_ns, self._open)
+                clients = list(range(server.clients))
+                if params.deadline is not None:
+                    deadline = self.after(params.deadline)
+            work = Round(server, clients)
+            while work.left:
+                event = yield ANYTHING
+                if isinstance(event, WakeUp):
+                    break  # the deadline
+                if not work.receive(event) and not is_warm_up:
+                    work.dispatch(event.client)
+            else:
+                end_ns = opened_ns + to_ns(params.length)
+                if not is_warm_up and server.now_ns < end_ns:
+                    end = self.at(end_ns)
+                    yield ANYTHING  # the end, or the deadline
+                    end.cancel()
+            if deadline is not None:
+                deadline.cancel()
+            work.close(cut=True)
+            yield self.after(0)

@@ -342,11 +342,9 @@ class Own(Schedule):
         grace: float | None = None
         over_selection: str = "all"
 
-    def start(self):
+    def run(self):
         self.server.dispatch(0)
-
-    def on_arrival(self, dispatch):
-        self.server.aggregate([dispatch])
+        self.server.aggregate([(yield)])
 """
 
 

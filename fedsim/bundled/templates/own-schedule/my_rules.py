@@ -5,7 +5,7 @@ import math
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import CohortParams, Schedule, Selection
+from fedsim.scheduling.base import CohortParams, Round, Schedule, Selection
 
 
 class MedianRoundsParams(Parameters):
@@ -22,51 +22,21 @@ class MedianRounds(Schedule):
     synchronous = True  # all work of a round starts from one version
     Params = MedianRoundsParams
 
-    def start(self):
-        """Begin the first round."""
-        self._begin()
+    def run(self):
+        """One round after another."""
+        while True:
+            clients = yield from self.cohort()
+            current = Round(self.server, clients)
+            while len(current.arrived) < math.ceil(self.params.share * self.size(current)):
+                event = yield
+                current.receive(event)
+            current.close(cut=True)
+            # At the end of this instant, so that the clients that have just reported can be drawn again.
+            yield self.after(0)
 
-    def _begin(self):
-        cohort = self.selection.cohort()
-        if not cohort:
-            self.server.call_when_available(self._begin)
-            return
-        self._open, self._arrived = [], []
-        self._wanted = math.ceil(self.params.share * len(cohort))
-        self._size = len(cohort)
-        for client in cohort:
-            self.server.dispatch(client, on_dispatched=self._open.append)
-
-    def on_arrival(self, dispatch):
-        """Close the round at the arrival that completes the share."""
-        if dispatch not in self._open:  # of an earlier round
-            self.server.discard(dispatch, late=True)
-            return
-        self._arrived.append(dispatch)
-        if len(self._arrived) == self._wanted:
-            self._close()
-
-    def on_failure(self, dispatch):
-        """A client has gone offline: the share is now that of the remaining clients."""
-        if dispatch not in self._open:
-            return
-        self._open.remove(dispatch)
-        self._size -= 1
-        self._wanted = min(self._wanted, math.ceil(self.params.share * self._size))
-        if len(self._arrived) >= self._wanted:
-            self._close()
-
-    def _close(self):
-        used, rest = self._arrived, [item for item in self._open if item not in self._arrived]
-        self._open, self._arrived = [], []
-        for dispatch in rest:
-            self.server.cut(dispatch)
-        if used:
-            self.server.aggregate(used, closes_round=True)
-        else:
-            self.server.close_round()
-        # At the end of this instant, so that the clients that have just reported can be drawn again.
-        self.server.call_at(max(self.server.now_ns, self.server.busy_until_ns), self._begin)
+    def size(self, current):
+        """Clients of the round, without those that have gone offline: the share is that of the others."""
+        return len(current.arrived) + current.left
 
 
 class LongestWaiting(Selection):
