@@ -81,7 +81,7 @@ def require_regular(path: Path) -> None:
         OSError: the path is one of these or does not exist.
     """
     if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(errno.EINVAL, "not a regular file")
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
 
 
 def text_sha256(text: str) -> str:

@@ -13,9 +13,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Json
+from typing_extensions import TypedDict
+
 from fedsim.errors import UserError
-from fedsim.files.checksums import file_crc32, require_regular, text_sha256
+from fedsim.files.checksums import file_crc32
 from fedsim.files.durable import remove_temporaries, replacing, replacing_folder
+from fedsim.files.records import Record, entries
+from fedsim.runs.records import Amount, Count
 from fedsim.runs.tables import unreadable
 
 if TYPE_CHECKING:
@@ -26,8 +31,25 @@ _TENSORS = "tensors-{}.safetensors"
 _FILE_BYTES = 128 << 20
 # Tensors of a model have dots in their names, no slashes.
 _PERSONAL = "personal/"
-_STATE = "state.json"
 _KEPT = 2
+
+
+@entries
+class _Reached(TypedDict, total=False):
+    version: Count
+    simulated_s: Amount
+    share: Amount
+
+
+@entries
+class _State(TypedDict):
+    tensors: list[str]
+    """CRC-32 of the files of tensors."""
+    state: Json[_Reached]
+    """JSON text, because what was measured need not be finite."""
+
+
+STATE = Record("state.json", 1, _State)
 
 
 class Checkpoints:
@@ -67,10 +89,7 @@ class Checkpoints:
                 path = folder / _TENSORS.format(len(checksums))
                 save_tensors(path, batch)
                 checksums.append(file_crc32(path))
-            text = json.dumps({"tensors": checksums, "state": state})
-            (folder / _STATE).write_text(
-                json.dumps({"sha256": text_sha256(text), "content": text}), encoding="utf-8"
-            )
+            STATE.write(folder, {"tensors": checksums, "state": json.dumps(state)})
         for path in earlier[: 1 - _KEPT]:
             shutil.rmtree(path, ignore_errors=True)
 
@@ -86,12 +105,12 @@ class Checkpoints:
         numbered = self._numbered()
         for path in reversed(numbered):
             try:
-                content = _read_state(path)
+                content = _intact(path)
                 tensors: dict[str, Tensor] = {}
                 for number in range(len(content["tensors"])):
                     tensors |= load_tensors(path / _TENSORS.format(number), device)
-                return tensors, content["state"]
-            except (OSError, ValueError, KeyError, TypeError, UserError):
+                return tensors, json.loads(content["state"])
+            except (OSError, ValueError, UserError):
                 continue
         if numbered:
             raise UserError(
@@ -104,8 +123,8 @@ class Checkpoints:
     def newest_state(self) -> dict[str, Any]:
         """The state of the newest checkpoint whose state can be read, without its tensors; empty if there is none."""
         for path in reversed(self._numbered()):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, UserError):
-                state: dict[str, Any] = _content(path)["state"]
+            with contextlib.suppress(OSError, ValueError, UserError):
+                state: dict[str, Any] = json.loads(STATE.read(path)["state"])
                 return state
         return {}
 
@@ -114,11 +133,11 @@ class Checkpoints:
         problems = []
         for path in self._numbered():
             try:
-                _read_state(path)
-            except (OSError, ValueError, KeyError, TypeError, UserError) as error:
-                where = error.where if isinstance(error, UserError) else None
-                message = error.message if isinstance(error, UserError) else str(error)
-                problems.append((Path(where) if where else path / _STATE, message))
+                _intact(path)
+            except UserError as error:
+                problems.append((Path(error.where or path), error.message))
+            except OSError as error:
+                problems.append((Path(error.filename or path), error.strerror or str(error)))
         return problems
 
     def count_files(self) -> int:
@@ -130,28 +149,18 @@ class Checkpoints:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def _read_state(path: Path) -> dict[str, Any]:
-    """The state of a checkpoint and the checksums of its tensors, all of which are compared.
+def _intact(path: Path) -> dict[str, Any]:
+    """The content of a checkpoint's record, whose tensors are compared with their checksums.
 
     Raises:
         UserError: a file has changed.
-        OSError, ValueError, KeyError, TypeError: the state is missing or damaged.
+        OSError: a file is missing or cannot be read.
     """
-    content = _content(path)
+    content = STATE.read(path)
     for number, expected in enumerate(content["tensors"]):
         file = path / _TENSORS.format(number)
         if file_crc32(file) != expected:
             raise UserError("has changed since fedsim wrote it", where=str(file))
-    return content
-
-
-def _content(path: Path) -> dict[str, Any]:
-    """The state of a checkpoint and the checksums of its tensors, which are not compared; errors as above."""
-    require_regular(path / _STATE)
-    document = json.loads((path / _STATE).read_text(encoding="utf-8"))
-    if text_sha256(document["content"]) != document["sha256"]:
-        raise UserError("has changed since fedsim wrote it", where=str(path / _STATE))
-    content: dict[str, Any] = json.loads(document["content"])
     return content
 
 

@@ -1,5 +1,6 @@
 """Checkpoints: the newest whole one is read, and files are of bounded size."""
 
+import math
 import weakref
 from functools import partial
 from pathlib import Path
@@ -12,7 +13,7 @@ from fedsim.analysis.run import load_run
 from fedsim.errors import UserError
 from fedsim.learning.memory import Tensors
 from fedsim.runs import Checkpoints
-from fedsim.runs.checkpoint import save_tensors
+from fedsim.runs.checkpoint import STATE, save_tensors
 from tests.runs.written import started
 
 
@@ -51,11 +52,12 @@ def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
     assert checkpoints.load() is None
     flat = torch.arange(6, dtype=torch.float64)
     checkpoints.save({"x": flat, "view": flat[2:4], "again": flat}, {"version": 1, "a": 0.1})
-    checkpoints.save({"x": flat * 2, "half": flat.to(torch.bfloat16)}, {"version": 2})
+    newer = {"version": 2, "answers": [math.inf, 0.1]}
+    checkpoints.save({"x": flat * 2, "half": flat.to(torch.bfloat16)}, newer)
     loaded = checkpoints.load()
     assert loaded is not None
     tensors, state = loaded
-    assert state == {"version": 2}
+    assert state == newer
     assert torch.equal(tensors["x"], flat * 2)
     assert tensors["half"].dtype == torch.bfloat16
     checkpoints.save({"x": flat * 3}, {"version": 3})
@@ -67,15 +69,27 @@ def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
     (tmp_path / "checkpoint" / "3" / "tensors-0.safetensors").write_bytes(b"x")
     loaded = checkpoints.load()
     assert loaded is not None
-    assert loaded[1] == {"version": 2}
-    state = tmp_path / "checkpoint" / "2" / "state.json"
-    state.write_text(state.read_text().replace("2", "3"))
+    assert loaded[1] == newer
+    file = tmp_path / "checkpoint" / "2" / "state.json"
+    file.write_text(file.read_text().replace("2", "3"))
     with pytest.raises(UserError, match="resume"):
         checkpoints.load()
     checkpoints.save({"x": flat * 4}, {"version": 4})
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["3", "4"]
     checkpoints.remove()
     assert not (tmp_path / "checkpoint").exists()
+
+
+@pytest.mark.parametrize("state", ["{", "[]", '{"version": "1"}', '{"share": -1}', "9" * 9999])
+def test_a_checkpoint_of_another_type_is_damaged(tmp_path: Path, state: str) -> None:
+    """Whatever its checksum."""
+    (tmp_path / "1").mkdir()
+    STATE.write(tmp_path / "1", {"tensors": [], "state": state})
+    checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.newest_state() == {}
+    assert [path for path, _ in checkpoints.damaged()] == [tmp_path / "1" / STATE.file]
+    with pytest.raises(UserError, match="damaged"):
+        checkpoints.load()
 
 
 def test_checkpoint_views_and_shared_tensors(tmp_path: Path) -> None:
