@@ -155,25 +155,30 @@ def similar(picks: Ints, sample: Floats, uniform: Floats, normal: Floats) -> Flo
     Args:
         picks: the originals, (m,).
         sample: the sample, (n,); NaN if unknown.
-        uniform: numbers from 0 to 1, (m,).
+        uniform: numbers between 0 and 1, (m,).
         normal: standard normal numbers, (m,).
     """
+    result: Floats = sample[picks]
     known = np.sort(sample[np.isfinite(sample)])
     count = len(known)
     if count < 2:
-        return sample[picks]
+        return result
+    varied = np.isfinite(result)
+    originals, uniform, normal = result[varied], uniform[varied], normal[varied]
     # Of equal values, which interpolation would leave equal, some come before and some after.
-    rank = np.searchsorted(known, sample[picks], "left")
-    ties = np.searchsorted(known, sample[picks], "right") - rank
+    rank = np.searchsorted(known, originals, "left")
+    ties = np.searchsorted(known, originals, "right") - rank
     place = (rank + ties * uniform) * (count + 1) / count
     values = np.interp(place, np.arange(1, count + 1), known)
     outer = min(math.ceil(math.sqrt(count)), count - 1)
-    above = (known[-outer:] - known[-outer - 1]).mean() * -np.log1p(-np.clip(place - count, 0, 1))
+    # Rounding can move the place onto the end of the last gap, at an infinite distance.
+    beyond = np.clip(place - count, 0, np.nextafter(1, 0))
+    above = (known[-outer:] - known[-outer - 1]).mean() * -np.log1p(-beyond)
     below = (known[outer] - known[:outer]).mean() * -np.log(np.clip(place, 0, 1))
     low, high = np.quantile(known, [0.25, 0.75])
     width = 0.9 * min(known.std(ddof=1), (high - low) / 1.34) * count**-0.2
-    result: Floats = values + above - below + width * normal
-    return np.where(np.isfinite(sample[picks]), result, sample[picks])
+    result[varied] = values + above - below + width * normal
+    return result
 
 
 def perturbed(bundle: TraceBundle, seed: int = 0) -> TraceBundle:

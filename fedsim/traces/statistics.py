@@ -368,7 +368,7 @@ def _online_by_hour(
         first += timedelta(microseconds=earliest)
         local = pd.date_range(first, periods=hours, freq="h").tz_convert(time_zone(manifest.zone))
         hour = local.hour.to_numpy()
-        weekday = None if weekday is None else local.weekday.to_numpy()
+        weekday = None if weekday is None else local.day_of_week.to_numpy()
     return online, observed, hour, weekday
 
 

@@ -205,7 +205,9 @@ def test_new_values_lie_in_each_gap_alike():
     assert counts == pytest.approx([4000] * 5, abs=220)
     # Beyond an end, they are exponential: the two outermost values exceed the next one by 5 and 1 on average 3.
     assert (values[values > 8] - 8).mean() == pytest.approx(3, rel=0.06)
-    assert np.isnan(similar(np.array([3]), sample, np.zeros(1), np.zeros(1))).all()
+    with np.errstate(all="raise"):
+        drawn = similar(np.array([2, 3]), sample, np.array([1 - 2**-54, 0.5]), np.zeros(2))
+    assert (np.isfinite(drawn) == [True, False]).all()
 
 
 @pytest.mark.parametrize(("vary", "low", "high"), [(similar, 0.85, 0.96), (None, 0.3, 0.6)])
