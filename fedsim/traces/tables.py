@@ -205,7 +205,8 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
 
     Args:
         name: one of :data:`TABLES`.
-        values: columns by name; those that are not required may be left out. ``None`` (not NaN) becomes null.
+        values: columns by name; those that are not required may be left out. ``None`` (not NaN) becomes null. A single
+            text or number fills its column.
     """
     known = columns(name)
     unknown = [key for key in values if key not in known]
@@ -216,11 +217,15 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
             hint=f"its columns are: {', '.join(known)}",
         )
     fields, arrays = [], []
+    rows = next((len(column) for column in values.values() if not np.isscalar(column)), 1)
     for key, column in known.items():
         if key not in values:
             continue
+        given = values[key]
         try:
-            arrays.append(_cast(values[key], column.type))
+            if isinstance(given, str):
+                given = constant_column(given, rows)
+            arrays.append(_cast(np.full(rows, given) if np.isscalar(given) else given, column.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             raise UserError(
                 f"column {key} of table {name} cannot be read as {column.type}: {error}"

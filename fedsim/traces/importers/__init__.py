@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from fedsim.files.sources import CODECS
 from fedsim.files.sources import SourceFile as SourceFile
 from fedsim.files.sources import Sources as Sources
 from fedsim.parts.catalog import CATALOG
@@ -29,21 +28,9 @@ from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import make_table
 from fedsim.traces.validation import require_sound
-from fedsim.units import Size
+from fedsim.units import DAY_US, Size
 
-_ENDINGS = (
-    *CODECS,
-    ".zip",
-    ".json",
-    ".pkl",
-    ".csv",
-    ".tab",
-    ".avt",
-    ".txt",
-    ".parquet",
-    ".xlsx",
-    ".jsonl",
-)
+_ENDINGS = r"(\.(json|pkl|csv|tab|avt|txt|parquet|xlsx|jsonl))?(\.(gz|bz2|xz|zst|zip))?$"
 
 
 class ImporterParams(Parameters):
@@ -68,12 +55,14 @@ class Imported:
     """The result of an importer.
 
     Args:
-        tables: tables by name, each an Arrow table or a mapping from column names to lists or arrays; see
-            :mod:`fedsim.traces.tables`.
+        tables: tables by name, each an Arrow table or a mapping from column names to lists or arrays, or to one value
+            for all rows; see :mod:`fedsim.traces.tables`. NaN in an array of floats is an unknown value. Devices are
+            valid, observed from 0 to ``horizon_us``, and named as in the source unless their columns say otherwise.
         counts: numbers of rows dropped, merged or filled, by kind.
         caveats: limits of the data.
         eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
-        horizon_us: time covered, from 0 (us); by default up to the last end of a device's window.
+        horizon_us: time covered, from 0 (us); by default up to the last end of a device's window, or one day, which
+            repeats, if there is none (capacities, scores, latencies).
         epoch, epoch_weekday, clock, zone, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
     """
 
@@ -154,21 +143,21 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             f"not in the {importer.name} format: {type(error).__name__}: {error}",
             f"'fedsim describe {importer.name}' describes the files, or the download may be incomplete",
         ) from error
-    tables = {
-        name: table if isinstance(table, pa.Table) else make_table(name, table)
-        for name, table in imported.tables.items()
-    }
-    name = params.name or (paths[0].name if paths else importer.name)
-    if params.name is None:
-        for ending in _ENDINGS:
-            name = name.removesuffix(ending)
-    horizon_us = imported.horizon_us
-    if horizon_us is None and "devices" in tables:
-        horizon_us = int(np.max(tables["devices"].column("window_end_us").to_numpy(), initial=0))
+    tables = dict(imported.tables)
+    if isinstance(devices := tables.get("devices"), Mapping):
+        window = {"window_start_us": 0, "window_end_us": imported.horizon_us or DAY_US}
+        defaults = {"source_id": devices.get("device_id", ()), "valid": True} | window
+        tables["devices"] = {**defaults, **devices}
+    for name, table in tables.items():
+        if not isinstance(table, pa.Table):
+            tables[name] = make_table(name, _known(table))
+    name = params.name or re.sub(_ENDINGS, "", paths[0].name if paths else importer.name)
     eligibility = imported.eligibility
     if isinstance(eligibility, str):
         eligibility = Eligibility(words=eligibility)
-    metadata = set(ImporterParams.model_fields)
+    horizon_us = imported.horizon_us
+    if horizon_us is None and "devices" in tables:
+        horizon_us = int(np.max(tables["devices"].column("window_end_us").to_numpy(), initial=0))
     bundle = TraceBundle(
         Manifest(
             name=name,
@@ -177,7 +166,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             citation=params.citation,
             importer=importer.name or importer.__name__,
             importer_version=importer.version,
-            options=params.model_dump(mode="json", exclude=metadata),
+            options=params.model_dump(mode="json", exclude=set(ImporterParams.model_fields)),
             counts={key: int(value) for key, value in imported.counts.items()},
             caveats=[*imported.caveats, *([params.caveat] if params.caveat else [])],
             horizon_us=max(horizon_us or 0, 1),
@@ -192,3 +181,13 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     )
     require_sound(bundle)
     return bundle
+
+
+def _known(table: Mapping[str, Any]) -> dict[str, Any]:
+    """The columns of a table, with null for NaN in arrays."""
+    return {
+        name: pa.array(column, mask=np.isnan(column))
+        if isinstance(column, np.ndarray) and column.dtype.kind == "f"
+        else column
+        for name, column in table.items()
+    }

@@ -2,84 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.files.cells import NOT_NEGATIVE, Bounds, Floats, Ints
+from fedsim.files.cells import NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.eligibility import Rule, held
-from fedsim.traces.intervals import Intervals, normalize, polling_interval
-from fedsim.traces.tables import (
-    DIRECTIONS,
-    constant_column,
-    id_column,
-    make_table,
-    order_of,
-    run_starts,
-)
-from fedsim.units import DAY_US, US_PER_S
+from fedsim.traces.importers import Imported, Importer
+from fedsim.traces.intervals import Intervals, join_touching, normalize, polling_interval
+from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
-# Profiles without a clock (capacities, benchmark scores, latencies) cover one day, which repeats.
-STATIC_HORIZON_US = DAY_US
-HOW_TO_WRITE = (
-    "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M'"
-)
-_EXPIRED = 1 << 30
-"""The code of a state that is believed no longer."""
+_FAR_US = 2**62
 
 
 def microseconds(seconds: Floats) -> Ints:
     """``seconds`` rounded to integer microseconds; they must be finite and within 146,000 years."""
     return np.asarray(np.rint(seconds * 1e6).astype(np.int64))
-
-
-def devices_table(
-    ids: Sequence[str],
-    *,
-    window_end_us: Ints | int = STATIC_HORIZON_US,
-    window_start_us: Ints | int = 0,
-    kind: str | Sequence[str | None] | None = None,
-    **columns: Any,
-) -> Any:
-    """The table ``devices``; unless given as ``columns``, source ids equal the ids and every device is valid.
-
-    ``kind`` is that of all devices, or one per device.
-    """
-    count = len(ids)
-    values: dict[str, Any] = {
-        "device_id": pa.array(ids, type=pa.string()),
-        "source_id": pa.array(ids, type=pa.string()),
-        "window_start_us": np.broadcast_to(np.asarray(window_start_us, np.int64), count),
-        "window_end_us": np.broadcast_to(np.asarray(window_end_us, np.int64), count),
-        "valid": np.ones(count, bool),
-    }
-    if kind is not None:
-        values["kind"] = constant_column(kind, count) if isinstance(kind, str) else kind
-    return make_table("devices", values | columns)
-
-
-def per_device(ids: Sequence[str], table: str, rows: Any = None, **columns: Any) -> Any:
-    """A table whose rows belong to the devices ``rows``; by default one row per device.
-
-    A string fills a whole column; NaN in a column of floats becomes null.
-    """
-    devices = np.arange(len(ids)) if rows is None else rows
-    values: dict[str, Any] = {"device_id": id_column(devices, ids)}
-    for name, column in columns.items():
-        if isinstance(column, str):
-            column = constant_column(column, len(devices))
-        elif isinstance(column, np.ndarray) and column.dtype.kind == "f":
-            column = pa.array(column, mask=np.isnan(column))
-        values[name] = column
-    return make_table(table, values)
 
 
 # Availability -------------------------------------------------------------------------------------------------------
@@ -112,11 +59,8 @@ def observed_tables(
     before = intervals.start <= low[intervals.device]
     after = intervals.end >= high[intervals.device]
     censored = before.astype(np.int8) | after.astype(np.int8) << 1
-    tables = {
-        "devices": devices_table(ids, window_start_us=low, window_end_us=high, **columns),
-        "availability": intervals.table(ids, censored=censored),
-    }
-    return tables, intervals
+    devices = {"device_id": ids, "window_start_us": low, "window_end_us": high, **columns}
+    return {"devices": devices, "availability": intervals.table(ids, censored=censored)}, intervals
 
 
 def observed_changes(
@@ -152,56 +96,50 @@ def observed_changes(
             ``open_at_end`` (devices that become available with their last row) and those of :func:`observed_tables`.
         columns: other columns of ``devices``.
     """
-    late = np.zeros(len(device), np.bool_) if window_us is None else time_us >= window_us
-    counts["after_window"] = int(np.count_nonzero(late))
     back = np.flatnonzero(time_us[1:] < time_us[:-1])
     disorder = int(np.count_nonzero(device[back + 1] == device[back]))
-    first_us = (
-        0
-        if window_us is not None or initial
-        else max(int(time_us.min(initial=0 if not len(time_us) else 2**62)), 0)
-    )
+    first_us = 0
+    if window_us is None and not initial:
+        first_us = max(int(time_us.min(initial=_FAR_US if len(time_us) else 0)), 0)
     end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
-    # A row at time 0 that changes nothing has the initial states.
+    inside = np.flatnonzero(time_us < end_us + (window_us is None))
+    counts["after_window"] = len(time_us) - len(inside)
+    # Every device has a row at time 0 that changes nothing: it has the initial states.
     present = np.flatnonzero(np.bincount(device, minlength=len(ids))).astype(device.dtype)
-    if late.any():
-        device, time_us = device[~late], time_us[~late]
-        codes = {key: code[~late] for key, code in codes.items()}
-    device = np.append(present, device)
-    time_us = np.append(np.zeros(len(present), np.int64), time_us)
+    device = np.append(present, device[inside])
+    time_us = np.append(np.zeros(len(present), np.int64), time_us[inside])
     order = order_of(device, time_us)
     device, time_us = device[order], time_us[order]
-    coded = {
-        key: np.append(np.full(len(present), -1, codes[key].dtype), codes[key])[order]
-        for key in rule.keys
-    }
+    head = run_starts(device)
+    following = np.append(time_us[1:], end_us)
+    following[np.append(head[1:], True)] = end_us
+    silent = np.zeros(len(device), np.bool_)
+    if hold_us is not None:
+        silent = following - time_us > hold_us
+        counts["states_expired"] = int(np.count_nonzero(silent))
+    # A run of rows that no long silence interrupts; only a device's first one knows its initial states.
+    begins = head | np.append(False, silent[:-1])
+    run = np.cumsum(begins, dtype=device.dtype)
+    is_first = run == np.maximum.accumulate(np.where(head, run, 0))
     again = np.flatnonzero(~run_starts(device, time_us))
     clash = np.zeros(len(again), np.bool_)
-    for code in coded.values():
+    states = {}
+    for key in rule.keys:
+        code = np.append(np.full(len(present), -1, codes[key].dtype), codes[key][inside])[order]
         now, before = code[again], code[again - 1]
         clash |= (now >= 0) & (before >= 0) & (now != before)
+        states[key] = held(run, code)
+        if key in initial:
+            states[key] = np.where((states[key] < 0) & is_first, initial[key], states[key])
     counts["contradictory"] = int(np.count_nonzero(clash))
-    if hold_us is not None:
-        device, time_us, coded = _with_expiry(device, time_us, coded, hold_us, end_us, counts)
-    states = {key: held(device, code, initial.get(key, -1)) for key, code in coded.items()}
-    states = (
-        {key: np.where(code == _EXPIRED, -1, code) for key, code in states.items()}
-        if hold_us
-        else states
-    )
-    changed = run_starts(device, *states.values())
-    counts["repeated_states"] = int(np.count_nonzero(~changed))
+    counts["repeated_states"] = int(np.count_nonzero(~run_starts(run, *states.values())))
     value = rule.holds(states)
     if hold_us is not None:
         # A device whose states expire is not online; it is unknown only before its first state.
-        known = np.maximum.accumulate(np.where(value != 0, np.arange(len(value)), -1))
-        begun = known >= np.maximum.accumulate(
-            np.where(run_starts(device), np.arange(len(value)), 0)
-        )
-        value = np.where((value == 0) & begun, -1, value)
+        row = np.arange(len(value))
+        known = np.maximum.accumulate(np.where(value != 0, row, -1))
+        value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
 
-    last = np.append(run_starts(device, time_us)[1:], True)
-    device, time_us, value = device[last], time_us[last], value[last]
     begin, stop = (np.searchsorted(device, np.arange(len(ids)), side) for side in ("left", "right"))
     undecided = np.flatnonzero(value == 0)
     begin[device[undecided]] = undecided + 1
@@ -212,23 +150,20 @@ def observed_changes(
     valid = window[1] > window[0]
     window[:, ~valid] = 0
     counts["not_observed"] = int(np.count_nonzero(~valid))
-
-    turns = np.flatnonzero(run_starts(device, value == 1))
-    # A device's last state lasts until the end of the window.
-    following = np.append(turns[1:], 0)
-    ends = np.where(np.append(run_starts(device[turns])[1:], True), end_us, time_us[following])
-    on = (value[turns] == 1) & valid[device[turns]]
-    opens = on & (ends == time_us[turns])
-    counts["open_at_end"] = int(np.count_nonzero(opens))
-    on &= ~opens
     period_us = np.where(valid, max(end_us - first_us, 1), 1)
     if (window[1] - window[0] != period_us)[valid].any():
         columns["period_us"] = period_us
+
+    on = np.flatnonzero((value == 1) & valid[device])
+    ends = following[on] if hold_us is None else np.minimum(following[on], time_us[on] + hold_us)
+    device, start_us, ends = join_touching(device[on], time_us[on], ends)
+    lasting = ends > start_us
+    counts["open_at_end"] = int(np.count_nonzero(~lasting & (ends == end_us)))
     tables, intervals = observed_tables(
         ids,
-        device[turns[on]],
-        time_us[turns[on]],
-        ends[on],
+        device[lasting],
+        start_us[lasting],
+        ends[lasting],
         (window[0], window[1]),
         counts,
         valid=valid,
@@ -238,28 +173,9 @@ def observed_changes(
     return tables, intervals
 
 
-def _with_expiry(
-    device: Ints,
-    time_us: Ints,
-    coded: Mapping[str, Ints],
-    hold_us: int,
-    end_us: int,
-    counts: dict[str, int],
-) -> tuple[Ints, Ints, dict[str, Ints]]:
-    """The changes, with one after each row that no row of the device follows in time: all states expire."""
-    following = np.append(time_us[1:], 2**62)
-    following[np.append(run_starts(device)[1:], True)] = 2**62
-    silent = np.flatnonzero(time_us + hold_us < np.minimum(following, end_us))
-    counts["states_expired"] = len(silent)
-    device = np.insert(device, silent + 1, device[silent])
-    time_us = np.insert(time_us, silent + 1, time_us[silent] + hold_us)
-    return device, time_us, {k: np.insert(code, silent + 1, _EXPIRED) for k, code in coded.items()}
-
-
 def note_polling(intervals: Intervals, counts: dict[str, int], caveats: list[str]) -> None:
     """Add a count and a caveat if the source was polled and therefore misses shorter changes."""
-    polled_us = polling_interval(intervals.end - intervals.start)
-    if polled_us is not None:
+    if (polled_us := polling_interval(intervals.end - intervals.start)) is not None:
         counts["polling_interval_s"] = round(polled_us / 1e6)
         caveats.append(
             f"lengths cluster at multiples of {polled_us / 1e6:.0f} s: the source was polled and misses shorter"
@@ -279,49 +195,97 @@ def note_outside(
 
     ``origin`` is time 0, in words, and ``where`` the files, for messages.
     """
-    dropped, left = counts["outside_window"], len(intervals.device)
-    window = f"outside the window, {format_duration(window_us / US_PER_S)} from {origin}"
-    if not left and any(counts[kind] for kind in ("outside_window", "zero_length", "reversed")):
+    window = f"outside the window, {format_duration(window_us / 1e6)} from {origin}"
+    if not len(intervals.device) and any(
+        counts[kind] for kind in ("outside_window", "zero_length", "reversed")
+    ):
         raise UserError(
             f"every interval ends before it starts or is {window}",
             where=where,
             hint="correct the times, their unit, or the window with -s window=...",
         )
-    if dropped:
+    if dropped := counts["outside_window"]:
         caveats.append(f"{format_counted(dropped, 'interval')} {window}, dropped")
 
 
 # Rates over time ----------------------------------------------------------------------------------------------------
 
 
+class LinkImporter(Importer):
+    """Base of formats with rates over time, one device per link.
+
+    A device is named after its link, its window and its period have the length of the longer direction. Two files must
+    not give the same direction of the same link.
+
+    Attributes:
+        endings: endings of file names that do not belong to the name of a link.
+        kind: kind of the devices.
+        kinds: the counts that :meth:`links` adds to, which are 0 at first.
+    """
+
+    endings: ClassVar[tuple[str, ...]] = ()
+    kind: ClassVar[str | None] = None
+    kinds: ClassVar[str] = ""
+
+    @classmethod
+    @abstractmethod
+    def links(
+        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """The links of one file, as :func:`link` returns them; ``name`` is that of the file."""
+
+    @classmethod
+    def read(cls, sources: Iterable[SourceFile], params: Any) -> Imported:
+        """One series per link and direction."""
+        counts, caveats = dict.fromkeys(cls.kinds.split(), 0), list[str]()
+        files = list(sources)
+        short = [cls._bare(PurePosixPath(file.name).name) for file in files]
+        # The path tells files of the same name apart.
+        names = short if len(set(short)) == len(short) else [cls._bare(file.name) for file in files]
+        links = [
+            piece
+            for name, source in zip(names, files, strict=True)
+            for piece in cls.links(name, source, params, counts, caveats)
+        ]
+        return Imported(link_tables(links, cls.kind), counts, caveats)
+
+    @classmethod
+    def _bare(cls, name: str) -> str:
+        for ending in cls.endings:
+            name = name.removesuffix(ending)
+        return name
+
+
 def link(
-    series_id: str, direction: str, edges_us: Ints, rate_bps: Floats, where: str, **columns: Any
+    series_id: str,
+    direction: str,
+    length_us: Ints,
+    rate_bps: Floats,
+    source: SourceFile,
+    **columns: Any,
 ) -> pd.DataFrame:
-    """The pieces of one direction of a link.
+    """The pieces of one direction of a link, from time 0 on.
 
     Args:
         series_id: name of the link.
         direction: down, up or both.
-        edges_us: start of the first piece and ends of all pieces, ascending, shape (n + 1,).
+        length_us: length of each piece, shape (n,).
         rate_bps: rate of each piece, NaN if unknown, which repeats the last known rate (or else the first), shape (n,).
-        where: the file, for messages.
+        source: the file, for messages.
         columns: other columns of ``network_series``, shape (n,) each or one value.
     """
+    if not len(length_us):
+        raise source.error("has no interval between two times")
     if np.isnan(rate_bps).all():
-        raise UserError(
-            f"has no rate of {direction}", where=where, hint="correct the column or the rates"
-        )
+        raise source.error(f"has no rate of {direction}", "correct the column or the rates")
+    start_us = np.cumsum(length_us) - length_us
     rates = pd.Series(rate_bps).ffill().bfill()
-    pieces = {"start_us": edges_us[:-1], "dur_us": np.diff(edges_us), "rate_bps": rates, **columns}
-    return pd.DataFrame(pieces).assign(series_id=series_id, direction=direction, where=where)
+    pieces = {"start_us": start_us, "dur_us": length_us, "rate_bps": rates, **columns}
+    return pd.DataFrame(pieces).assign(series_id=series_id, direction=direction, where=source.where)
 
 
-def link_tables(links: Iterable[pd.DataFrame], *, kind: str | None = None) -> dict[str, Any]:
-    """Tables ``devices``, ``network_series`` and ``network_assign`` of links, one device per link.
-
-    A device is named after its link; its window and its period have the length of the longer direction. Two files must
-    not give the same direction of the same link.
-    """
+def link_tables(links: Sequence[pd.DataFrame], kind: str | None) -> dict[str, Any]:
+    """Tables ``devices``, ``network_series`` and ``network_assign`` of links, one device per link."""
     pieces = pd.concat(links, ignore_index=True)
     of_link = pieces.groupby(["series_id", "direction"])["where"].unique()
     for name, files in zip(of_link.index.get_level_values(0), of_link, strict=True):
@@ -334,43 +298,19 @@ def link_tables(links: Iterable[pd.DataFrame], *, kind: str | None = None) -> di
     pieces = pieces.sort_values(["series_id", "direction"], kind="stable")
     row, ids = pd.factorize(pieces["series_id"])
     ends = (pieces["start_us"] + pieces["dur_us"]).groupby(row).max().to_numpy(np.int64)
-    values: dict[str, Any] = {
-        "series_id": id_column(row, ids),
-        "direction": id_column(pieces["direction"].map(DIRECTIONS.index).to_numpy(), DIRECTIONS),
-        **{name: pieces[name].to_numpy() for name in ("start_us", "dur_us", "rate_bps")},
-    }
-    for name in pieces.columns.intersection(["rtt_s", "loss", "radio"]):
-        values[name] = pa.array(
-            pieces[name], pa.string() if name == "radio" else pa.float32(), from_pandas=True
+    way = pieces["direction"].map(DIRECTIONS.index).to_numpy()
+    series = {"series_id": id_column(row, ids), "direction": id_column(way, DIRECTIONS)}
+    for name in pieces.columns.difference(["series_id", "direction", "where"]):
+        column = pieces[name].to_numpy()
+        series[name] = (
+            pa.array(column, pa.string(), from_pandas=True) if name == "radio" else column
         )
+    devices = {"device_id": ids, "window_end_us": ends, "period_us": ends}
     return {
-        "devices": devices_table(list(ids), window_end_us=ends, kind=kind, period_us=ends),
-        "network_series": make_table("network_series", values),
-        "network_assign": per_device(
-            list(ids),
-            "network_assign",
-            series_id=id_column(np.arange(len(ids)), ids),
-            offset_us=np.zeros(len(ids), np.int64),
-            scale=np.ones(len(ids), np.float32),
-        ),
+        "devices": devices | ({} if kind is None else {"kind": kind}),
+        "network_series": series,
+        "network_assign": {"device_id": ids, "series_id": ids, "offset_us": 0, "scale": 1.0},
     }
-
-
-def named_sources(
-    sources: Iterable[SourceFile], endings: Sequence[str] = ()
-) -> list[tuple[str, SourceFile]]:
-    """The files with the names of their links: the file name without the ``endings``, or the path if names repeat."""
-
-    def bare(name: str) -> str:
-        for ending in endings:
-            name = name.removesuffix(ending)
-        return name
-
-    files = list(sources)
-    short = [bare(PurePosixPath(file.name).name) for file in files]
-    unique = len(set(short)) == len(short)
-    names = short if unique else [bare(file.name) for file in files]
-    return list(zip(names, files, strict=True))
 
 
 # Records ------------------------------------------------------------------------------------------------------------
@@ -440,6 +380,13 @@ class Records:
     def numbers(self, name: str, unit: str, bounds: Bounds = NOT_NEGATIVE) -> Floats:
         """A numeric field of every record."""
         return numbers_of(self.field(name), f"'{name}'", self.where, bounds, unit)
+
+    def instants_us(self, lists: Sequence[Sequence[Any]], name: str) -> tuple[Ints, Ints]:
+        """The record of each of some seconds, of which every record has a list, and the seconds as microseconds."""
+        row = np.repeat(np.arange(len(lists)), [*map(len, lists)])
+        values = [*chain.from_iterable(lists)]
+        seconds = numbers_of(values, name, lambda at: self.where(int(row[at])), TIME_S, "s")
+        return row, microseconds(seconds)
 
 
 def records_by_field(

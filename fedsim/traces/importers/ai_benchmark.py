@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.files.cells import POSITIVE
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import devices_table, numbers_of, per_device
+from fedsim.traces.importers._assemble import numbers_of
 
 GIB = 2**30
 UNKNOWN = "unknown"
@@ -61,9 +60,10 @@ class AiBenchmark(Importer):
                 raise source.error("no code names a model with a score")
             ids, models = list(known), list(known.values())
         columns = {str(name): column.to_numpy() for name, column in table.loc[models].items()}
+        work = {"task": "*", "phase": "inference", **columns}
         tables = {
-            "devices": devices_table(ids, kind="phone", model=models),
-            "compute": per_device(ids, "compute", task="*", phase="inference", **columns),
+            "devices": {"device_id": ids, "kind": "phone", "model": models},
+            "compute": {"device_id": ids, **work},
         }
         caveat = "scores are relative: they need a reference time to become seconds"
         return Imported(tables, counts, [caveat])
@@ -122,18 +122,16 @@ def _speeds(source: SourceFile, content: Mapping[Any, Mapping[str, Any]]) -> dic
         where = [f"{source.where}, device {key}" for key in ids].__getitem__
         return numbers_of(values, f"'{name}'", where, POSITIVE, unit, missing=not unit)
 
+    model = [record.get("device") for record in records]
     return {
-        "devices": devices_table(
-            ids, kind="phone", model=[record.get("device") for record in records]
-        ),
-        "compute": per_device(
-            ids,
-            "compute",
-            task="*",
-            phase="inference",
-            step_fixed_s=np.zeros(len(ids)),
-            sample_s=column("speed", "ms per inference") / 1000.0,
-            score=column("cpu_f"),
-            ram_bytes=column("ram") * GIB,
-        ),
+        "devices": {"device_id": ids, "kind": "phone", "model": model},
+        "compute": {
+            "device_id": ids,
+            "task": "*",
+            "phase": "inference",
+            "step_fixed_s": 0.0,
+            "sample_s": column("speed", "ms per inference") / 1000.0,
+            "score": column("cpu_f"),
+            "ram_bytes": column("ram") * GIB,
+        },
     }

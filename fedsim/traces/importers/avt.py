@@ -15,11 +15,13 @@ from fedsim.files.cells import TIME_S
 from fedsim.files.sources import Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
+    microseconds,
     note_outside,
     note_polling,
     numbers_of,
     observed_tables,
 )
+from fedsim.traces.tables import run_starts
 from fedsim.units import Duration
 
 _LINE = "a line is: id, number of intervals, then start and stop of each"
@@ -43,47 +45,41 @@ class Avt(Importer):
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per line."""
         lines: dict[str, str] = {}
-        times: list[list[int]] = []
+        cells: list[list[str]] = []
         for source in sources:
             for line, text in source.lines(skip="#"):
                 name, *numbers = text.split()
                 if name in lines:
                     raise source.error(f"repeats the node {name} of {lines[name]}", line=line)
                 lines[name] = source.line(line)
-                times.append(_times(numbers, lines[name]))
+                cells.append(numbers)
         if not lines:
             raise sources.error("has no nodes", "an AVT file has one line per node")
-        ids = list(lines)
-        times_us = np.fromiter(chain.from_iterable(times), np.int64).reshape(-1, 2) * 1_000_000
-        lengths = np.fromiter(map(len, times), np.int64) // 2
-        device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
+        ids, wheres = list(lines), list(lines.values())
+        device = np.repeat(np.arange(len(ids)), [*map(len, cells)])
+        flat = [*chain.from_iterable(cells)]
+        seconds = numbers_of(flat, "a time", lambda at: wheres[device[at]], TIME_S, "s")
+        if len(odd := np.flatnonzero(seconds % 1)):
+            raise UserError(f"a time is '{flat[odd[0]]}'", where=wheres[device[odd[0]]], hint=_LINE)
+        is_first = run_starts(device)
+        for row, numbers in enumerate(cells):
+            if not numbers or len(numbers) - 1 != 2 * int(numbers[0]):
+                message = f"its number of intervals does not agree with its {len(numbers)} numbers"
+                raise UserError(message, where=wheres[row], hint=_LINE)
+        start_us, end_us = microseconds(seconds[~is_first]).reshape(-1, 2).T
+        device = device[~is_first][::2]
         caveats = []
         if params.window is not None:
-            end_us = round(params.window * 1e6)
+            window_us = round(params.window * 1e6)
         else:
-            end_us = int(times_us.max(initial=0))
+            window_us = max(int(start_us.max(initial=0)), int(end_us.max(initial=0)))
             caveats.append("no window was given: it is assumed to end with the last stop")
-        if end_us <= 0:
+        if window_us <= 0:
             hint = "give the length of the observation: -s window=2478200"
             raise sources.error("has no interval after time 0 and no window", hint)
         counts: dict[str, int] = {}
-        tables, intervals = observed_tables(
-            ids, device, times_us[:, 0], times_us[:, 1], (0, end_us), counts
-        )
-        note_outside(intervals, counts, end_us, caveats, sources.where)
+        window = 0, window_us
+        tables, intervals = observed_tables(ids, device, start_us, end_us, window, counts)
+        note_outside(intervals, counts, window_us, caveats, sources.where)
         note_polling(intervals, counts, caveats)
         return Imported(tables, counts, caveats, eligibility="up")
-
-
-def _times(cells: list[str], where: str) -> list[int]:
-    """Starts and stops of a line (s), alternating."""
-    times = numbers_of(cells, "a time", lambda _: where, TIME_S, "s")
-    if (times % 1 != 0).any():
-        raise UserError(
-            f"a time is {cells[int((times % 1 != 0).argmax())]!r}", where=where, hint=_LINE
-        )
-    numbers = times.astype(np.int64).tolist()
-    if not numbers or len(numbers) - 1 != 2 * numbers[0]:
-        message = f"its number of intervals does not agree with its {len(cells)} numbers"
-        raise UserError(message, where=where, hint=_LINE)
-    return list(numbers[1:])

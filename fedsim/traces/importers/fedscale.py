@@ -6,7 +6,6 @@ same two files are read by REFL, Oort and FLOAT.
 
 from __future__ import annotations
 
-from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +16,8 @@ from fedsim.files.sources import Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
     Records,
-    devices_table,
     microseconds,
-    numbers_of,
     observed_tables,
-    per_device,
     records_by_field,
 )
 
@@ -29,9 +25,10 @@ from fedsim.traces.importers._assemble import (
 class FedScale(Importer):
     """Behavior and capacity files, as JSON or pickle; give either or both.
 
-    FedScale tests ``t % finish_time`` against intervals that include both ends; here intervals are half open, so a
-    client leaves at ``inactive`` and not one instant later. Touching intervals stay separate, as in the source. If both
-    files are given, clients in only one of them are dropped.
+    Each client has its own window, with which it repeats: its ``finish_time``. FedScale tests ``t % finish_time``
+    against intervals that include both ends; here intervals are half open, so a client leaves at ``inactive`` and not
+    one instant later. Touching intervals stay separate, as in the source. If both files are given, clients in only one
+    of them are dropped.
     """
 
     name = "fedscale"
@@ -69,11 +66,20 @@ class FedScale(Importer):
             behavior.ids = capacity.ids = ids
         tables: dict[str, Any] = {}
         if behavior is not None:
-            tables |= _behavior_tables(behavior, counts)
+            tables = _behavior_tables(behavior, counts)
         if capacity is not None:
-            if behavior is None:
-                tables["devices"] = devices_table(capacity.ids, kind="phone")
-            tables |= _capacity_tables(capacity, params)
+            devices = capacity.ids
+            sample_s = capacity.numbers("computation", "ms per sample", POSITIVE) / 1000.0
+            rate_bps = capacity.numbers("communication", "kbit/s", POSITIVE)
+            rate_bps *= float(params.bits_per_kbit)
+            work = {"task": "*", "phase": "inference", "step_fixed_s": 0.0, "sample_s": sample_s}
+            tables.setdefault("devices", {"device_id": devices, "kind": "phone"})
+            tables["compute"] = {"device_id": devices, **work}
+            tables["network"] = {
+                "device_id": devices,
+                "direction": "both",
+                "bandwidth_bps": rate_bps,
+            }
         caveat = "time 0 is each device's own trace start: hours of different devices differ"
         words = "active in FedScale's behavior trace"
         return Imported(tables, counts, [caveat], eligibility=words)
@@ -89,49 +95,14 @@ def _behavior_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
                 where=file.where(row),
                 hint="they must contain the starts and ends in seconds from the client's trace start",
             )
-    lengths = np.fromiter(map(len, active), np.int64, len(active))
-    device = np.repeat(np.arange(len(file.ids), dtype=np.int64), lengths)
-    start_s, end_s = (
-        numbers_of(
-            list(chain.from_iterable(values)),
-            f"'{name}'",
-            lambda row: file.where(int(device[row])),
-            TIME_S,
-            "s",
-        )
-        for name, values in (("active", active), ("inactive", inactive))
-    )
+    device, start_us = file.instants_us(active, "'active'")
+    _, end_us = file.instants_us(inactive, "'inactive'")
     period_us = microseconds(file.numbers("finish_time", "s", Bounds(1e-6, TIME_S.high)))
-    tables, intervals = observed_tables(
-        file.ids,
-        device,
-        microseconds(start_s),
-        microseconds(end_s),
-        (0, period_us),
-        counts,
-        kind="phone",
-        period_us=period_us,
-        model=file.texts("model"),
-    )
+    more = {"kind": "phone", "period_us": period_us, "model": file.texts("model")}
+    window = 0, period_us
+    tables, spans = observed_tables(file.ids, device, start_us, end_us, window, counts, **more)
     if all("duration" in file.by_id[key] for key in file.ids):
-        total = np.zeros(len(file.ids), np.int64)
-        np.add.at(total, intervals.device, intervals.end - intervals.start)
+        total = np.bincount(spans.device, spans.end - spans.start, len(file.ids))
         claimed = microseconds(file.numbers("duration", "s", TIME_S))
         counts["duration_differs"] = int(np.count_nonzero(total != claimed))
     return tables
-
-
-def _capacity_tables(file: Records, params: FedScale.Params) -> dict[str, Any]:
-    sample_s = file.numbers("computation", "ms per sample", POSITIVE) / 1000.0
-    rate_bps = file.numbers("communication", "kbit/s", POSITIVE) * float(params.bits_per_kbit)
-    return {
-        "compute": per_device(
-            file.ids,
-            "compute",
-            task="*",
-            phase="inference",
-            step_fixed_s=np.zeros(len(file.ids)),
-            sample_s=sample_s,
-        ),
-        "network": per_device(file.ids, "network", direction="both", bandwidth_bps=rate_bps),
-    }

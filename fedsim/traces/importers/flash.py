@@ -7,27 +7,24 @@ WWW 2021; FLHetBench (Zhang et al., CVPR 2024) reads the same files.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
-from fedsim.files.cells import POSITIVE, TIME_S, Ints
+from fedsim.files.cells import POSITIVE, TIME_S, Bounds, Floats
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
     Records,
-    devices_table,
     microseconds,
     numbers_of,
     observed_tables,
-    per_device,
     records_by_field,
 )
 from fedsim.traces.tables import id_column
@@ -55,8 +52,10 @@ class Flash(Importer):
     """A raw state file or a timer file, optionally with a speed file.
 
     Raw states: all states are false at first, a session still open at the end is dropped, touching ones merge; a device
-    with a line that is not an event is invalid, as in FLASH. Timers: unchanged, without empty ones. Each device repeats
-    with the length of its trace. FLASH includes both ends of an interval; here the end is excluded.
+    with a line that is not an event is invalid, as in FLASH. Timers: unchanged, without empty ones. Each device has its
+    own window, with which it repeats: a timer file states it, and in a raw state file it lasts from the phone's first
+    line to its last one, as FLASH computes it for its timers. FLASH includes both ends of an interval; here the end is
+    excluded.
     """
 
     name = "flash"
@@ -73,7 +72,15 @@ class Flash(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per phone."""
-        files = _load(sources)
+        files = records_by_field(
+            sources,
+            {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
+            "devices",
+            "give FLASH's state_traces, cached_timers or speed_distri file",
+        )
+        if {"messages", "ready_time"} <= set(files):
+            message = "raw states and timers give the same availability twice"
+            raise sources.error(message, "give one of the two")
         rule = Rule.parse(params.eligibility or FLASH_RULE)
         counts: dict[str, int] = {}
         if "messages" in files:
@@ -87,10 +94,10 @@ class Flash(Importer):
                 )
             tables = _timer_tables(files["ready_time"], counts)
         else:
-            tables = {"devices": devices_table(files["down_u"].ids, kind="phone")}
+            tables = {"devices": {"device_id": files["down_u"].ids}}
+        tables["devices"]["kind"] = "phone"
         if "down_u" in files:
-            ids = tables["devices"].column("device_id").to_pylist()
-            tables["network"] = _speed_table(files["down_u"], ids, counts)
+            tables["network"] = _speeds(files["down_u"], tables["devices"]["device_id"], counts)
         return Imported(
             tables,
             counts,
@@ -105,207 +112,135 @@ class Flash(Importer):
         )
 
 
-def _load(sources: Sources) -> Mapping[str, Records]:
-    """Files by the field that identifies them."""
-    files = records_by_field(
-        sources,
-        {"messages": "raw state", "ready_time": "timer", "down_u": "speed"},
-        "devices",
-        "give FLASH's state_traces, cached_timers or speed_distri file",
-    )
-    for kind, file in files.items():
-        file.field(kind)
-    if {"messages", "ready_time"} <= set(files):
-        message = "raw states and timers give the same availability twice"
-        raise sources.error(message, "give one of the two")
-    return files
-
-
 def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:
-    ids, messages = file.ids, file.field("messages")
-    for row, text in enumerate(messages):
-        if not isinstance(text, str):
-            kind = type(text).__name__
-            raise UserError(f"'messages' is a {kind}, not text", where=file.where(row))
-    split = pc.split_pattern(pa.array(messages, pa.large_string()), "\n")
-    device = np.repeat(np.arange(len(ids), dtype=np.int64), pc.list_value_length(split))
-    line = np.arange(len(device)) - np.repeat(
-        split.offsets.to_numpy()[:-1], pc.list_value_length(split)
-    )
+    ids = file.ids
+    split = pc.split_pattern(pa.array(file.field("messages"), pa.large_string()), "\n")
+    lengths = pc.list_value_length(split).to_numpy()
+    device = np.repeat(np.arange(len(ids)), lengths)
+    line = np.arange(len(device)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     text = pc.utf8_trim_whitespace(split.flatten())
-    filled = pc.not_equal(text, "").to_numpy(zero_copy_only=False)
-    text, device, line = text.filter(pa.array(filled)), device[filled], line[filled]
-
     fields = pc.extract_regex(text, _LINE)
-    stamp = pc.strptime(
+    time = pc.strptime(
         fields.field("time"), format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True
-    ).cast(pa.int64())
+    )
     event = pc.utf8_lower(fields.field("event"))
     known = pc.index_in(event, value_set=pa.array(list(EVENTS), pa.large_string()))
-    battery = pc.match_substring_regex(event, _BATTERY)
-    good = pc.and_(
-        pc.and_(pc.is_valid(fields), pc.is_valid(stamp)),
-        pc.or_(pc.is_valid(known), pc.fill_null(battery, False)),
-    ).to_numpy(zero_copy_only=False)
+    is_level = pc.fill_null(pc.match_substring_regex(event, _BATTERY), False)
+    good = pc.and_(pc.is_valid(time), pc.or_(pc.is_valid(known), is_level))
+    rows = pd.DataFrame(
+        {
+            "device": device,
+            "line": line,
+            "good": good.to_numpy(zero_copy_only=False),
+            "time_us": (pc.fill_null(time.cast(pa.int64()), 0).to_numpy() - EPOCH_UNIX_S)
+            * US_PER_S,
+            "code": pc.fill_null(known, len(EVENTS)).to_numpy(),
+            "row": np.arange(len(device)),
+        }
+    )[pc.not_equal(text, "").to_numpy(zero_copy_only=False)]
 
-    invalid = np.zeros(len(ids), np.bool_)
-    invalid[device[~good]] = True
-    counts["invalid_lines"] = int(np.count_nonzero(~good))
+    bad = rows[~rows["good"]]
+    invalid = np.bincount(bad["device"], minlength=len(ids)) > 0
+    counts["invalid_lines"] = len(bad)
     counts["invalid_devices"] = int(np.count_nonzero(invalid))
     if invalid.all():
-        row = int(np.flatnonzero(~good)[0])
+        first = bad.iloc[0]
         raise UserError(
-            f"no device has a usable trace; the first bad line is {text[row].as_py()!r}",
-            where=f"{file.where(int(device[row]))}, line {line[row] + 1} of messages",
+            f"no device has a usable trace; the first bad line is {text[first['row']].as_py()!r}",
+            where=f"{file.where(first['device'])}, line {first['line'] + 1} of messages",
             hint="a line is 'YYYY-mm-dd HH:MM:SS', a tab, and one of: "
             + ", ".join([*EVENTS, "NN.N%"]),
         )
-    keep = ~invalid[device]
-    chosen = pa.array(keep)
-    device = device[keep]
-    time_us = (stamp.filter(chosen).to_numpy(zero_copy_only=False) - EPOCH_UNIX_S) * US_PER_S
-    event = event.filter(chosen)
-    code = pc.fill_null(known.filter(chosen), len(EVENTS)).to_numpy(zero_copy_only=False)
-
-    counts["events_out_of_order"] = int(
-        np.count_nonzero((device[1:] == device[:-1]) & (time_us[1:] < time_us[:-1]))
-    )
-    order = np.lexsort((time_us, device))
-    device, time_us, code = device[order], time_us[order].astype(np.int64), code[order]
-    event = event.take(pa.array(order))
-
-    window = np.zeros((2, len(ids)), np.int64)
-    present, first = np.unique(device, return_index=True)
-    last = np.append(first[1:], len(device)) - 1
-    window[:, present] = time_us[first], time_us[last]
-    valid = ~invalid & (window[1] > window[0])
+    rows = rows[~invalid[rows["device"]]]
+    back = (rows["device"].diff() == 0) & (rows["time_us"].diff() < 0)
+    counts["events_out_of_order"] = int(back.sum())
+    rows = rows.sort_values(["device", "time_us"], kind="stable")
+    window = rows.groupby("device")["time_us"].agg(["min", "max"])
+    low, high = window.reindex(range(len(ids)), fill_value=0).to_numpy().T
+    valid = high > low
     counts["devices_without_span"] = int(np.count_nonzero(~invalid & ~valid))
     # An invalid device has no window.
-    window[:, ~valid] = 0
+    low, high = np.where(valid, low, 0), np.where(valid, high, 0)
+    rows = rows[valid[rows["device"]]]
+    device, time_us, code = (rows[name].to_numpy() for name in ("device", "time_us", "code"))
 
-    keys = np.array([KEYS.index(key) for key, _ in EVENTS.values()] + [-1])
-    values = np.array([STATES[key].index(value) for key, value in EVENTS.values()] + [-1])
-    seen = valid[device]
-    device, time_us, code, event = (
-        device[seen],
-        time_us[seen],
-        code[seen],
-        event.filter(pa.array(seen)),
-    )
-    intervals = eligible_intervals(rule, device, time_us, keys[code], values[code])
+    key_names = [*KEYS, "battery_pct"]
+    key = np.array([key_names.index(key) for key, _ in EVENTS.values()] + [len(KEYS)])[code]
+    value = np.array([STATES[key].index(value) for key, value in EVENTS.values()] + [-1])[code]
+    intervals = eligible_intervals(rule, device, time_us, key, value)
     counts |= intervals.counts
-    eligible = np.zeros(len(ids), np.bool_)
-    eligible[intervals.device] = True
-    counts["never_eligible"] = int(np.count_nonzero(valid & ~eligible))
-
+    counts["never_eligible"] = int(valid.sum()) - len(np.unique(intervals.device))
+    # The value of a battery level is its text without the percent sign.
+    level = pc.replace_substring(event.take(pa.array(rows["row"])), "%", "").cast(pa.string())
+    state = pa.array([value for _, value in EVENTS.values()] + [None], pa.string())
     return {
-        "devices": devices_table(
-            ids,
-            window_start_us=window[0],
-            window_end_us=window[1],
-            kind="phone",
-            model=file.texts("model"),
-            valid=valid,
-        ),
+        "devices": {
+            "device_id": ids,
+            "window_start_us": low,
+            "window_end_us": high,
+            "model": file.texts("model"),
+            "valid": valid,
+        },
         "availability": intervals.table(ids),
-        "device_events": _events_table(ids, device, time_us, code, event),
+        "device_events": {
+            "device_id": id_column(device, ids),
+            "time_us": time_us,
+            "key": id_column(key, key_names),
+            "value": pc.coalesce(state.take(pa.array(code)), level),
+        },
     }
 
 
-def _events_table(
-    ids: Sequence[str], device: Ints, time_us: Ints, code: npt.NDArray[Any], event: Any
-) -> Any:
-    key_names = [*KEYS, "battery_pct"]
-    key_of = np.array([key_names.index(key) for key, _ in EVENTS.values()] + [len(KEYS)])
-    # The value of a battery level is its text without the percent sign.
-    level = pc.replace_substring(event, "%", "").cast(pa.string())
-    state = pa.array([value for _, value in EVENTS.values()] + [None], pa.string())
-    return per_device(
-        ids,
-        "device_events",
-        device,
-        time_us=time_us,
-        key=id_column(key_of[code], key_names),
-        value=pc.coalesce(state.take(pa.array(code)), level),
-    )
-
-
 def _timer_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
-    ids = file.ids
-    valid = np.zeros(len(ids), np.bool_)
-    window_s = np.zeros((2, len(ids)))
-    lists: list[list[Any]] = []
-    ignored = 0
+    ready = file.field("ready_time")
+    valid = np.zeros(len(ready), np.bool_)
+    window_s = np.zeros((2, len(ready)))
     for row, record in enumerate(file.by_id.values()):
-        where = file.where(row)
-        success, ready = record.get("isSuccess"), record["ready_time"]
+        where, success = file.where(row), record.get("isSuccess")
         if not isinstance(success, bool):
             raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
-        are_pairs = isinstance(ready, list) and all(
-            isinstance(pair, list) and len(pair) == 2 for pair in ready
-        )
-        if not are_pairs:
+        pairs = ready[row] if isinstance(ready[row], list) else [None]
+        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
             raise UserError("'ready_time' is not a list of [start, end]", where=where)
-        lists.append(ready if success else [])
-        if not success:
-            ignored += len(ready)
-            continue
-        bounds = record.get("trace_start"), record.get("trace_end")
-        if not all(isinstance(bound, int | float) for bound in bounds) or not bounds[0] < bounds[1]:  # type: ignore[operator]
-            raise UserError(
-                f"is marked as usable but runs from {bounds[0]} to {bounds[1]}",
-                where=where,
-                hint="set 'isSuccess' to false, or give numbers with trace_start < trace_end",
-            )
-        window_s[:, row] = bounds
-        valid[row] = True
-    lengths = np.fromiter(map(len, lists), np.int64, len(ids))
-    device = np.repeat(np.arange(len(ids), dtype=np.int64), lengths)
-
-    def location(row: int) -> str:
-        return file.where(int(device[row]))
-
-    pairs = list(chain.from_iterable(lists))
-    start_s, end_s = (
-        numbers_of([pair[end] for pair in pairs], name, location, TIME_S, "s")
-        for end, name in enumerate(("a start", "an end"))
-    )
+        valid[row] = success
+        if success:
+            bounds: Any = record.get("trace_start"), record.get("trace_end")
+            low, high = bounds
+            if not all(isinstance(each, int | float) for each in bounds) or not low < high:
+                raise UserError(
+                    f"is marked as usable but runs from {low} to {high}",
+                    where=where,
+                    hint="set 'isSuccess' to false, or give numbers with trace_start < trace_end",
+                )
+            window_s[:, row] = bounds
+    counts["invalid_devices"] = int(np.count_nonzero(~valid))
+    counts["intervals_of_invalid_devices"] = sum(map(len, np.array(ready, object)[~valid]))
+    usable = [pairs if use else [] for pairs, use in zip(ready, valid, strict=True)]
+    ends = ([[pair[end] for pair in pairs] for pairs in usable] for end in (0, 1))
+    device, start_us = file.instants_us(next(ends), "a start")
+    _, end_us = file.instants_us(next(ends), "an end")
     for bound in window_s:
         numbers_of(bound.tolist(), "the window", file.where, TIME_S, "s")
-    window = microseconds(window_s)
-    counts["invalid_devices"] = int(np.count_nonzero(~valid))
-    counts["intervals_of_invalid_devices"] = ignored
-    tables, _ = observed_tables(
-        ids,
-        device,
-        microseconds(start_s),
-        microseconds(end_s),
-        (window[0], window[1]),
-        counts,
-        kind="phone",
-        valid=valid,
-    )
-    return tables
+    low, high = microseconds(window_s)
+    window = low, high
+    return observed_tables(file.ids, device, start_us, end_us, window, counts, valid=valid)[0]
 
 
-def _speed_table(file: Records, ids: list[str], counts: dict[str, int]) -> Any:
+def _speeds(file: Records, ids: Sequence[str], counts: dict[str, int]) -> dict[str, Any]:
     rows = [row for row, key in enumerate(ids) if key in file.by_id]
     file.ids = [ids[row] for row in rows]
     counts["speeds_without_device"] = len(file.by_id) - len(rows)
     counts["devices_without_speed"] = len(ids) - len(rows)
-    # The rows of a device are adjacent.
-    device = np.repeat(rows, 2).astype(np.int64)
-    mean = np.column_stack(
-        [file.numbers(f"{way}_u", "kB/s", POSITIVE) for way in ("down", "up")]
-    ).ravel()
-    sigma = np.column_stack(
-        [file.numbers(f"{way}_sigma", "kB/s") for way in ("down", "up")]
-    ).ravel()
-    return per_device(
-        ids,
-        "network",
-        device,
-        direction=id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
-        bandwidth_bps=mean * 8000.0,
-        bandwidth_cv=(sigma / mean).astype(np.float32),
-    )
+
+    def both(name: str, *bounds: Bounds) -> Floats:
+        """A field of both directions; those of a device are adjacent."""
+        ways = [file.numbers(f"{way}_{name}", "kB/s", *bounds) for way in ("down", "up")]
+        return np.column_stack(ways).ravel()
+
+    mean = both("u", POSITIVE)
+    return {
+        "device_id": id_column(np.repeat(rows, 2), ids),
+        "direction": id_column(np.tile([0, 1], len(rows)), ["down", "up"]),
+        "bandwidth_bps": mean * 8000.0,
+        "bandwidth_cv": (both("sigma") / mean).astype(np.float32),
+    }

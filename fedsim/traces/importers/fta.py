@@ -8,20 +8,20 @@ Archive: Enabling Comparative Analysis of Failures in Diverse Distributed System
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.files.cells import Bools, Bounds, Ints
+from fedsim.files.cells import Bounds
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import devices_table, microseconds
-from fedsim.traces.intervals import Intervals, normalize, overlaps_any
+from fedsim.traces.importers._assemble import microseconds
+from fedsim.traces.intervals import normalize, overlaps_any
+from fedsim.traces.tables import id_column
 from fedsim.units import DAY_US
 
 COLUMNS = (
@@ -59,13 +59,8 @@ class Fta(Importer):
         table = pd.DataFrame(
             {n: np.array([*words, ""], object)[code] for n, (code, words) in text.items()}
         )
-        kinds = table["event_type"]
-        frame.refuse(
-            ~kinds.isin(["0", "1"]).to_numpy(),
-            "event_type must be 0 or 1, not {}",
-            None,
-            "event_type",
-        )
+        bad = ~table["event_type"].isin(["0", "1"]).to_numpy()
+        frame.refuse(bad, "event_type must be 0 or 1, not {}", None, "event_type")
         for end in ("start", "stop"):
             seconds = frame.number(f"event_{end}_time", 1.0, UNIX_S, "s since 1970")
             frame.refuse(np.isnan(seconds), f"has no event_{end}_time")
@@ -79,47 +74,48 @@ class Fta(Importer):
                 raise sources.error(message, f"its components are: {known}")
             counts["other_components"] = int((~keep).sum())
             table = table[keep]
+        # Time 0 is midnight, so that times of day are known.
+        epoch_us = int(table["start"].min()) // DAY_US * DAY_US
+        table = table.assign(start=table["start"] - epoch_us, stop=table["stop"] - epoch_us)
         keys = ["platform_id", "node_id"]
-        device = np.asarray(table.groupby(keys, sort=False).ngroup(), np.int64)
-        nodes = table.drop_duplicates(keys)
-        other = table["component_id"].to_numpy() != nodes["component_id"].to_numpy()[device]
+        by_node = table.groupby(keys, sort=False)
+        other = table["component_id"] != by_node["component_id"].transform("first")
         if other.any():
-            row = table.iloc[int(other.argmax())]
+            row = table[other].iloc[0]
             raise UserError(
                 f"node {row['node_id']} has events of several components",
                 where=frame.place(int(str(row.name))),
                 hint=f"choose one: component={row['component_id']}",
             )
+        nodes = table.drop_duplicates(keys)
         ids = nodes["node_id"]
         if ids.duplicated().any():
             ids = nodes["platform_id"] + "/" + ids
-        on = (table["event_type"] == str(params.available_type)).to_numpy()
-        start_us, stop_us = (np.asarray(table[end], np.int64) for end in ("start", "stop"))
-        # Time 0 is midnight, so that times of day are known.
-        epoch_us = int(start_us.min()) // DAY_US * DAY_US
-        start_us, stop_us = start_us - epoch_us, stop_us - epoch_us
-        low = pd.Series(start_us).groupby(device).min().to_numpy(copy=True)
-        high = pd.Series(stop_us).groupby(device).max().to_numpy(copy=True)
-
-        intervals, state, origin = _both_states(device, start_us, stop_us, on, counts)
+        low, high = by_node["start"].min().to_numpy(), by_node["stop"].max().to_numpy()
         valid = high > low
-        counts["devices_without_span"] = int(np.count_nonzero(~valid))
         if not valid.any():
             raise sources.error("no node has an interval")
-        high[~valid] = low[~valid]
-        reason = table["event_end_reason"].iloc[origin]
-        end_reason = pa.array(reason.mask(reason.isin(["NULL", ""])), pa.string(), from_pandas=True)
+        counts["devices_without_span"] = int(np.count_nonzero(~valid))
+        spans = _both_states(table.assign(device=by_node.ngroup()), params.available_type, counts)
+        reason = spans["event_end_reason"].where(~spans["event_end_reason"].isin(["NULL", ""]))
         epoch = datetime.fromtimestamp(epoch_us / 1e6, UTC)
         tables = {
-            "devices": devices_table(
-                ids.tolist(),
-                window_start_us=low,
-                window_end_us=high,
-                source_id=nodes["node_name"].tolist(),
-                group=nodes["platform_id"].tolist(),
-                valid=valid,
-            ),
-            "availability": intervals.table(ids.tolist(), state=state, end_reason=end_reason),
+            "devices": {
+                "device_id": ids.tolist(),
+                "window_start_us": low,
+                "window_end_us": np.where(valid, high, low),
+                "source_id": nodes["node_name"].tolist(),
+                "group": nodes["platform_id"].tolist(),
+                "valid": valid,
+            },
+            "availability": {
+                "device_id": id_column(spans["device"].to_numpy(), ids),
+                "start_us": spans["start"].to_numpy(),
+                "end_us": spans["stop"].to_numpy(),
+                "state": spans["state"].to_numpy(np.int8),
+                "end_reason": pa.array(reason, pa.string(), from_pandas=True),
+                "censored": 0,
+            },
         }
         return Imported(
             tables,
@@ -148,29 +144,17 @@ def _frame(sources: Sources) -> Frame:
     return frame
 
 
-def _both_states(
-    device: Ints,
-    start_us: Ints,
-    stop_us: Ints,
-    on: Bools,
-    counts: dict[str, int],
-) -> tuple[Intervals, npt.NDArray[np.int8], Ints]:
-    """Disjoint intervals of both states, their states, and the rows that ended them."""
-    of_states: list[tuple[Any, ...]] = []
-    for state in (True, False):
-        rows = np.flatnonzero(on == state)
-        intervals = normalize(device[rows], start_us[rows], stop_us[rows])
-        for key, count in intervals.counts.items():
+def _both_states(table: pd.DataFrame, available: int, counts: dict[str, int]) -> pd.DataFrame:
+    """Disjoint rows of both states, by device and time; each has the end reason of its last part."""
+    parts = []
+    for state in (1, 0):
+        rows = table[(table["event_type"] == str(available)) == bool(state)]
+        spans = normalize(*(rows[name].to_numpy() for name in ("device", "start", "stop")))
+        for key, count in spans.counts.items():
             counts[key] = counts.get(key, 0) + count
-        of_states.append((intervals.device, intervals.start, intervals.end, rows[intervals.origin]))
-    up, down = of_states
-    clash = overlaps_any(*down[:3], *up[:3])
+        joined = {"device": spans.device, "start": spans.start, "stop": spans.end, "state": state}
+        parts.append(rows.iloc[spans.origin].assign(**joined))
+    up, down = ([part[n].to_numpy() for n in ("device", "start", "stop")] for part in parts)
+    clash = overlaps_any(*down, *up)
     counts["contradictions"] = int(np.count_nonzero(clash))
-    down = tuple(column[~clash] for column in down)
-    columns = [np.concatenate(pair) for pair in zip(up, down, strict=True)]
-    states = np.repeat(np.array([1, 0], np.int8), [len(up[0]), len(down[0])])
-    order = np.lexsort((columns[1], columns[0]))
-    merged = Intervals(
-        columns[0][order], columns[1][order], columns[2][order], columns[3][order], counts
-    )
-    return merged, states[order], merged.origin
+    return pd.concat([parts[0], parts[1][~clash]]).sort_values(["device", "start"], kind="stable")

@@ -9,14 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 
 from fedsim.files import cells
 from fedsim.files.cells import NOT_NEGATIVE, Floats, Ints
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import devices_table
 from fedsim.traces.tables import CARBON_UNIT, FINITE, id_column
 from fedsim.vocabulary.formatting import format_names
 
@@ -90,21 +88,16 @@ class Grid(Importer):
         ids = [*regions]
         lengths = [len(piece.values) for piece in pieces]
         value = np.concatenate([piece.values for piece in pieces])
+        ends = np.array([piece.edges_us[-1] for piece in regions.values()])
+        row = np.repeat([ids.index(piece.region) for piece in pieces], lengths)
         tables = {
-            "devices": devices_table(
-                ids,
-                window_end_us=np.array([piece.edges_us[-1] for piece in regions.values()]),
-                kind="site",
-                group=ids,
-            ),
+            "devices": {"device_id": ids, "window_end_us": ends, "kind": "site", "group": ids},
             "grid": {
-                "region": id_column(
-                    np.repeat([ids.index(piece.region) for piece in pieces], lengths), ids
-                ),
+                "region": id_column(row, ids),
                 "unit": np.repeat([piece.unit for piece in pieces], lengths),
                 "start_us": np.concatenate([piece.edges_us[:-1] for piece in pieces]),
                 "dur_us": np.concatenate([np.diff(piece.edges_us) for piece in pieces]),
-                "value": pa.array(value, mask=np.isnan(value)),
+                "value": value,
             },
         }
         return Imported(

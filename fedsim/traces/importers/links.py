@@ -13,17 +13,17 @@ MMSys 2020).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 
-from fedsim.files.cells import NAT, RATES, TIME_S, Bounds, Floats, Ints
+from fedsim.files.cells import NAT, RATES, TIME_S, Bounds
 from fedsim.files.frames import Frame, TableFile
-from fedsim.files.sources import SourceFile, Sources
-from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import link, link_tables, microseconds, named_sources
+from fedsim.files.sources import SourceFile
+from fedsim.traces.importers import Imported, ImporterParams
+from fedsim.traces.importers._assemble import LinkImporter, link, microseconds
 from fedsim.traces.tables import run_starts
 from fedsim.units import DAY_S, US_PER_S
 
@@ -41,7 +41,16 @@ _RADIO: Mapping[str, str] = {
 }
 
 
-class Pensieve(Importer):
+def _lines(source: SourceFile, names: Sequence[str], layout: str, *widths: int) -> Frame:
+    """The first columns of lines without a header, which have one of these numbers of fields."""
+    file = TableFile(source, header=False)
+    if widths and len(file.names) not in widths:
+        wanted = " or ".join(map(str, widths))
+        raise source.error(f"has {len(file.names)} fields, not {wanted}", layout, line=1)
+    return Frame([file], {name: str(n) for n, name in enumerate(names, 1)}).load(names)
+
+
+class Pensieve(LinkImporter):
     """One series per file, from its first time; the rate in the first line belongs to no interval and is dropped.
 
     Of several lines with the same time, the first one counts. The series repeats at its end.
@@ -50,6 +59,8 @@ class Pensieve(Importer):
     name = "pensieve"
     description = "Pensieve cooked throughput traces (time, Mbit/s), one file per link"
     signature = r"^[^\n]*\n(\d+(\.\d*)?([eE]-?\d+)?[\t ]+\d+\.\d*([eE]-?\d+)?[ ]*\r?\n){2}"
+    endings = (".txt", ".log", ".csv")
+    kinds = "first_rates zero_length"
 
     class Params(ImporterParams):
         """Options of the Pensieve importer."""
@@ -61,71 +72,57 @@ class Pensieve(Importer):
         manifest, because such a link appears slower than it is."""
 
     @classmethod
-    def read(cls, sources: Sources, params: Params) -> Imported:
-        """One series per file."""
-        counts = {"first_rates": 0, "zero_length": 0}
-        links = []
-        for name, source in named_sources(sources, (".txt", ".log", ".csv")):
-            file = TableFile(source, header=False)
-            if len(file.names) != 2:
-                message = f"has {len(file.names)} fields, not 2"
-                raise source.error(
-                    message, "a cooked trace has lines of: time in seconds, a tab, Mbit/s", line=1
-                )
-            frame = Frame([file], {"time": "1", "rate": "2"}).load(("time", "rate"))
-            time_us = microseconds(frame.number("time", 1.0, TIME_S, "s"))
-            rate_bps = frame.number("rate", 1e6, unit="Mbit/s")
-            length = np.diff(time_us)
-            frame.refuse(
-                np.append(False, length < 0),
-                "the time is {}, before the one above it",
-                "times must not decrease; split the file there",
-                "time",
-            )
-            keep = length > 0
-            if not keep.any():
-                raise source.error("has no interval between two times")
-            counts["first_rates"] += 1
-            counts["zero_length"] += int(np.count_nonzero(~keep))
-            edges_us = np.append(0, np.cumsum(length[keep]))
-            links.append(link(name, params.direction, edges_us, rate_bps[1:][keep], source.where))
-        caveats = ["rates of an application, not of the link"] if params.app_limited else []
-        return Imported(link_tables(links), counts, caveats)
+    def links(
+        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """The series of a file."""
+        layout = "a cooked trace has lines of: time in seconds, a tab, Mbit/s"
+        frame = _lines(source, ("time", "rate"), layout, 2)
+        time_us = microseconds(frame.number("time", 1.0, TIME_S, "s"))
+        rate_bps = frame.number("rate", 1e6, unit="Mbit/s")
+        length = np.diff(time_us)
+        message = "the time is {}, before the one above it"
+        hint = "times must not decrease; split the file there"
+        frame.refuse(np.append(False, length < 0), message, hint, "time")
+        keep = length > 0
+        counts["first_rates"] += 1
+        counts["zero_length"] += int(np.count_nonzero(~keep))
+        if params.app_limited and not caveats:
+            caveats.append("rates of an application, not of the link")
+        yield link(name, params.direction, length[keep], rate_bps[1:][keep], source)
 
 
-class NyuMets(Importer):
+class NyuMets(LinkImporter):
     """One downlink per file, one second per line, each with its own unit. A missing cell repeats the last rate."""
 
     name = "nyu_mets"
     description = "NYU-METS LTE throughput (value,unit per second; or multivariate)"
     signature = r"\n[\d.]*, ?[KMG]?bits/sec"
+    endings = (".csv", ".txt")
+    kind = "phone"
+    kinds = "seconds missing_rates"
 
     @classmethod
-    def read(cls, sources: Sources, params: ImporterParams) -> Imported:
-        """One series per file; a missing rate repeats the last one."""
-        counts = {"seconds": 0, "missing_rates": 0}
-        links = []
-        for name, source in named_sources(sources, (".csv", ".txt")):
-            file = TableFile(source, header=False)
-            if len(file.names) not in (2, 8):
-                layout = "a line is value,unit or the multivariate set's eight columns"
-                raise source.error(f"has {len(file.names)} fields, not 2 or 8", layout, line=1)
-            frame = Frame([file], {"the rate": "1", "the unit": "2"}).load(("the rate", "the unit"))
-            rate_bps = frame.number("the rate", 1e6)
-            if len(file.names) == 2:
-                code, words = frame.text("the unit")
-                bits = np.array([*(RATES.get(word, np.nan) for word in words), np.nan])[code]
-                hint = "a line is a number and one of bits/sec, Kbits/sec, Mbits/sec, Gbits/sec"
-                frame.refuse(np.isnan(bits), "{} is not a unit", hint, "the unit")
-                rate_bps = frame.number("the rate") * bits
-            counts["seconds"] += len(frame)
-            counts["missing_rates"] += int(np.count_nonzero(np.isnan(rate_bps)))
-            edges_us = np.arange(len(frame) + 1, dtype=np.int64) * US_PER_S
-            links.append(link(name, "down", edges_us, rate_bps, source.where, radio="lte"))
-        return Imported(link_tables(links, kind="phone"), counts)
+    def links(
+        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """The series of a file."""
+        layout = "a line is value,unit or the multivariate set's eight columns"
+        frame = _lines(source, ("the rate", "the unit"), layout, 2, 8)
+        bits: Any = 1e6
+        if len(frame.files[0].names) == 2:
+            code, words = frame.text("the unit")
+            bits = np.array([*(RATES.get(word, np.nan) for word in words), np.nan])[code]
+            hint = "a line is a number and one of bits/sec, Kbits/sec, Mbits/sec, Gbits/sec"
+            frame.refuse(np.isnan(bits), "{} is not a unit", hint, "the unit")
+        rate_bps = frame.number("the rate") * bits
+        counts["seconds"] += len(frame)
+        counts["missing_rates"] += int(np.count_nonzero(np.isnan(rate_bps)))
+        length_us = np.full(len(frame), US_PER_S)
+        yield link(name, "down", length_us, rate_bps, source, radio="lte")
 
 
-class Mahimahi(Importer):
+class Mahimahi(LinkImporter):
     """One link per pair of ``NAME.down`` and ``NAME.up``, or per single file.
 
     n opportunities at millisecond t become the rate n x 12 Mbit/s in [t, t + 1) ms; adjacent milliseconds with the same
@@ -136,6 +133,7 @@ class Mahimahi(Importer):
     name = "mahimahi"
     description = "Mahimahi packet-delivery traces (.down, .up)"
     signature = r"^[^\n]*\.(down|up)\n\s*\d+\s"
+    kinds = "opportunities out_of_order"
 
     class Params(ImporterParams):
         """Options of the Mahimahi importer."""
@@ -144,50 +142,34 @@ class Mahimahi(Importer):
         """Direction of the link; by default that of the file's ending (``.down`` or ``.up``)."""
 
     @classmethod
-    def read(cls, sources: Sources, params: Params) -> Imported:
-        """One series per file; the files of a pair belong to one link."""
-        counts = {"opportunities": 0, "out_of_order": 0}
-        links = []
-        for name, source in named_sources(sources):
-            ending = next((ending for ending in (".down", ".up") if name.endswith(ending)), "")
-            direction = params.direction or ending.removeprefix(".")
-            if not direction:
-                hint = "end the name in .down or .up, or set direction=down"
-                raise source.error("its name does not give the direction", hint)
-            frame = Frame([TableFile(source, header=False)], {"the time": "1"}).load(["the time"])
-            time_ms = frame.number("the time", 1.0, _TIMES, "ms")
-            frame.refuse(
-                time_ms % 1 != 0, "the time is {}", "it must be a whole number of ms", "the time"
-            )
-            counts["opportunities"] += len(time_ms)
-            counts["out_of_order"] += int(np.count_nonzero(np.diff(time_ms) < 0))
-            edges_us, packets = _pieces(np.sort(time_ms.astype(np.int64)))
-            links.append(
-                link(
-                    name.removesuffix(ending),
-                    direction,
-                    edges_us,
-                    packets * _BPS_PER_PACKET,
-                    source.where,
-                )
-            )
-        return Imported(link_tables(links), counts)
+    def links(
+        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """The series of a file: runs of milliseconds with the same number of packets."""
+        ending = next((ending for ending in (".down", ".up") if name.endswith(ending)), "")
+        direction = params.direction or ending.removeprefix(".")
+        if not direction:
+            hint = "end the name in .down or .up, or set direction=down"
+            raise source.error("its name does not give the direction", hint)
+        frame = _lines(source, ["the time"], "")
+        time_ms = frame.number("the time", 1.0, _TIMES, "ms")
+        whole = "it must be a whole number of ms"
+        frame.refuse(time_ms % 1 != 0, "the time is {}", whole, "the time")
+        counts["opportunities"] += len(time_ms)
+        counts["out_of_order"] += int(np.count_nonzero(np.diff(time_ms) < 0))
+        busy, packets = np.unique(time_ms.astype(np.int64), return_counts=True)
+        # Each busy millisecond and the idle time after it, which is empty if the next millisecond is busy too.
+        edges = np.append(0, np.column_stack([busy, busy + 1]).ravel())
+        number = np.append(0, np.column_stack([packets, np.zeros_like(packets)]).ravel())[:-1]
+        keep = np.diff(edges) > 0
+        start, number = edges[:-1][keep], number[keep]
+        first = run_starts(number)
+        length_us = np.diff(np.append(start[first], busy[-1:] + 1)) * 1000
+        name = name.removesuffix(ending)
+        yield link(name, direction, length_us, number[first] * _BPS_PER_PACKET, source)
 
 
-def _pieces(time_ms: Ints) -> tuple[Ints, Floats]:
-    """Runs of milliseconds with the same number of packets: edges (us), shape (n + 1,), and that number, shape (n,)."""
-    busy, packets = np.unique(time_ms, return_counts=True)
-    # Each busy millisecond and the idle time after it, which is empty if the next millisecond is busy too.
-    edges = np.append(0, np.column_stack([busy, busy + 1]).ravel())
-    number = np.append(0, np.column_stack([packets, np.zeros_like(packets)]).ravel())[:-1]
-    keep = np.diff(edges) > 0
-    start, number = edges[:-1][keep], number[keep]
-    first = run_starts(number)
-    edges_us = np.append(start[first], busy[-1] + 1) * 1000
-    return edges_us.astype(np.int64), number[first].astype(np.float64)
-
-
-class Ucc5g(Importer):
+class Ucc5g(LinkImporter):
     """One link per file, down and up, with radio, round-trip time and loss if they were measured.
 
     Rows of the same second are averaged. Missing rates, and rates measured while nothing was downloaded (a state
@@ -198,6 +180,9 @@ class Ucc5g(Importer):
     name = "ucc5g"
     description = "UCC 5G production traces (CSV, folder or zip)"
     signature = r"NetworkMode.*DL_bitrate"
+    endings = (".csv",)
+    kind = "phone"
+    kinds = "rows same_second out_of_order seconds_without_row missing_rates idle_rows"
 
     class Params(ImporterParams):
         """Options of the UCC 5G importer."""
@@ -207,74 +192,67 @@ class Ucc5g(Importer):
         requested, not the link's capacity."""
 
     @classmethod
-    def read(cls, sources: Sources, params: Params) -> Imported:
+    def read(cls, sources: Iterable[SourceFile], params: Any) -> Imported:
         """Two series per file."""
-        kinds = "rows same_second out_of_order seconds_without_row missing_rates idle_rows"
         files = list(sources)
         chosen = [
             file
             for file in files
-            if params.app_limited or not any(player in file.where for player in _PLAYERS)
+            if params.app_limited or not any(name in file.where for name in _PLAYERS)
         ]
-        counts = {"files": len(chosen), "app_limited_files": len(files) - len(chosen)}
-        counts |= dict.fromkeys(kinds.split(), 0)
-        links = [
-            piece
-            for name, file in named_sources(chosen, (".csv",))
-            for piece in _links(name, file, counts)
-        ]
-        if not links:
-            raise sources.error(
-                "contains only traces of video players, whose rates are not those of the link",
+        if not chosen:
+            raise files[0].error(
+                "is a trace of a video player, as all others are, whose rates are not those of the link",
                 "import the Download traces, or set app_limited=true",
             )
+        imported = super().read(chosen, params)
+        counts = {"files": len(chosen), "app_limited_files": len(files) - len(chosen)}
         caveats = ["a row is an average over about a second and misses shorter outages"]
         if params.app_limited:
             caveats.append("some rates are those of a video player, not of the link")
-        return Imported(link_tables(links, kind="phone"), counts, caveats)
+        return Imported(imported.tables, {**counts, **imported.counts}, caveats)
 
-
-def _links(name: str, source: SourceFile, counts: dict[str, int]) -> list[pd.DataFrame]:
-    """The two directions of one file."""
-    file = TableFile(source)
-    if lacking := [column for column in REQUIRED if column not in file.names]:
-        hint = f"a UCC 5G log has the columns: {', '.join(REQUIRED)}"
-        raise source.error(f"has no column {', '.join(lacking)}", hint, line=1)
-    optional = [column for column in ("PINGAVG", "PINGLOSS") if column in file.names]
-    frame = Frame([file], {column: column for column in (*REQUIRED, *optional)})
-    frame.load([*REQUIRED, *optional], ["NetworkMode", "State"])
-    if not len(frame):
-        raise source.error("has no rows")
-    time_us = frame.instants("Timestamp", form="%Y.%m.%d_%H.%M.%S").us
-    frame.refuse(time_us == NAT, "has no Timestamp")
-    state, states = frame.text("State")
-    mode, modes = frame.text("NetworkMode", lower=True)
-    rows = pd.DataFrame(
-        {column: frame.number(column) for column in (*_BITRATES.values(), *optional)}
-    )
-    idle = ~np.array([*("D" in word for word in states), False])[state]
-    counts["rows"] += len(rows)
-    counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
-    counts["idle_rows"] += int(np.count_nonzero(idle))
-    counts["missing_rates"] += int(rows[list(_BITRATES.values())].isna().to_numpy().sum())
-    rows.loc[idle, list(_BITRATES.values())] = np.nan
-    rows["mode"] = mode
-    rows["time"] = time_us - time_us.min()
-    seconds = rows.groupby("time").mean()
-    start_us = seconds.index.to_numpy(np.int64)
-    counts["same_second"] += len(rows) - len(seconds)
-    edges_us = np.append(start_us, start_us[-1] + US_PER_S)
-    counts["seconds_without_row"] += int(edges_us[-1] // US_PER_S) - len(seconds)
-    radios = np.array([*(_RADIO.get(word) for word in modes), None], dtype=object)
-    other: dict[str, Any] = {"radio": radios[rows.groupby("time")["mode"].nth(0).to_numpy()]}
-    if "PINGAVG" in optional:
-        other["rtt_s"] = seconds["PINGAVG"].to_numpy() / 1000.0
-    if "PINGLOSS" in optional:
-        other["loss"] = np.minimum(seconds["PINGLOSS"].to_numpy() / 100, 1)
-    for column in _BITRATES.values():
-        if seconds[column].isna().all():
-            raise source.error(f"no row gives {column} while data were being downloaded")
-    return [
-        link(name, way, edges_us, seconds[column].to_numpy() * 1000.0, source.where, **other)
-        for way, column in _BITRATES.items()
-    ]
+    @classmethod
+    def links(
+        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
+    ) -> Iterator[pd.DataFrame]:
+        """The two directions of one file."""
+        file = TableFile(source)
+        if lacking := [column for column in REQUIRED if column not in file.names]:
+            hint = f"a UCC 5G log has the columns: {', '.join(REQUIRED)}"
+            raise source.error(f"has no column {', '.join(lacking)}", hint, line=1)
+        numbers = [*_BITRATES.values()]
+        numbers += [column for column in ("PINGAVG", "PINGLOSS") if column in file.names]
+        used = {column: column for column in (*REQUIRED, *numbers)}
+        frame = Frame([file], used).load(used, ["NetworkMode", "State"])
+        if not len(frame):
+            raise source.error("has no rows")
+        time_us = frame.instants("Timestamp", form="%Y.%m.%d_%H.%M.%S").us
+        frame.refuse(time_us == NAT, "has no Timestamp")
+        state, states = frame.text("State")
+        mode, modes = frame.text("NetworkMode", lower=True)
+        radios = np.array([*(_RADIO.get(word) for word in modes), None], dtype=object)
+        idle = ~np.array([*("D" in word for word in states), False])[state]
+        rows = pd.DataFrame({column: frame.number(column) for column in numbers})
+        rates = rows[numbers[:2]]
+        counts["rows"] += len(rows)
+        counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
+        counts["idle_rows"] += int(np.count_nonzero(idle))
+        counts["missing_rates"] += int(rates.isna().to_numpy().sum())
+        rows[numbers[:2]] = rates.mask(np.tile(idle[:, None], 2))
+        by_second = rows.groupby(time_us - time_us.min())
+        seconds = by_second.mean()
+        start_us = seconds.index.to_numpy(np.int64)
+        length_us = np.diff(np.append(start_us, start_us[-1] + US_PER_S))
+        counts["same_second"] += len(rows) - len(seconds)
+        counts["seconds_without_row"] += int(length_us.sum() // US_PER_S) - len(seconds)
+        first = pd.Series(mode).groupby(time_us).first().to_numpy()
+        other: dict[str, Any] = {"radio": radios[first]}
+        if "PINGAVG" in numbers:
+            other["rtt_s"] = seconds["PINGAVG"].to_numpy() / 1000.0
+        if "PINGLOSS" in numbers:
+            other["loss"] = np.minimum(seconds["PINGLOSS"].to_numpy() / 100, 1)
+        for way, column in _BITRATES.items():
+            if seconds[column].isna().all():
+                raise source.error(f"no row gives {column} while data were being downloaded")
+            yield link(name, way, length_us, seconds[column].to_numpy() * 1000.0, source, **other)

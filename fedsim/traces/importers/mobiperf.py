@@ -6,14 +6,14 @@ A record: ``timestamp`` (epoch microseconds), ``device_properties`` (``network_t
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
+import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.files.sources import Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import devices_table, numbers_of, per_device
+from fedsim.traces.importers._assemble import numbers_of
 
 
 class Mobiperf(Importer):
@@ -36,7 +36,7 @@ class Mobiperf(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device and one network row per test."""
-        tests: list[tuple[Any, ...]] = []
+        tests = []
         counts = {"tests": 0, "without_samples": 0, "all_zero": 0}
         for source in sources:
             content = source.json()
@@ -49,40 +49,37 @@ class Mobiperf(Importer):
                 if not isinstance(samples, list):
                     hint = "it must contain the throughput samples of the test in kbit/s"
                     raise UserError("has no list 'tcp_speed_results'", where=where, hint=hint)
+                places = [where] * len(samples)
                 name = "a throughput sample"
-                kbps = numbers_of(
-                    samples, name, ([where] * len(samples)).__getitem__, unit="kbit/s"
-                )
+                kbps = numbers_of(samples, name, places.__getitem__, unit="kbit/s")
                 if not kbps.any():
                     counts["all_zero" if len(samples) else "without_samples"] += 1
                     continue
                 properties = record.get("device_properties") or {}
                 model = (properties.get("device_info") or {}).get("model")
-                network = properties.get("network_type")
-                # "WIFI" and "Wifi" are the same.
-                radio = str(network).lower() if network else None
                 tests.append(
-                    (
-                        f"test{counts['tests']}",
-                        kbps.mean(),
-                        kbps.std(),
-                        radio,
-                        str(model) if model else None,
-                    )
+                    {
+                        "device_id": f"test{counts['tests']}",
+                        "mean": kbps.mean(),
+                        "deviation": kbps.std(),
+                        # "WIFI" and "Wifi" are the same.
+                        "radio": str(properties.get("network_type") or "").lower() or None,
+                        "model": str(model) if model else None,
+                    }
                 )
         if not tests:
             raise sources.error("no test has samples")
-        ids, means, deviations, radios, models = map(list, zip(*tests, strict=True))
+        table = pd.DataFrame(tests).astype({"radio": object, "model": object})
+        ids, radio, model = (table[name].tolist() for name in ("device_id", "radio", "model"))
         tables = {
-            "devices": devices_table(ids, kind="phone", model=models),
-            "network": per_device(
-                ids,
-                "network",
-                direction=params.direction,
-                bandwidth_bps=np.array(means) * 1000.0,
-                bandwidth_cv=(np.array(deviations) / means).astype(np.float32),
-                radio=radios,
-            ),
+            "devices": {"device_id": ids, "kind": "phone", "model": model},
+            "network": {
+                "device_id": ids,
+                "direction": params.direction,
+                "bandwidth_bps": table["mean"].to_numpy() * 1000.0,
+                "bandwidth_cv": (table["deviation"] / table["mean"]).to_numpy("float32"),
+                "radio": radio,
+            },
         }
         caveat = "tests that people chose to run: not a random sample of links or of times"
         return Imported(tables, counts, [caveat])

@@ -7,7 +7,7 @@ None of these files gives its unit.
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
@@ -17,9 +17,8 @@ from fedsim.files.cells import Floats
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import STATIC_HORIZON_US, devices_table
 from fedsim.traces.tables import id_column
-from fedsim.units import Duration
+from fedsim.units import DAY_US, Duration
 from fedsim.vocabulary.formatting import format_duration, natural_order
 
 _FACTOR = {"ms": 1e-3, "s": 1.0}
@@ -78,19 +77,15 @@ class RttMatrix(Importer):
         counts["unknown_pairs"] = int(np.count_nonzero(np.isnan(stack) & off))
         which, src, dst = np.nonzero(~np.isnan(stack))
         ids = [f"n{node}" for node in range(nodes)]
-        values: dict[str, Any] = {
+        values = {
             "src": id_column(src, ids),
             "dst": id_column(dst, ids),
             "rtt_s": stack[which, src, dst].astype(np.float32),
         }
         if interval_us:
-            values["slice_us"] = which.astype(np.int64) * interval_us
-        horizon_us = max(interval_us * len(slices), STATIC_HORIZON_US if not interval_us else 1)
-        tables = {
-            "devices": devices_table(ids, window_end_us=horizon_us, group=ids),
-            "rtt_matrix": values,
-        }
-        return Imported(tables, counts)
+            values["slice_us"] = which * interval_us
+        tables = {"devices": {"device_id": ids, "group": ids}, "rtt_matrix": values}
+        return Imported(tables, counts, horizon_us=interval_us * len(slices) or DAY_US)
 
 
 def _matrix(source: SourceFile) -> Floats:

@@ -6,22 +6,22 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple, TypeGuard
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from pydantic import Field, field_validator
 
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.files import cells
 from fedsim.files.cells import (
+    FAR_US,
+    NAT,
     NOT_NEGATIVE,
     POSITIVE,
     SHARE,
     Bools,
     Bounds,
-    Floats,
     Ints,
     RateUnit,
     SpanUnit,
@@ -32,33 +32,39 @@ from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
-    HOW_TO_WRITE,
-    STATIC_HORIZON_US,
-    devices_table,
     note_outside,
     note_polling,
     observed_changes,
     observed_tables,
-    per_device,
 )
+from fedsim.traces.intervals import Intervals
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import id_column
-from fedsim.units import DURATION_UNITS, Duration
+from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_names
 
 TEXTS = ("model", "kind", "group")
-# The table of each column, the valid numbers, and the option that gives their unit.
-NUMBERS: Mapping[str, tuple[str, Bounds, str | None]] = {
-    "sample_time": ("compute", NOT_NEGATIVE, "compute_unit"),
-    "step_time": ("compute", NOT_NEGATIVE, "compute_unit"),
-    "relative_speed": ("compute", POSITIVE, None),
-    "score": ("compute", POSITIVE, None),
-    "ram_bytes": ("compute", POSITIVE, None),
-    "down": ("network", POSITIVE, "rate_unit"),
-    "up": ("network", POSITIVE, "rate_unit"),
-    "bandwidth": ("network", POSITIVE, "rate_unit"),
-    "rtt": ("network", NOT_NEGATIVE, "latency_unit"),
-    "loss": ("network", SHARE, "loss_unit"),
+
+
+class _Number(NamedTuple):
+    """A column of numbers: its table, the valid values, and the option that gives their unit."""
+
+    table: str
+    bounds: Bounds
+    option: str | None = None
+
+
+NUMBERS: Mapping[str, _Number] = {
+    "sample_time": _Number("compute", NOT_NEGATIVE, "compute_unit"),
+    "step_time": _Number("compute", NOT_NEGATIVE, "compute_unit"),
+    "relative_speed": _Number("compute", POSITIVE),
+    "score": _Number("compute", POSITIVE),
+    "ram_bytes": _Number("compute", POSITIVE),
+    "down": _Number("network", POSITIVE, "rate_unit"),
+    "up": _Number("network", POSITIVE, "rate_unit"),
+    "bandwidth": _Number("network", POSITIVE, "rate_unit"),
+    "rtt": _Number("network", NOT_NEGATIVE, "latency_unit"),
+    "loss": _Number("network", SHARE, "loss_unit"),
 }
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time_unit": cells.TIME_UNITS,
@@ -88,6 +94,10 @@ _CALLED: Mapping[str, str] = {
     "loss": r".*loss.*",
     "step_time": r"(step|batch)_.*",
 }
+_HOW_TO_WRITE = (
+    "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
+    "-s time_format='%d.%m.%Y %H:%M'"
+)
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
 )
@@ -175,18 +185,18 @@ class Table(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
-        clock = _Clock(params)
+        times = _Times(params)
         log = _Log(Frame([TableFile(source) for source in sources], params.columns), params)
-        texts = {name: log.single(name) for name in TEXTS if name in log.frame}
+        devices = {name: log.single(name) for name in TEXTS if name in log.frame}
         eligibility: Eligibility | None = None
-        horizon_us = round(params.window * 1e6) if params.window else STATIC_HORIZON_US
+        horizon_us = round(params.window * 1e6) if params.window else DAY_US
         if log.times:
             read = log.changes if "time" in log.frame else log.intervals
-            horizon_us, tables, rule = read(clock, texts)
+            horizon_us, tables, rule = read(times, devices)
             eligibility = Eligibility(words=rule or "available", expression=rule)
         else:
-            tables = {"devices": devices_table(log.ids, window_end_us=horizon_us, **texts)}
-        present = {kind for name, (kind, _, _) in NUMBERS.items() if name in log.frame}
+            tables = {"devices": {"device_id": log.ids, **devices}}
+        present = {column.table for name, column in NUMBERS.items() if name in log.frame}
         if "compute" in present:
             tables["compute"] = log.compute()
         if "network" in present or "radio" in log.frame:
@@ -194,14 +204,14 @@ class Table(Importer):
         return Imported(
             tables,
             log.counts,
-            [*log.caveats, *clock.caveats],
+            [*log.caveats, *times.caveats],
             eligibility=eligibility,
             horizon_us=horizon_us,
             on_end=params.on_end,
-            epoch=clock.epoch,
-            epoch_weekday=clock.weekday,
-            clock=clock.kind,
-            zone=clock.zone_name,
+            epoch=times.epoch,
+            epoch_weekday=times.weekday,
+            clock=times.clock,
+            zone=times.zone_name,
         )
 
 
@@ -221,41 +231,45 @@ class _Log:
         self.device, self.ids = frame.text("device")
         frame.refuse(self.device < 0, "has no device")
         self._require_units()
-        self._note_unpaired()
+        # Devices that some files have, and files with other columns do not.
+        kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
+        if (count := len(set(kinds))) > 1:
+            kind = np.repeat(kinds, np.diff(frame.starts))
+            pairs = pd.DataFrame({"device": self.device, "kind": kind}).drop_duplicates()
+            if len(alone := np.flatnonzero(np.bincount(pairs["device"]) < count)):
+                devices = format_counted(len(alone), "device")
+                first = self.ids[alone[0]]
+                self.caveats.append(f"{devices} not in all files, the first is '{first}'")
 
     def _understand(self) -> list[str]:
         """Refuse tables without the columns that they need, with the mapping that would give them; the states."""
-        frame = self.frame
+        frame, params = self.frame, self.params
         if len(self.times) > 1 and "time" in frame:
             message = "has both intervals (start, end) and changes of states (time)"
             raise UserError(message, where=frame.where, hint="import either of them")
         others = [name for name in frame.names if name not in COLUMNS]
         ends = "end" in frame or "duration" in frame
-        complete = "device" in frame and len(frame.names) > 1 and ("start" in frame) == ends
-        complete &= bool(self.times) or any(
-            name in NUMBERS or name in TEXTS for name in frame.names
-        )
-        if not complete:
+        known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
+        if "device" not in frame or not known or ("start" in frame) != ends:
             raise UserError(
                 f"has the columns {', '.join(frame.names)}",
                 where=frame.where,
                 hint=f"{_proposed(frame.names)}it needs device, and start with end or duration, time with states, or "
                 f"numbers: {', '.join(NUMBERS)}",
             )
-        if "time" in frame:
-            if not others and self.params.hold is None:
-                hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
-                raise UserError("has no column of states", where=frame.where, hint=hint)
-            if self.params.online is not None and not {"key", "state"} <= set(others):
-                named = {
-                    *map(role_name, re.findall(r"\w+", self.params.online)),
-                    *self.params.initial,
-                }
-                return [name for name in others if name in named] or others
+        if "time" not in frame:
+            if others:
+                hint = _proposed([*others, "device", "time", "start", "end"]).removesuffix("; ")
+                hint = f" ({hint} if it is one of these)" if hint else ""
+                self.caveats.append(f"columns that are not used: {', '.join(others)}{hint}")
+            return []
+        if not others and params.hold is None:
+            hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
+            raise UserError("has no column of states", where=frame.where, hint=hint)
+        if params.online is None or {"key", "state"} <= set(others):
             return others
-        if others:
-            self.caveats.append(f"columns that are not used: {', '.join(others)}{_hint_of(others)}")
-        return []
+        named = {*map(role_name, re.findall(r"\w+", params.online)), *params.initial}
+        return [name for name in others if name in named] or others
 
     def _require_units(self) -> None:
         """Refuse columns whose units are not declared, all together."""
@@ -264,63 +278,50 @@ class _Log:
             columns["time_unit"] = [n for n in self.times if frame.are_plain_numbers(n)]
         if "duration" in frame and "end" not in frame and frame.are_plain_numbers("duration"):
             columns["duration_unit"] = ["duration"]
-        for name, (_, _, option) in NUMBERS.items():
-            if name in frame and option is not None:
-                columns.setdefault(option, []).append(name)
-        examples = {"rate_unit": cells.RATE_EXAMPLES}
+        for name, column in NUMBERS.items():
+            if name in frame and column.option is not None:
+                columns.setdefault(column.option, []).append(name)
+        examples = {option: ", ".join(units) for option, units in UNITS.items()}
+        examples["rate_unit"] = cells.RATE_EXAMPLES
         raise_all(
             UserError(
                 f"the unit of the column{'s' * (len(names) > 1)} {format_names(names)} is not declared",
                 where=frame.where,
-                hint=f"give it with -s {option}=..., one of {examples.get(option) or ', '.join(UNITS[option])}",
+                hint=f"give it with -s {option}=..., one of {examples[option]}",
             )
             for option, names in columns.items()
             if names and getattr(self.params, option) is None
         )
 
-    def _note_unpaired(self) -> None:
-        """Note devices that some files have, and files with other columns do not."""
-        kinds = [" ".join(sorted(map(role_name, file.names))) for file in self.frame.files]
-        if (count := len(set(kinds))) > 1:
-            kind = np.repeat(kinds, np.diff(self.frame.starts))
-            pairs = pd.DataFrame({"device": self.device, "kind": kind}).drop_duplicates()
-            alone = np.flatnonzero(np.bincount(pairs["device"]) < count)
-            if len(alone):
-                devices = format_counted(len(alone), "device")
-                first = self.ids[alone[0]]
-                self.caveats.append(f"{devices} not in all files, the first is '{first}'")
-
     # Availability ---------------------------------------------------------------------------------------------------
 
-    def intervals(self, clock: _Clock, texts: dict[str, Any]) -> tuple[int, dict[str, Any], None]:
+    def intervals(
+        self, times: _Times, devices: dict[str, Any]
+    ) -> tuple[int, dict[str, Any], str | None]:
         """Time covered (us), the tables of devices and availability, and no rule."""
         frame, params = self.frame, self.params
         if "end" in frame:
-            start, end = clock.read(frame, ["start", "end"], self.device)
+            start, end = times.read(frame, ["start", "end"], self.device)
         else:
-            (start,) = clock.read(frame, ["start"], self.device)
+            (start,) = times.read(frame, ["start"], self.device)
             unit = DURATION_UNITS.get(params.duration_unit or "s", 1.0)
-            length = frame.number("duration", unit, NOT_NEGATIVE, params.duration_unit or "")
-            end = np.where(
-                np.isnan(length) | (start == cells.NAT),
-                cells.NAT,
-                start + np.nan_to_num(length) * 1e6,
-            )
-            end = end.astype(np.int64)
-        frame.refuse((start == cells.NAT) & (end != cells.NAT), "has an end without a start")
-        rows = np.flatnonzero(start != cells.NAT)
-        start, end, device = start[rows], end[rows], self.device[rows]
-        open_ = (end == cells.NAT) | (end >= cells.FAR_US)
-        if clock.dated:
-            calendar = end + clock.epoch_us
-            open_ |= (calendar < _OPEN_BEFORE_US) | (calendar > _OPEN_AFTER_US)
-        begins_us = (
-            int(start.min(initial=cells.FAR_US)) if clock.dated and params.window is None else 0
-        )
+            length = frame.number("duration", unit, NOT_NEGATIVE, params.duration_unit or "") * 1e6
+            known = ~np.isnan(length) & (start != NAT)
+            end = np.where(known, start + np.where(known, length, 0).astype(np.int64), NAT)
+        device, empty = self.device, start == NAT
+        if empty.any():
+            frame.refuse(empty & (end != NAT), "has an end without a start")
+            start, end, device = start[~empty], end[~empty], device[~empty]
+        open_ = (end == NAT) | (end >= FAR_US)
+        if times.dated:
+            low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
+            open_ |= (end < low_us) | (end > high_us)
         if params.window is not None:
-            horizon_us = round(params.window * 1e6)
+            horizon_us, begins_us = round(params.window * 1e6), 0
         else:
-            horizon_us = int(max(end[~open_].max(initial=0), start.max(initial=0)))
+            closed = end[~open_] if open_.any() else end
+            horizon_us = int(max(closed.max(initial=0), start.max(initial=0)))
+            begins_us = int(start.min(initial=horizon_us)) if times.dated else 0
             self.caveats.append(
                 "no window was given (option window): it is assumed to end with the last interval"
             )
@@ -330,23 +331,24 @@ class _Log:
                 where=frame.where,
                 hint="give the length of the observation with -s window=..., such as 7d",
             )
-        if open_.any():
-            self.counts["open_sessions"] = int(np.count_nonzero(open_))
+        if opened := int(np.count_nonzero(open_)):
+            self.counts["open_sessions"] = opened
             self.caveats.append(
-                f"{format_counted(self.counts['open_sessions'], 'session')} without an end (empty, infinite, 1970 or "
+                f"{format_counted(opened, 'session')} without an end (empty, infinite, 1970 or "
                 "after 2098): open until the end of the window"
             )
-        end = np.where(open_, max(horizon_us, 0), end)
-        window = min(begins_us, horizon_us), horizon_us
-        tables, intervals = observed_tables(
-            self.ids, device, start, end, window, self.counts, **texts
+            end = np.where(open_, horizon_us, end)
+        window = begins_us, horizon_us
+        tables, spans = observed_tables(
+            self.ids, device, start, end, window, self.counts, **devices
         )
-        note_outside(intervals, self.counts, horizon_us, self.caveats, frame.where, clock.origin)
-        self.counts["never_available"] = len(self.ids) - len(np.unique(intervals.device))
-        note_polling(intervals, self.counts, self.caveats)
+        note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, times.origin)
+        self._note(spans, len(self.ids))
         return horizon_us, tables, None
 
-    def changes(self, clock: _Clock, texts: dict[str, Any]) -> tuple[int, dict[str, Any], str]:
+    def changes(
+        self, times: _Times, devices: dict[str, Any]
+    ) -> tuple[int, dict[str, Any], str | None]:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
         frame, params, initial = self.frame, self.params, self.params.initial
         codes = self._states()
@@ -363,30 +365,36 @@ class _Log:
             if word not in codes[name][1]:
                 codes[name][1].append(word)
         codes = {name: code for name, code in codes.items() if code[1]}
-        (time,) = clock.read(frame, ["time"], self.device)
-        known = time != cells.NAT
+        (time,) = times.read(frame, ["time"], self.device)
+        known = time != NAT
         if not codes or not known.any():
             raise UserError("has no row with a time and a state", where=frame.where)
         rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
-        stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
-        frame.refuse(~known & stateful, "has a state without a time")
+        if not known.all():
+            stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
+            frame.refuse(~known & stateful, "has a state without a time")
         if params.window is None:
             self.caveats.append(
                 "no window was given (option window): it ends with the log's last row"
             )
-        tables, intervals = observed_changes(
+        rows = slice(None) if known.all() else known
+        window_us, hold_us = (
+            None if seconds is None else round(seconds * 1e6)
+            for seconds in (params.window, params.hold)
+        )
+        tables, spans = observed_changes(
             self.ids,
-            self.device[known],
-            time[known],
-            {key: codes[key][0][known] for key in rule.keys},
+            self.device[rows],
+            time[rows],
+            {key: codes[key][0][rows] for key in rule.keys},
             rule,
             {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial},
-            None if params.window is None else round(params.window * 1e6),
-            None if params.hold is None else round(params.hold * 1e6),
+            window_us,
+            hold_us,
             self.counts,
-            **texts,
+            **devices,
         )
-        valid = int(np.count_nonzero(tables["devices"].column("valid")))
+        valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
             raise UserError(
                 "shows no device for any length of time",
@@ -394,36 +402,33 @@ class _Log:
                 hint="give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
                 "-s initial.STATE=...",
             )
-        self.counts["never_available"] = valid - len(np.unique(intervals.device))
-        note_polling(intervals, self.counts, self.caveats)
-        return int(np.max(tables["devices"].column("window_end_us"))), tables, rule.text
+        self._note(spans, valid)
+        return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
+
+    def _note(self, spans: Intervals, devices: int) -> None:
+        some = np.bincount(spans.device, minlength=1) > 0
+        self.counts["never_available"] = devices - int(np.count_nonzero(some))
+        note_polling(spans, self.counts, self.caveats)
 
     def _states(self) -> dict[str, tuple[Ints, list[str]]]:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
         frame = self.frame
         if not self.states:
             return {"state": (np.zeros(len(frame), np.int64), ["online"])}
-        if {"key", "state"} <= set(self.states):
+        by_key = {"key", "state"} <= set(self.states)
+        plain = [name for name in self.states if not by_key or name not in ("key", "state")]
+        result = {name: frame.text(name, lower=True) for name in plain}
+        if by_key:
             number, keys = frame.text("key", lower=True)
             frame.refuse(number < 0, "has no key")
             code, words = frame.text("state", lower=True)
-            result: dict[str, tuple[Ints, list[str]]] = {}
             for position, key in enumerate(map(role_name, keys)):
-                own, recoded = (
-                    np.unique(code[(number == position) & (code >= 0)]),
-                    np.full(len(words) + 1, -1),
-                )
+                chosen = np.where(number == position, code, -1)
+                own = np.unique(chosen[chosen >= 0])
+                recoded = np.full(len(words) + 1, -1)
                 recoded[own] = np.arange(len(own))
-                result[key] = (
-                    np.where(number == position, recoded[code], -1),
-                    [words[each] for each in own],
-                )
-            return result | {
-                name: frame.text(name, lower=True)
-                for name in self.states
-                if name not in ("key", "state")
-            }
-        return {name: frame.text(name, lower=True) for name in self.states}
+                result[key] = recoded[chosen], [words[each] for each in own]
+        return result
 
     def _rule(self, words: Mapping[str, tuple[str, ...]]) -> Rule:
         """The rule over the states with these values."""
@@ -434,21 +439,18 @@ class _Log:
             [name, *others] = words
             if others or not set(words[name]) <= ON | OFF:
                 example = next((each for each in words[name] if _POSITIVE.fullmatch(each)), "...")
+                shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 raise UserError(
-                    "no rule says in which states a device is available "
-                    f"({'; '.join(f'{key}: {format_names(each, 12)}' for key, each in words.items())})",
+                    f"no rule says in which states a device is available ({shown})",
                     where=where,
                     hint=f"give it, such as -s online='{name} == {example}'",
                 )
             text = name
         rule = Rule.parse(text, words, "online")
-        if (
-            hold is None
-            and all(len(words[key]) == 1 for key in rule.keys)
-            and not self.params.initial
-        ):
+        single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
+        if hold is None and len(single) == len(rule.keys) and not self.params.initial:
             raise UserError(
-                f"shows only one state ({format_names([words[key][0] for key in rule.keys])}), so that no device ever "
+                f"shows only one state ({format_names(single)}), so that no device ever "
                 "goes offline: are its rows heartbeats?",
                 where=where,
                 hint="say for how long a row is believed, such as -s hold=5min if the rows come every minute",
@@ -460,14 +462,16 @@ class _Log:
     def single(self, name: str) -> Any:
         """The one text of each device, None if unknown."""
         code, words = self.frame.text(name)
-        of_device = self._first(pd.Series(code).where(code >= 0))
-        differs = (code >= 0) & (code != of_device[self.device])
-        self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
-        return [None if np.isnan(each) else words[int(each)] for each in of_device]
-
-    def _first(self, values: pd.Series[Any]) -> Floats:
+        of_device = pd.Series(code).where(code >= 0).groupby(self.device).transform("first")
+        differs = (code >= 0) & (code != of_device)
+        self.frame.refuse(
+            differs.to_numpy(), f"gives a different {name} for its device than an earlier row"
+        )
+        first = of_device.groupby(self.device).first().fillna(-1).astype(int)
         return (
-            values.groupby(self.device).first().reindex(range(len(self.ids))).to_numpy(np.float64)
+            id_column(first.to_numpy(), words)
+            if (first >= 0).all()
+            else [None if each < 0 else words[each] for each in first]
         )
 
     def measured(self, name: str) -> pd.DataFrame:
@@ -475,49 +479,42 @@ class _Log:
         _, bounds, option = NUMBERS[name]
         unit = getattr(self.params, option) if option else ""
         factor = UNITS[option][unit] if option else 1.0
-        scaled = Bounds(
-            bounds.low * factor, bounds.high * (1.0 if name == "loss" else factor), bounds.open_low
-        )
-        values = self.frame.number(
-            name, factor, scaled, unit if name != "loss" else "a share, or -s loss_unit=percent"
-        )
-        by_device = pd.Series(values).groupby(self.device)
-        table = by_device.agg(["median", "count", "mean", "std"]).reindex(range(len(self.ids)))
-        if (table["count"] > 1).any() and (table["std"] > 0).any():
-            self.counts["measurements"] = max(
-                self.counts.get("measurements", 0), int(table["count"].sum())
-            )
+        high = bounds.high * (1.0 if name == "loss" else factor)
+        scaled = Bounds(bounds.low * factor, high, bounds.open_low)
+        said = unit if name != "loss" else "a share, or -s loss_unit=percent"
+        values = pd.Series(self.frame.number(name, factor, scaled, said))
+        table = values.groupby(self.device).agg(["median", "count", "mean", "std"])
+        if _differ(table):
+            count = int(table["count"].sum())
+            self.counts["measurements"] = max(self.counts.get("measurements", 0), count)
         return table
 
     def compute(self) -> Any:
         """The table ``compute``."""
         frame = self.frame
         self._require_one_of(*SPEEDS)
-        times = [frame.number(name) for name in ("sample_time", "step_time") if name in frame]
-        if times:
-            known = np.any(~np.isnan(times), axis=0)
-            zero = known & (np.nansum(times, axis=0) == 0)
-            frame.refuse(
-                zero, "a step takes no time", "correct it, or leave it empty if it is unknown"
-            )
+        steps = [frame.number(name) for name in ("sample_time", "step_time") if name in frame]
+        if steps:
+            zero = ~np.isnan(steps).all(axis=0) & (np.nansum(steps, axis=0) == 0)
+            fix = "correct it, or leave it empty if it is unknown"
+            frame.refuse(zero, "a step takes no time", fix)
         measured = {column: self.measured(name) for name, column in SPEEDS.items() if name in frame}
-        values = {column: table["median"].to_numpy(copy=True) for column, table in measured.items()}
-        rows = np.flatnonzero(np.any(~np.isnan(list(values.values())), axis=0))
+        values = pd.DataFrame({column: table["median"] for column, table in measured.items()})
+        rows = values.notna().any(axis=1)
         if "ram_bytes" in frame:
-            values["ram_bytes"] = np.rint(self.measured("ram_bytes")["median"].to_numpy())
+            values["ram_bytes"] = self.measured("ram_bytes")["median"].round()
         # If only one of the two times of a step is known, the other is 0.
         for name, other in (("step_fixed_s", "sample_s"), ("sample_s", "step_fixed_s")):
             if other in values:
-                seconds = values.setdefault(name, np.full(len(self.ids), np.nan))
-                seconds[np.isnan(seconds) & ~np.isnan(values[other])] = 0.0
-        if (table := _varying(measured.get("sample_s"))) is not None:
-            values["sample_s_std"] = table["std"].to_numpy()
-        if (table := _varying(measured.get("step_fixed_s"))) is not None:
-            values["step_fixed_error"] = (
-                table["std"] / table["mean"] / np.sqrt(table["count"])
-            ).to_numpy()
-        chosen = {name: column[rows] for name, column in values.items()}
-        return per_device(self.ids, "compute", rows, task="*", phase=self.params.phase, **chosen)
+                known = values.get(name, pd.Series(np.nan, values.index))
+                values[name] = known.mask(known.isna() & values[other].notna(), 0.0)
+        if _differ(spread := measured.get("sample_s")):
+            values["sample_s_std"] = spread["std"]
+        if _differ(spread := measured.get("step_fixed_s")):
+            values["step_fixed_error"] = spread["std"] / spread["mean"] / np.sqrt(spread["count"])
+        device = id_column(np.flatnonzero(rows), self.ids)
+        columns = {str(name): column.to_numpy() for name, column in values[rows].items()}
+        return {"device_id": device, "task": "*", "phase": self.params.phase, **columns}
 
     def network(self) -> Any:
         """The table ``network``."""
@@ -529,43 +526,41 @@ class _Log:
                 where=frame.where,
                 hint="bandwidth applies to both directions; give either bandwidth, or down and up",
             )
-        directions = {"both": "bandwidth", "down": "down", "up": "up"}
-        measured = {way: self.measured(name) for way, name in directions.items() if name in frame}
+        ways = {"both": "bandwidth", "down": "down", "up": "up"}
+        rates = {way: self.measured(name) for way, name in ways.items() if name in frame}
         rtt = self.measured("rtt") if "rtt" in frame else None
-        if not measured and rtt is not None:
+        if not rates and rtt is not None:
             # Pings alone: the rates are unknown.
-            measured = {"both": rtt.assign(median=np.nan, std=np.nan)}
-            device = np.flatnonzero(rtt["median"].notna())
-            which = np.zeros(len(device), np.int64)
-        else:
-            known = np.column_stack([table["median"].notna() for table in measured.values()])
-            device, which = np.nonzero(known)
-        columns: dict[str, Any] = {"direction": id_column(which, list(measured))}
-        stacked = {
-            key: np.column_stack([t[key] for t in measured.values()])
-            for key in ("median", "mean", "std")
+            rates = {"both": rtt.assign(bps=np.nan)}
+        table = pd.concat(
+            [
+                each.assign(way=n, bps=each.get("bps", each["median"]))
+                for n, each in enumerate(rates.values())
+            ]
+        )
+        table = table[table["median"].notna()].sort_index(kind="stable")
+        device = table.index.to_numpy()
+        columns: dict[str, Any] = {
+            "device_id": id_column(device, self.ids),
+            "direction": id_column(table["way"].to_numpy(), list(rates)),
+            "bandwidth_bps": table["bps"].to_numpy(),
         }
-        columns["bandwidth_bps"] = stacked["median"][device, which]
-        if any(_varying(table) is not None for table in measured.values()):
-            columns["bandwidth_cv"] = (stacked["std"] / stacked["mean"])[device, which].astype(
-                np.float32
-            )
+        if any(name in frame for name in ways.values()) and any(map(_differ, rates.values())):
+            columns["bandwidth_cv"] = (table["std"] / table["mean"]).to_numpy(np.float32)
         if rtt is not None:
             columns["rtt_s"] = rtt["median"].to_numpy()[device]
-        if (varying := _varying(rtt)) is not None:
-            error_s = varying["std"] / np.sqrt(varying["count"])
-            columns["rtt_error_s"] = error_s.to_numpy()[device]
+            if _differ(rtt):
+                columns["rtt_error_s"] = (rtt["std"] / np.sqrt(rtt["count"])).to_numpy()[device]
         if "loss" in frame:
-            columns["loss"] = self.measured("loss")["median"].to_numpy()[device].astype(np.float32)
+            columns["loss"] = self.measured("loss")["median"].to_numpy(np.float32)[device]
         if "radio" in frame:
             # Of several, the most common one.
             code, words = frame.text("radio")
             named = pd.DataFrame({"device": self.device, "radio": code})[code >= 0]
-            counted = named.value_counts().reset_index().drop_duplicates("device")
-            usual = counted.set_index("device")["radio"]
-            radio = [words[usual[n]] if n in usual.index else None for n in range(len(self.ids))]
-            columns["radio"] = pa.array(radio, pa.string()).take(pa.array(device))
-        return per_device(self.ids, "network", device, **columns)
+            usual = named.value_counts().reset_index().drop_duplicates("device")
+            number = usual.set_index("device")["radio"].reindex(device).fillna(-1).astype(int)
+            columns["radio"] = [None if each < 0 else words[each] for each in number]
+        return columns
 
     def _require_one_of(self, *names: str) -> None:
         """Refuse a table with none of the columns ``names``, which its other columns refer to."""
@@ -577,9 +572,9 @@ class _Log:
             )
 
 
-def _varying(table: pd.DataFrame | None) -> pd.DataFrame | None:
-    """The measurements, if some device has different ones."""
-    return table if table is not None and bool((table["std"] > 0).any()) else None
+def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
+    """Whether some device has different measurements."""
+    return table is not None and bool((table["std"] > 0).any())
 
 
 def _proposed(names: list[str]) -> str:
@@ -587,32 +582,23 @@ def _proposed(names: list[str]) -> str:
     mapping: dict[str, str] = {}
     for role, pattern in _CALLED.items():
         free = [name for name in names if name not in COLUMNS and name not in mapping.values()]
-        fitting = [n for n in free if re.fullmatch(pattern, n)] or get_close_matches(
-            role, free, 1, 0.75
-        )
+        close = get_close_matches(role, free, 1, 0.75)
+        fitting = [name for name in free if re.fullmatch(pattern, name)] or close
         if role not in names and fitting:
             mapping[role] = fitting[0]
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
         mapping.pop("time", None)
-    if not mapping:
-        return ""
-    return (
-        f"give -s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'; "
-    )
+    pairs = ", ".join(f"{role}: {name}" for role, name in mapping.items())
+    return f"give -s columns='{{{pairs}}}'; " if pairs else ""
 
 
-def _hint_of(others: list[str]) -> str:
-    proposed = _proposed([*others, "device", "time", "start", "end"])
-    return f" ({proposed.removesuffix('; ')} if it is one of these)" if proposed else ""
-
-
-class _Clock:
-    """Conversion of a table's times to microseconds, and the meaning of time 0.
+class _Times:
+    """Times of a table as microseconds from time 0 on, and the meaning of time 0.
 
     Attributes:
         epoch: ISO 8601 timestamp of time 0; None if times are relative.
         weekday: its day of the week, if the files contain timestamps.
-        kind: meaning of time 0.
+        clock: meaning of time 0.
         zone_name: zone of the local time; None if it is not known.
         dated: whether the files contain timestamps.
         epoch_us: time 0 as a Unix time (us).
@@ -624,7 +610,7 @@ class _Clock:
         self.zone_name = params.time_zone
         self.epoch = params.epoch
         self.weekday: int | None = None
-        self.kind = params.clock or "device-relative"
+        self.clock = params.clock or "device-relative"
         self.dated = False
         self.epoch_us = 0
         self.caveats: list[str] = []
@@ -637,69 +623,70 @@ class _Clock:
     def read(self, frame: Frame, names: list[str], device: Ints) -> list[Ints]:
         """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each."""
         unit, form = self.params.time_unit, self.params.time_format
-        columns = [frame.instants(name, unit, form, HOW_TO_WRITE) for name in names]
+        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE) for name in names]
+        times = [column.us for column in columns]
         self.dated = any(column.dated for column in columns)
         if not self.dated:
             self.zone_name = None
-            return [column.us for column in columns]
-        us, local = (
-            np.stack([getattr(column, key) for column in columns], axis=1)
-            if len(columns) > 1
-            else getattr(columns[0], key)[:, None]
-            for key in ("us", "local")
-        )
-        if (fit := cells.fitting_unit(us[:, 0], unit)) is not None:
-            year = 1970 + float(np.median(us[:, 0])) / 31_556_952e6
+            return times
+        if (fit := cells.fitting_unit(times[0], unit)) is not None:
+            year = 1970 + float(np.median(times[0])) / 31_556_952e6
             raise UserError(
                 f"in {unit}, the times would be in the year {year:.0f}",
                 where=frame.where,
                 hint=f"they fit -s time_unit={fit}",
             )
-        if local.any():
-            us = self._of_local(
-                frame, names, us, local & (us != cells.NAT) & (us < cells.FAR_US), device
-            )
-        known = us[:, 0] != cells.NAT
-        first = us[known, 0] if not known.all() else us[:, 0]
-        begin_us, last_us = int(first.min(initial=2**61)), int(first.max(initial=0))
+        local = [
+            column.local & (us != NAT) & (us < FAR_US)
+            for column, us in zip(columns, times, strict=True)
+        ]
+        if any(each.any() for each in local):
+            times = self._of_local(frame, names, times, local, device)
+        first = times[0] if (times[0] != NAT).all() else times[0][times[0] != NAT]
+        begin_us, last_us = int(first.min(initial=FAR_US)), int(first.max(initial=0))
         if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):
-            odd = known & ((us[:, 0] < _OPEN_BEFORE_US) | (us[:, 0] > _OPEN_AFTER_US))
+            odd = (times[0] < _OPEN_BEFORE_US) | (times[0] > _OPEN_AFTER_US)
             message = f"{names[0]} is {{}}, which is no time of an observation"
-            frame.refuse(odd, message, "correct it, or remove the row", names[0])
-        offsets = {column.offset for column in columns if (column.us != cells.NAT).any()}
+            fix = "correct it, or remove the row"
+            frame.refuse(odd & (times[0] != NAT), message, fix, names[0])
+        offsets = {column.offset for column in columns if (column.us != NAT).any()}
         if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
             self.zone, self.zone_name = cells.time_zone(offset), offset
-        begin = _UNIX + timedelta(microseconds=begin_us if first.size else 0)
-        epoch = self._epoch(begin)
+        epoch = self._epoch(_UNIX + timedelta(microseconds=begin_us if first.size else 0))
         self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
-        self.kind = self.params.clock or ("local" if self.zone else "utc")
+        self.clock = self.params.clock or ("local" if self.zone else "utc")
         self.epoch_us = (epoch - _UNIX) // timedelta(microseconds=1)
-        never = (us == cells.NAT) | (us >= cells.FAR_US)
-        shifted = us - self.epoch_us
-        if never.any():
-            shifted[never] = us[never]
-        return list(shifted.T)
+        for column, us in enumerate(times):
+            shifted = us - self.epoch_us
+            never = (us == NAT) | (us >= FAR_US)
+            if never.any():
+                shifted[never] = us[never]
+            times[column] = shifted
+        return times
 
     def _of_local(
-        self, frame: Frame, names: list[str], us: Ints, local: Bools, device: Ints
-    ) -> Ints:
-        """``us`` in UTC, from times of the local clock where ``local``; refuses them without a zone."""
-        for number, name in enumerate(names):
-            if self.zone is None:
+        self, frame: Frame, names: list[str], times: list[Ints], local: list[Bools], device: Ints
+    ) -> list[Ints]:
+        """``times`` in UTC, from times of the local clock where ``local``; refuses them without a zone."""
+        if self.zone is None:
+            for name, each in zip(names, local, strict=True):
                 message = f"{name} is {{}}, which has no offset from UTC"
                 hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
-                frame.refuse(local[:, number], message, hint, name)
-        if self.zone is None:
-            return us
-        group = np.repeat(device, len(names))
-        flat, skipped, unclear = cells.localize(us.ravel(), local.ravel(), self.zone, group)
+                frame.refuse(each, message, hint, name)
+            return times
+        flat, skipped, unclear = cells.localize(
+            np.column_stack(times).ravel(),
+            np.column_stack(local).ravel(),
+            self.zone,
+            np.repeat(device, len(names)),
+        )
         for number, name in enumerate(names):
             message = f"{name} is {{}}, a local time that the clocks skip"
-            frame.refuse(skipped.reshape(us.shape)[:, number], message, "correct it", name)
+            frame.refuse(skipped[number :: len(names)], message, "correct it", name)
         if unclear:
-            times = format_counted(unclear, "time")
-            self.caveats.append(f"{times} in an hour that clocks show twice, taken as the first")
-        return flat.reshape(us.shape)
+            count = format_counted(unclear, "time")
+            self.caveats.append(f"{count} in an hour that clocks show twice, taken as the first")
+        return list(flat.reshape(-1, len(names)).T)
 
     def _epoch(self, first: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
@@ -715,7 +702,6 @@ class _Clock:
         elif self.zone is None:
             epoch = first
         else:
-            epoch = datetime.combine(
-                first.astimezone(self.zone).date(), datetime.min.time(), self.zone
-            )
+            day = first.astimezone(self.zone).date()
+            epoch = datetime.combine(day, datetime.min.time(), self.zone)
         return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
