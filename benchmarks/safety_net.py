@@ -212,7 +212,7 @@ def methods() -> Iterator[Case]:
 
     from fedsim.cli import cli
 
-    listed = CliRunner().invoke(cli, ["methods", "list", "--json"])
+    listed = CliRunner().invoke(cli, ["describe", "method", "--json"])
     for name in sorted(json.loads(listed.stdout)):
         method = {"name": name, **GIVEN.get(name, {})}
         for schedule, given in SCHEDULES.items():

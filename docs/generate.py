@@ -17,7 +17,7 @@ from pydantic import BaseModel
 import fedsim
 from fedsim.bundled.references import of_part, references
 from fedsim.cli import COMMANDS, cli
-from fedsim.cli.methods import describe
+from fedsim.cli.describe import describe
 from fedsim.composition.rules.names import documentation
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
@@ -119,11 +119,11 @@ def methods_page() -> str:
         NOTICE,
         "# Methods\n",
         "What each method sends, keeps and needs. P is the length of the model's parameter vector. "
-        "`fedsim methods show NAME` prints the same.\n",
+        "`fedsim describe NAME` prints the same.\n",
     ]
     lines += _weights_table()
     for name, method in sorted(CATALOG.parts("method").items()):
-        described = describe(name)
+        (described,) = describe(name, "method")
         lines += [
             f"## {described['title']}\n",
             f"`method: {{name: {name}}}`\n",
@@ -137,7 +137,7 @@ def methods_page() -> str:
             ("The server keeps", ", ".join(described["server_keeps"])),
             ("The server keeps for each client", ", ".join(described["server_keeps_per_client"])),
             ("Each client keeps", ", ".join(described["client_keeps"])),
-            ("Known only with its parameters", ", ".join(described["needs"])),
+            ("Known only with its parameters", ", ".join(described["known_with"])),
             ("Schedules", ", ".join(described["schedules"])),
             ("Not asynchronous", described["not_asynchronous"]),
             ("Companion parts, unless others are given", ", ".join(described["brings"])),

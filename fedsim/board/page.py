@@ -12,7 +12,7 @@ import numpy as np
 
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.board.results import Table, why
-from fedsim.board.suite import Cell, Suite
+from fedsim.board.suite import MEASURED, Cell, Suite
 from fedsim.bundled import located
 from fedsim.vocabulary.formatting import Kind, format_value
 
@@ -69,8 +69,19 @@ def repeat(suite: Suite, cell: Cell) -> str:
     options = [
         f"-s {shlex.quote(f'{path}={_yaml(value)}')}" for path, value in suite.values(cell).items()
     ]
-    file = suite.scenarios[cell.scenario].file.relative_to(located("scenarios"))
-    return f"fedsim run {file.with_suffix('')} {' '.join(options)}"
+    file, built_in = suite.scenarios[cell.scenario].file, located("scenarios")
+    if file.is_relative_to(built_in):
+        file = file.relative_to(built_in).with_suffix("")
+    return f"fedsim run {file} {' '.join(options)}"
+
+
+def _repeated(table: Table, suite: Suite) -> str:
+    """The command that repeats a run of the fastest entry; empty if its settings are not known."""
+    fastest, setting = table.fastest, table.fastest.medians.get("setting")
+    if fastest.entry not in suite.entries or setting is None:
+        return ""
+    name, seed = table.question.name, suite.seeds[0]
+    return repeat(suite, Cell(name, fastest.entry, MEASURED, int(setting), seed))
 
 
 def _yaml(value: Any) -> str:
@@ -87,7 +98,9 @@ def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> P
         .render(
             title=f"The board, {suite.version}",
             columns=COLUMNS,
-            tables=[(table, list(cells(table)), why(table)) for table in tables],
+            tables=[
+                (table, list(cells(table)), why(table), _repeated(table, suite)) for table in tables
+            ],
             map=grid(tables),
             reversal=reversal(tables),
             marked=marked,

@@ -37,7 +37,6 @@ COMMANDS = {
     "scenario": "Check, show and describe scenarios.",
     "describe": "Describe a part: parameters, defaults, units, paper, example.",
     "docs": "Read the documentation.",
-    "methods": "List and describe the methods.",
     "traces": "Import, synthesize, inspect and validate traces.",
     "data": "List and prepare data sets.",
     "calibrate": "Make a trace bundle from the log of a real run.",

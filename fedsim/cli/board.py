@@ -106,31 +106,6 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     click.echo(f"page: {page}")
 
 
-@command.command("repeat")
-@click.argument("scenario", shell_complete=options.completing(_names))
-@click.argument("entry")
-@click.option("--seed", type=int, default=0, help="Seed of the run.")
-@click.option("--disturbance", help="Name of a disturbance of the scenario.")
-def repeat(scenario: str, entry: str, seed: int, disturbance: str | None) -> None:
-    """Print the command that repeats the measured run of ENTRY, such as FedBuff, in SCENARIO of board-1."""
-    from fedsim.board.page import repeat as command_of
-    from fedsim.board.results import shipped
-    from fedsim.board.suite import MEASURED, Cell, suite
-
-    whole, kind = suite(), disturbance or MEASURED
-    rows = shipped(whole)
-    for column, value in (("scenario", scenario), ("entry", entry), ("kind", kind), ("seed", seed)):
-        values = sorted(map(str, rows[column].unique()))
-        rows = rows[rows[column] == value]
-        if rows.empty:
-            raise UserError(
-                f"there is no {column} {value} among the runs",
-                where="fedsim board repeat",
-                hint=nearest_or_all(str(value), values, ", ".join(values)),
-            )
-    click.echo(command_of(whole, Cell(scenario, entry, kind, int(rows["setting"].iloc[0]), seed)))
-
-
 def _suite(
     version: str,
     method: str | None,

@@ -12,7 +12,7 @@ import click
 from pydantic import BaseModel
 
 from fedsim.bundled import references
-from fedsim.cli import options
+from fedsim.cli import methods, options
 from fedsim.composition.rules.names import documentation
 from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
@@ -218,6 +218,7 @@ def _described(kind: str, name: str, component: type[Component]) -> dict[str, An
         links=[paper.link for paper in papers],
         bibtex=[paper.bibtex for paper in papers],
         example=example(kind, name, component.Params),
+        **(methods.rules(component) if kind == "method" else {}),
     )
 
 
@@ -245,15 +246,9 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     if described["paper"]:
         _print_section("paper", [described["paper"], *described["links"], *bibtex])
     _print_section("example", described["example"].splitlines())
-    if described["kind"] != "method":
-        return
-    if is_user_reference(name):
-        from fedsim.cli import methods
-
+    if described["kind"] == "method":
         click.secho("\nrules", bold=True)
-        methods.print_rules(methods.describe(name))
-    else:
-        click.echo(f"\nwhat it sends and keeps: fedsim methods show {name}")
+        methods.print_rules(described)
 
 
 def _print_section(title: str, lines: list[str]) -> None:

@@ -1,86 +1,19 @@
-"""``fedsim methods``: what each method sends, keeps and needs."""
+"""The rules of a method: its schedules, and what it sends, keeps and needs."""
 
 from __future__ import annotations
 
-import inspect
-from pathlib import Path
 from typing import Any
 
 import click
 
-from fedsim.cli import Suggesting, options
-from fedsim.errors import UserError
-from fedsim.parts.catalog import CATALOG, summaries
-from fedsim.parts.component import is_user_reference
+from fedsim.parts.catalog import CATALOG
 
 
-@click.group(cls=Suggesting)
-def command() -> None:
-    """List and describe the methods."""
-
-
-@command.command("list")
-@options.json_option
-def list_(as_json: bool) -> None:
-    """List the methods that ship with fedsim."""
-    options.print_rows(summaries(CATALOG.parts("method")), as_json)
-
-
-@command.command()
-@click.argument(
-    "name", shell_complete=options.completing(lambda: CATALOG.parts("method"), files=True)
-)
-@options.json_option
-def show(name: str, as_json: bool) -> None:
-    """Describe the method NAME: parameters, what it sends and keeps, its paper.
-
-    For a method of your own, use 'fedsim describe file.py:ClassName'.
-    """
-    if is_user_reference(name):
-        raise UserError(f"{name} is user code", hint=f"if you trust it: fedsim describe {name}")
-    described = describe(name)
-    if as_json:
-        options.print_json(described)
-        return
-    click.secho(f"{described['title']} ({described['name']})", bold=True)
-    click.echo(f"{described['description']}\n")
-    _line("paper", described["paper"])
-    print_rules(described)
-    if described["parameters"]:
-        options.print_parameters(described["parameters"])
-
-
-def print_rules(described: dict[str, Any]) -> None:
-    """Print the schedules of a method, and what it sends and keeps."""
-    for key in ("schedules", "not_asynchronous", "brings", *_TRAFFIC):
-        _line(key, described[key])
-    if described["needs"]:
-        click.echo(f"(not known without values for: {', '.join(described['needs'])})")
-
-
-def _line(key: str, value: Any) -> None:
-    text = ", ".join(value) if isinstance(value, list) else value
-    if text:
-        click.echo(f"{key.replace('_', ' '):<24}{text}")
-
-
-def describe(name: str) -> dict[str, Any]:
-    """The facts about a method, for people and scripts.
-
-    Raises:
-        UserError: there is no such method.
-    """
-    from fedsim.methods.base import Method
-    from fedsim.scenario.description import parameters
-
-    method = CATALOG.find("method", name, Path.cwd())
-    assert issubclass(method, Method)
+def rules(method: Any) -> dict[str, Any]:
+    """The schedules of a method, its companion parts, and what it sends and keeps."""
     traffic, reason = _traffic(method), method.only_synchronous
     return {
-        "name": name,
-        "title": method.title or name,
-        "description": inspect.cleandoc(method.__doc__ or ""),
-        "paper": method.paper,
+        "title": method.title or method.name,
         "schedules": sorted(
             name
             for name, schedule in CATALOG.parts("schedule").items()
@@ -92,8 +25,17 @@ def describe(name: str) -> dict[str, Any]:
         "brings": [f"{kind} {part['name']}" for kind, part in method.companions.items()],
         "personal": method.personal,
         **traffic,
-        "parameters": [vars(parameter) for parameter in parameters(method.Params)],
     }
+
+
+def print_rules(described: dict[str, Any]) -> None:
+    """Print the schedules of a method, and what it sends and keeps."""
+    for key in ("schedules", "not_asynchronous", "brings", *_TRAFFIC):
+        value = described[key]
+        if text := ", ".join(value) if isinstance(value, list) else value:
+            click.echo(f"  {key.replace('_', ' '):<24}{text}")
+    if described["known_with"]:
+        click.echo(f"  (not known without values for: {', '.join(described['known_with'])})")
 
 
 _TRAFFIC = (
@@ -118,7 +60,7 @@ def _traffic(method: Any) -> dict[str, Any]:
 
     needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
     if needs:
-        return {**{key: [] for key in _TRAFFIC}, "needs": needs}
+        return {**{key: [] for key in _TRAFFIC}, "known_with": needs}
     shapes = {"0.weight": (16, 8), "0.bias": (16,), "1.weight": (4, 16), "1.bias": (4,)}
     layout = Layout.of([(f"layers.{name}", shape) for name, shape in shapes.items()])
     if method.needs_adapters:
@@ -180,5 +122,5 @@ def _traffic(method: Any) -> dict[str, Any]:
         "server_keeps": [sized(key, value.numel()) for key, value in state.items()],
         "client_keeps": kept(at_server=False),
         "server_keeps_per_client": kept(at_server=True),
-        "needs": [],
+        "known_with": [],
     }

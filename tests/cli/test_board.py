@@ -57,11 +57,3 @@ def test_a_method_is_measured_beside_fedavg(monkeypatch, tmp_path):
     assert page.count('<th scope="row">mine') == 2
     # The same algorithm with the same random numbers takes the same time.
     assert "1.00\u00a0to 1.00" in page
-
-
-def test_the_command_that_repeats_a_run_sets_what_the_run_had():
-    arguments = ["repeat", "silos", "FedBuff", "--seed", "3", "--disturbance", "cut off"]
-    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
-    assert result.stdout.startswith("fedsim run board/silos -s 'server.method={name: fedbuff}'")
-    assert "devices.failures.upload_loss=0.3" in result.stdout
-    assert result.stdout.rstrip().endswith("-s seed=3")

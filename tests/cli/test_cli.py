@@ -168,7 +168,7 @@ def test_a_group_without_a_command_shows_its_help() -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [("run", "nope.yaml"), ("verify", "nope"), ("methods", "show", "nope"), ("run",)],
+    [("run", "nope.yaml"), ("verify", "nope"), ("describe", "nope"), ("run",)],
 )
 def test_with_json_errors_are_json(arguments: tuple[str, ...]) -> None:
     result = invoke(*arguments, "--json")

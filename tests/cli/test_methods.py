@@ -1,14 +1,13 @@
-"""``fedsim methods`` on the command line."""
+"""The rules of methods, as ``fedsim describe`` says them."""
 
 import json
 
 from tests.cli.invoking import invoke
 
 
-def test_methods_are_listed_and_shown() -> None:
-    names = json.loads(invoke("methods", "list", "--json").output)
-    assert "fedavg" in names
-    shown = json.loads(invoke("methods", "show", "fedavg", "--json").output)
+def test_methods_are_listed_and_described() -> None:
+    assert "fedavg" in json.loads(invoke("describe", "method", "--json").output)
+    (shown,) = json.loads(invoke("describe", "fedavg", "--json").output)
     assert shown["sends_down"] == ["model (P)"]
     assert shown["sends_up"] == ["delta (P)"]
     assert shown["client_keeps"] == []
@@ -16,7 +15,6 @@ def test_methods_are_listed_and_shown() -> None:
     assert "McMahan" in shown["paper"]
     keys = {parameter["key"] for parameter in shown["parameters"]}
     assert keys == {"weights", "server_lr", "partial"}
-    assert "sends up" in invoke("methods", "show", "fedavg").output
-    wrong = invoke("methods", "show", "fedavgg")
-    assert wrong.exit_code == 2
-    assert "did you mean 'fedavg'?" in wrong.stderr
+    assert "sends up" in invoke("describe", "fedavg").output
+    (shown,) = json.loads(invoke("describe", "fedlga", "--json").output)
+    assert shown["title"] == "FedLGA"

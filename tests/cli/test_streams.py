@@ -37,18 +37,17 @@ CALLS = {
     "sweep": ("sweep", "sweep.yaml", "-j", "1", "-o", "sweep"),
     "decide": ("decide", "s.yaml", "--over", "seed=1,2", "--metric", "no"),
     "forecast": ("forecast", "s.yaml", "--target", "rounds=2", "--runs", "3", "-j", "1", "-o", "f"),
-    "board": ("board", "repeat", "silos", "FedBuff"),
+    "board": ("board", "run", "--seeds", "9"),
     "verify": ("verify", "run"),
     "scenario": ("scenario", "show", "s.yaml"),
     "describe": ("describe", "fedavg"),
     "docs": ("docs",),
-    "methods": ("methods", "list"),
     "traces": ("traces", "synthesize", "always", "--devices", "3", "-o", "bundle"),
     "data": ("data", "list"),
     "calibrate": ("calibrate", "no.csv", "-o", "calibrated"),
     "export": ("export", "run", "--format", "perfetto", "-o", "trace.json"),
 }
-REFUSED = ("flower", "decide", "calibrate")
+REFUSED = ("flower", "decide", "board", "calibrate")
 HEAVY = ("matplotlib.pyplot", "rich.live", "scipy.stats")
 
 

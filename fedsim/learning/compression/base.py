@@ -37,7 +37,7 @@ class CompressionParams(Parameters):
 
     vectors: list[str] | None = None
     """Names of the vectors that are compressed, such as ``[delta]``; by default all that the method sends in this
-    direction. ``fedsim methods show NAME`` lists them."""
+    direction. ``fedsim describe NAME`` lists them."""
 
 
 class Compression(Component, ABC):
