@@ -4,7 +4,7 @@ A method defines *what* is learned; the schedule defines *when*. Every rule is v
 of length P: a group of B dispatches is a (B, P) matrix, so that the same code serves one client and a thousand.
 
 A new method is a subclass of :class:`Method` with a ``name``, a ``Params`` model and :meth:`Method.aggregate`, and with
-:meth:`Method.local_update` if its local rule is not plain local training. Reading a method's class and parameters does
+:meth:`Method.local_rule` or :meth:`Method.local_update` if its clients do more than plain local training. Reading a method's class and parameters does
 not import torch: import it inside functions; :data:`Tensor` serves annotations.
 """
 
@@ -86,6 +86,32 @@ class MethodContext:
         if not isinstance(optimizer, Sgd):
             return 0.0, False
         return optimizer.params.momentum, optimizer.params.nesterov
+
+    def local_rate(self, updates: Updates) -> float:
+        """The local learning rate of a server update, for server steps that are proportional to it.
+
+        The rate of the contribution dispatched last; without contributions, that of the round being closed.
+        """
+        if not len(updates):
+            return self.learning_rate(updates.round, updates.time_s)
+        return float(updates.learning_rates[np.argmax(updates.versions)])
+
+    def distance_covered(self, steps: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """Distance that this many local SGD steps cover along a constant unit gradient at learning rate 1, (C,).
+
+        The number of steps without momentum; with momentum the sum of the coefficients with which the gradients enter
+        the change (a_i of Wang et al., NeurIPS 2020, section 4).
+        """
+        momentum, nesterov = self.sgd_momentum
+        if not momentum:
+            return steps.astype(np.float64)
+        covered = np.zeros(int(steps.max()) + 1)
+        velocity = 0.0
+        for step in range(1, len(covered)):
+            velocity = momentum * velocity + 1
+            covered[step] = covered[step - 1] + (1 + momentum * velocity if nesterov else velocity)
+        result: npt.NDArray[np.float64] = covered[steps]
+        return result
 
     def generator(self, *keys: int) -> np.random.Generator:
         """A generator of the method's own random numbers; equal keys give equal numbers.
@@ -558,15 +584,22 @@ class Method(Component, ABC):
         compressed upload named ``model`` is the difference from them."""
         return cohort.down["model"]
 
+    def local_rule(self, cohort: Cohort) -> LocalRule | None:
+        """Turns gradients into directions in :meth:`local_update`; None is plain local training."""
+        return None
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """The local rule; plain local training from the received model unless overridden.
+        """The work of a client: local training from :meth:`start` with the :meth:`local_rule` unless overridden. It
+        sends the change of the model as ``delta``, or the model itself if that is what :meth:`upload` names.
 
         It may run on several threads at once, and on copies of this object on other devices or in other processes
         (built from the class, its parameters and a context, followed by :meth:`initial_state`), so it must not change
         the object, nor read anything that :meth:`aggregate` stored in it.
         """
         start = self.start(cohort)
-        trained = trainer.run(cohort, start)
+        trained = trainer.run(cohort, start, rule=self.local_rule(cohort))
+        if any(vector.name == "model" for vector in self.upload()):
+            return LocalUpdate({"model": trained.model}, trained.loss)
         return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
 
     @abstractmethod

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.aggregation import distance_covered
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -169,7 +168,7 @@ class FedLga(Method):
         if self.params.grad_source == "last_grad":
             return updates.row("gradient", index)
         steps = np.array([updates.steps[index], updates.steps_assigned[index]])
-        done, assigned = map(float, distance_covered(self.context, steps))
+        done, assigned = map(float, self.context.distance_covered(steps))
         # At a rate of 0, changes say nothing about gradients, and no correction is known.
         rate = float(updates.learning_rates[index]) or math.inf
         if self.params.grad_source == "mean_delta":
