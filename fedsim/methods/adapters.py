@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
+    FloatArray,
     LocalUpdate,
     Method,
     MethodContext,
@@ -53,12 +53,9 @@ class AdapterMethod(Method):
     only_synchronous = "each version is a combination of the models of one round"
     needs_adapters = True
     combines_parts = True
+    uploads = ("model",)
     Params = WeightedParams
     params: WeightedParams
-
-    def upload(self) -> Sequence[Vector]:
-        """The trained model."""
-        return (Vector("model", self.context.layout.size),)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The mean of the models, with the adapters of :meth:`combine`; unchanged without contributions."""
@@ -76,7 +73,7 @@ class AdapterMethod(Method):
         self,
         merged: Pair,
         received: Sequence[Pair],
-        weights: npt.NDArray[np.float64],
+        weights: FloatArray,
         updates: Updates,
     ) -> None:
         """Write the server's adapter into ``merged``, whose matrices are the weighted means of those ``received``."""
@@ -103,7 +100,7 @@ class HetLora(AdapterMethod):
         self,
         merged: Pair,
         received: Sequence[Pair],
-        weights: npt.NDArray[np.float64],
+        weights: FloatArray,
         updates: Updates,
     ) -> None:
         """The means weighted by norms; those by ``weights`` while all products are zero."""
@@ -142,7 +139,7 @@ class FlexLora(AdapterMethod):
         self,
         merged: Pair,
         received: Sequence[Pair],
-        weights: npt.NDArray[np.float64],
+        weights: FloatArray,
         updates: Updates,
     ) -> None:
         """The singular value decomposition of the weighted mean of the products."""
@@ -284,6 +281,7 @@ class FfaLora(FedAvg):
     paper = "Sun, Li, Li and Ding, Improving LoRA in Privacy-preserving Federated Learning, ICLR 2024, section 4"
     paper_schedules = ("sync",)
     needs_adapters = True
+    downloads = ("trained",)
     Params = WeightedParams
     params: WeightedParams
 
@@ -292,18 +290,11 @@ class FfaLora(FedAvg):
         self._names = [each.a for each in context.layout.adapters]
         self._split = Split(context.layout, self._names, context.device)
         self._rates = (~self._split.mask).to(context.dtype)
-
-    def download(self) -> Sequence[Vector]:
-        """All but A."""
-        return (Vector("trained", self._split.shared_size),)
+        self.elements = self._split.shared_size
 
     def first_download(self) -> Sequence[Vector]:
         """A."""
         return (Vector("frozen", self._split.personal_size),)
-
-    def upload(self) -> Sequence[Vector]:
-        """The change of all but A."""
-        return (Vector("delta", self._split.shared_size),)
 
     def frozen(self) -> Sequence[str]:
         """The matrices A."""

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.base import (
+    FloatArray,
     Method,
     MethodContext,
     ServerState,
     Tensor,
     Updates,
-    Vector,
     WeightedParams,
     averaging_weights,
 )
 from fedsim.methods.fedavg import FedAvg, Proximal
 from fedsim.parts.component import Parameters
-
-FloatArray = npt.NDArray[np.float64]
 
 
 class ConstantStaleness(Parameters):
@@ -186,15 +182,15 @@ class FedBuff(FedAvg):
         super().__init__(params, context)
         self.weight_of_absent = POPULATION_WEIGHTS if params.scale == "population" else ""
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """Each client's share of the buffer, or of the population, (C,)."""
         if self.params.scale == "mean":
             return super().weights(updates)
         return population_weights(self.context, updates, self.params.weights)
 
-    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def factors(self, updates: Updates) -> FloatArray:
         """The discounts for staleness, (C,)."""
-        discounts: npt.NDArray[np.float64] = self.params.weights_by_age(updates)
+        discounts: FloatArray = self.params.weights_by_age(updates)
         return discounts
 
 
@@ -232,11 +228,7 @@ class FedAsync(Proximal):
     def __init__(self, params: FedAsyncParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.weight_of_absent = POPULATION_WEIGHTS if params.form == "delta" else ""
-
-    def upload(self) -> Sequence[Vector]:
-        """The local model, or its change."""
-        sent = "model" if self.params.form == "mixing" else "delta"
-        return (Vector(sent, self.context.layout.size),)
+        self.uploads = ("model",) if params.form == "mixing" else ("delta",)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """The model after the updates are mixed in (or their changes added) in order of arrival."""
@@ -341,16 +333,13 @@ class FedAT(Proximal):
         "Asynchronous Tiers, SC 2021, Algorithm 1 and equation 4"
     )
     paper_schedules = ("tiered",)
+    uploads = ("model",)
     Params = FedATParams
 
     def __init__(self, params: FedATParams, context: MethodContext) -> None:
         super().__init__(params, context)
         if params.silent_tiers == "initial":
             self.weight_of_absent = "counts tiers that have not reported with the initial model"
-
-    def upload(self) -> Sequence[Vector]:
-        """The local model."""
-        return (Vector("model", self.context.layout.size),)
 
     def initial_state(self, model: Tensor) -> ServerState:
         """``model`` (P,), the tiers' models (M, P) and their numbers of updates (M,); M = 1 until the first update,

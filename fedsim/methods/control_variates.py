@@ -19,7 +19,6 @@ from fedsim.methods.base import (
     ServerState,
     Trainer,
     Updates,
-    Vector,
     averaging_weights,
 )
 from fedsim.parts.component import Parameters
@@ -56,6 +55,8 @@ class Scaffold(Method):
         "Communication Compression, arXiv:2308.08165"
     )
     paper_schedules = ("sync",)
+    downloads = ("model", "control")
+    uploads: Sequence[str] = ("delta", "control")
     server_vectors = ("control",)
     Params = ScaffoldParams
 
@@ -64,18 +65,7 @@ class Scaffold(Method):
         if params.uplink == 1:
             self.needs_plain_sgd = "with uplink: 1 the server derives the clients' models from it"
             self.only_synchronous, self.needs_exact = NEEDS_RECEIVED, {"control": NEEDS_RECEIVED}
-            self.buffers_with = "control"
-
-    def download(self) -> Sequence[Vector]:
-        """x and c."""
-        size = self.context.layout.size
-        return (Vector("model", size), Vector("control", size))
-
-    def upload(self) -> Sequence[Vector]:
-        """Changes of the model and of c_i, or of c_i alone."""
-        size = self.context.layout.size
-        control = Vector("control", size)
-        return (control,) if self.params.uplink == 1 else (Vector("delta", size), control)
+            self.buffers_with, self.uploads = "control", ("control",)
 
     def memories(self) -> Mapping[str, Memory]:
         """c_i."""
@@ -206,17 +196,14 @@ class Mtgc(Method):
         "Algorithm 1"
     )
     paper_schedules = ("sync",)
+    # z_i + y_j, or the y_j of an edge server.
+    downloads = ("model", "correction")
     server_vectors = ("correction",)
     Params = MtgcParams
     spans_edges = True
     needs_exact = MappingProxyType({"correction": "the server keeps a part of it for each client"})
     only_synchronous = "corrections are differences to the mean of a round"
     needs_no_momentum = "corrections are computed from the changes of models"
-
-    def download(self) -> Sequence[Vector]:
-        """The model, and z_i + y_j, or the y_j of an edge server."""
-        size = self.context.layout.size
-        return (Vector("model", size), Vector("correction", size))
 
     def memories(self) -> Mapping[str, Memory]:
         """z_i, or at the cloud y_j."""

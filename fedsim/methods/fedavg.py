@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
     Corrected,
+    FloatArray,
     LocalRule,
     Method,
     ServerState,
@@ -62,17 +62,17 @@ class FedAvg(Method):
         """The sum of the clients' changes times their weights and factors, (P,)."""
         return updates.weighted_sum("delta", self.weights(updates), self.factors(updates))
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """Weights of the clients in the average, (C,); they sum to 1 unless every update is dropped."""
         weights = averaging_weights(updates, self.params.weights)
         return _of_full_work(updates, weights) if self._partial == "drop" else weights
 
-    def buffer_weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def buffer_weights(self, updates: Updates) -> FloatArray:
         """Those of the method; updates that do not count have none."""
         weights = super().buffer_weights(updates)
         return weights if self._partial == "average" else _of_full_work(updates, weights)
 
-    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def factors(self, updates: Updates) -> FloatArray:
         """Multiples of the clients' changes that are averaged, (C,): 1 unless ``partial`` is zero."""
         if self._partial != "zero":
             return np.ones(len(updates))
@@ -83,7 +83,7 @@ class FedAvg(Method):
         return self.params.partial if isinstance(self.params, FedAvgParams) else "average"
 
 
-def _of_full_work(updates: Updates, weights: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def _of_full_work(updates: Updates, weights: FloatArray) -> FloatArray:
     """The same weights of clients that did all their steps alone, with sum 1, or 0 if none did."""
     weights = weights * (updates.steps >= updates.steps_assigned)
     return weights / (weights.sum() or 1.0)
@@ -161,7 +161,7 @@ class FedNova(FedAvg):
     )
     needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
 
-    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def factors(self, updates: Updates) -> FloatArray:
         """(sum p_j a_j) / a_i, (C,)."""
         factors = super().factors(updates)
         lengths = self.context.distance_covered(updates.steps)
@@ -184,6 +184,6 @@ class Rescale(FedAvg):
         "Approximation, IEEE Transactions on Cybernetics 54(1), 2024"
     )
 
-    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def factors(self, updates: Updates) -> FloatArray:
         """S_full / S, (C,)."""
         return super().factors(updates) * (updates.steps_assigned / updates.steps)

@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
     Factor,
+    FloatArray,
     LocalUpdate,
     Memory,
     MethodContext,
@@ -92,7 +91,7 @@ class FedAvgP(SplitMethod):
         memory = {"personal": moved.add_(split.personal(start))} if split.personal_size else {}
         return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, memory)
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """Equal weights of all clients, (C,)."""
         return averaging_weights(updates, "uniform")
 
@@ -134,6 +133,8 @@ class ScaffoldP(FedAvgP):
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
         "Personalization, arXiv:2309.17409, Algorithm 2"
     )
+    downloads = ("shared", "control")
+    uploads: Sequence[str] = ("delta", "control")
     Params: ClassVar[type[FedAvgPParams]] = ScaffoldPParams
     params: ScaffoldPParams
 
@@ -145,18 +146,7 @@ class ScaffoldP(FedAvgP):
                 "with uplink: 1 the server derives the clients' gradients from it"
             )
             self.only_synchronous = self.only_synchronous or NEEDS_RECEIVED
-            self.needs_exact = {"control": NEEDS_RECEIVED}
-
-    def download(self) -> Sequence[Vector]:
-        """u and c."""
-        size = self.split.shared_size
-        return (Vector("shared", size), Vector("control", size))
-
-    def upload(self) -> Sequence[Vector]:
-        """Changes of u and of c_i, or of u alone."""
-        size = self.split.shared_size
-        delta = Vector("delta", size)
-        return (delta,) if self.params.uplink == 1 else (delta, Vector("control", size))
+            self.needs_exact, self.uploads = {"control": NEEDS_RECEIVED}, ("delta",)
 
     def prologue(self) -> Prologue | None:
         """u down, c_i up."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -20,7 +19,6 @@ from fedsim.methods.base import (
     Tensor,
     Trainer,
     Updates,
-    Vector,
     averaging_weights,
 )
 from fedsim.parts.component import Parameters
@@ -77,14 +75,8 @@ class FedLga(Method):
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._remembers = params.k2_empty == "last"
-
-    def upload(self) -> Sequence[Vector]:
-        """The change, and with ``last_grad`` a gradient."""
-        size = self.context.layout.size
-        change = Vector("delta", size)
-        if self.params.grad_source == "last_grad":
-            return (change, Vector("gradient", size))
-        return (change,)
+        if params.grad_source == "last_grad":
+            self.uploads = ("delta", "gradient")
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The model and, if it may be needed, the last mean full update (NaN before the first one)."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -79,10 +80,6 @@ class UplinkMerge(Method):
     def correction(self, cohort: Cohort) -> Tensor | None:
         """y_i - h_i of the local steps, (B, P); None for gradients at the received model, without local steps."""
 
-    def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
-        """Memories of the clients besides h_i, name to (B, elements)."""
-        return {}
-
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The new mean gradient; its difference from the last one is sent."""
         correction = self.correction(cohort)
@@ -106,9 +103,7 @@ class UplinkMerge(Method):
         delta = mean - cohort.memory["gradient"]
         trainable = self.context.layout.trainable
         delta[:, trainable:] = trained.model[:, trainable:] - cohort.down["model"][:, trainable:]
-        return LocalUpdate(
-            {"delta": delta}, trained.loss, {"gradient": mean, **self.remember(cohort)}
-        )
+        return LocalUpdate({"delta": delta}, trained.loss, {"gradient": mean})
 
     def vector_operations(self) -> float:
         """The correction, the division by N, and the sum of the gradients."""
@@ -140,15 +135,7 @@ class UplinkMerge(Method):
         merged = server["merged"] + received
         rate = self.context.local_rate(updates)
         scale = self.params.server_lr * rate * self.steps / self.context.clients
-        return {
-            "model": server["model"] - scale * merged,
-            "merged": merged,
-            **self.advance(server, rate),
-        }
-
-    def advance(self, server: ServerState, rate: float) -> Mapping[str, Tensor]:
-        """Further server state after a step with local learning rate ``rate``."""
-        return {}
+        return {"model": server["model"] - scale * merged, "merged": merged}
 
 
 class FedSumB(UplinkMerge):
@@ -181,11 +168,7 @@ class FedSum(UplinkMerge):
     name = "fedsum"
     title = "FedSUM"
     paper = f"{PAPER}, Algorithm 2 and equation 9"
-
-    def download(self) -> Sequence[Vector]:
-        """x and the y from which it was made."""
-        size = self.context.layout.size
-        return (Vector("model", size), Vector("merged", size))
+    downloads = ("model", "merged")
 
     def correction(self, cohort: Cohort) -> Tensor:
         """y - h_i."""
@@ -225,8 +208,7 @@ class FedSumCr(UplinkMerge):
 
     def download(self) -> Sequence[Vector]:
         """x; its version is part of every dispatch."""
-        model = Vector("model", self.context.layout.size)
-        return (model, Vector("rate_sum", 1)) if self._sums else (model,)
+        return [*super().download(), *([Vector("rate_sum", 1)] if self._sums else [])]
 
     def first_download(self) -> Sequence[Vector]:
         """The initial model, unless it is known from a shared seed."""
@@ -274,13 +256,18 @@ class FedSumCr(UplinkMerge):
         recovered: Tensor = scale * (cohort.memory["received"] - model)
         return recovered - cohort.memory["gradient"]
 
-    def remember(self, cohort: Cohort) -> Mapping[str, Tensor]:
-        """The received model and its version."""
-        model = cohort.down["model"]
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """That of FedSUM; the received model and its version are remembered."""
+        update, model = super().local_update(cohort, trainer), cohort.down["model"]
         versions = cohort.column(cohort.versions, cohort.memory["version"])
-        memory = {"received": model, "version": versions}
-        return {**memory, "rate_sum": cohort.down["rate_sum"]} if self._sums else memory
+        memory = {**update.memory, "received": model, "version": versions}
+        if self._sums:
+            memory["rate_sum"] = cohort.down["rate_sum"]
+        return replace(update, memory=memory)
 
-    def advance(self, server: ServerState, rate: float) -> Mapping[str, Tensor]:
-        """The sum of rates, including this step."""
-        return {"rate_sum": server["rate_sum"] + rate} if self._sums else {}
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """That of FedSUM; the sum of rates includes this step."""
+        state = super().aggregate(server, updates)
+        if not self._sums:
+            return state
+        return {**state, "rate_sum": server["rate_sum"] + self.context.local_rate(updates)}

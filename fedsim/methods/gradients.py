@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.asynchronous import ConstantStaleness, Staleness
 from fedsim.methods.base import (
     Cohort,
+    FloatArray,
     LocalUpdate,
     Memory,
     Method,
@@ -47,7 +47,7 @@ class Rennala(FedAvg):
     paper_schedules = ("rennala",)
     Params: ClassVar[type[Parameters]] = GradientParams
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """Equal weights of all updates, (C,)."""
         return averaging_weights(updates, "uniform")
 
@@ -66,10 +66,10 @@ class Malenia(Rennala):
     )
     paper_schedules = ("malenia",)
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """1 / (n B_i) for each update of client i, (C,)."""
         _, client, counts = np.unique(updates.clients, return_inverse=True, return_counts=True)
-        weights: npt.NDArray[np.float64] = 1 / (len(counts) * counts[client])
+        weights: FloatArray = 1 / (len(counts) * counts[client])
         return weights
 
 
@@ -93,11 +93,11 @@ class MindFlayer(Rennala):
     paper_schedules = ("mindflayer",)
     Params = MindFlayerParams
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """1 / B for every update, (C,)."""
         if self.params.expected is None:
             return super().weights(updates)
-        weights: npt.NDArray[np.float64] = updates.multiplicity / self.params.expected
+        weights: FloatArray = updates.multiplicity / self.params.expected
         return weights
 
 
@@ -125,10 +125,10 @@ class Ata(Rennala):
         step = cohort.learning_rates.unsqueeze(1) * trained.mean_gradient
         return LocalUpdate({"delta": trained.model - start - step}, trained.loss)
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """Each client's share of the gradients, (C,)."""
         gradients = updates.multiplicity * updates.steps
-        shares: npt.NDArray[np.float64] = gradients / gradients.sum()
+        shares: FloatArray = gradients / gradients.sum()
         return shares
 
 
@@ -159,13 +159,13 @@ class AsyncSgd(FedAvg):
     combines_parts = True
     Params: ClassVar[type[Parameters]] = AsyncSgdParams
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """The whole change of every update, (C,)."""
         return updates.multiplicity.astype(np.float64)
 
-    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def factors(self, updates: Updates) -> FloatArray:
         """The factors of the delays, (C,)."""
-        factors: npt.NDArray[np.float64] = self.params.staleness.factor(
+        factors: FloatArray = self.params.staleness.factor(
             updates.staleness.astype(np.float64), updates.version
         )
         return factors
@@ -186,7 +186,7 @@ class Ringmaster(AsyncSgd):
     paper_schedules = ("ringmaster",)
     Params = GradientParams
 
-    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def factors(self, updates: Updates) -> FloatArray:
         """No discounts, (C,)."""
         return np.ones(len(updates))
 

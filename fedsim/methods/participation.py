@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
+    FloatArray,
     LocalUpdate,
     Memory,
     Method,
@@ -20,7 +20,6 @@ from fedsim.methods.base import (
     Tensor,
     Trainer,
     Updates,
-    Vector,
     WeightedParams,
     averaging_weights,
 )
@@ -62,7 +61,7 @@ class FedAu(FedAvg):
 
         return {"intervals": Memory(3, torch.tensor([-1, 0, 0]), "server", torch.int64)}
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """omega_i / N, (C,); notes that the contributing clients participate."""
         import torch
 
@@ -115,12 +114,10 @@ class FedAwe(Method):
     )
     paper_schedules = ("sync",)
     Params = FedAweParams
+    # Changes, amplified by the clients, which know when they last participated.
+    uploads = ("amplified",)
     only_synchronous = "clients wait for the model that contains their update"
     needs_exact = MappingProxyType({"model": "the server keeps the model of each client"})
-
-    def upload(self) -> Sequence[Vector]:
-        """The change, amplified by the client, which knows when it last participated."""
-        return (Vector("amplified", self.context.layout.size),)
 
     def memories(self) -> Mapping[str, Memory]:
         """Each client's own model and its version (0 before the client participates)."""

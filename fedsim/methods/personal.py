@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
     Collected,
+    IntArray,
     LocalRule,
     LocalUpdate,
     Memory,
@@ -22,7 +22,6 @@ from fedsim.methods.base import (
     Tensor,
     Trained,
     Trainer,
-    Vector,
 )
 from fedsim.methods.fedavg import PROXIMAL_OPERATIONS, FedAvg, FedAvgParams, proximal_rule
 from fedsim.parts.component import Parameters
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
 
     from fedsim.tasks.layout import Layout
 
-IntArray = npt.NDArray[np.int64]
 PersonalPart = Literal["head", "body", "none", "all"] | list[str]
 _WHERE = "server.method.personal"
 
@@ -141,6 +139,7 @@ class SplitMethod(FedAvg):
 
     name = title = paper = ""
     personal = True
+    downloads: Sequence[str] = ("shared",)
     Params: ClassVar[type[Parameters]] = SplitParams
     params: SplitParams
     collect: Sequence[Collected] = ()
@@ -148,17 +147,10 @@ class SplitMethod(FedAvg):
     def __init__(self, params: SplitParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.split = Split(context.layout, params.personal, context.device)
+        self.elements = self.split.shared_size
         base = context.learning_rate(0, 0.0)
         self.gammas = (params.gamma_u or base, params.gamma_v or base)
         self._factors = (self.gammas[0] / base, self.gammas[1] / base)
-
-    def download(self) -> Sequence[Vector]:
-        """The shared part."""
-        return (Vector("shared", self.split.shared_size),)
-
-    def upload(self) -> Sequence[Vector]:
-        """Change of the shared part."""
-        return (Vector("delta", self.split.shared_size),)
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""

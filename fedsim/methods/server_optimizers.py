@@ -6,11 +6,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Literal
 
-import numpy as np
-import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from fedsim.methods.base import (
+    IntArray,
     Method,
     ServerState,
     Tensor,
@@ -291,7 +290,7 @@ class Fadas(Method):
             "largest": largest,
         }
 
-    def rate(self, staleness: npt.NDArray[np.int64]) -> float:
+    def rate(self, staleness: IntArray) -> float:
         """The server learning rate for a buffer with these delays."""
         rate: float = self.params.server_lr
         longest = int(staleness.max())
