@@ -4,8 +4,8 @@ A method defines *what* is learned; the schedule defines *when*. Every rule is v
 of length P: a group of B dispatches is a (B, P) matrix, so that the same code serves one client and a thousand.
 
 A new method is a subclass of :class:`Method` with a ``name``, a ``Params`` model and :meth:`Method.aggregate`, and with
-:meth:`Method.local_update` if its local rule is not plain local training. Reading a method's class and parameters does
-not import torch: import it inside functions; :data:`Tensor` serves annotations.
+:meth:`Method.local_rule` or :meth:`Method.local_update` if its clients do more than plain local training. Reading a
+method's class and parameters does not import torch: import it inside functions; :data:`Tensor` serves annotations.
 """
 
 from __future__ import annotations
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from fedsim.learning.submodels import Parts
     from fedsim.tasks.layout import Layout
 
+IntArray: TypeAlias = npt.NDArray[np.int64]
+FloatArray: TypeAlias = npt.NDArray[np.float64]
 Tensor: TypeAlias = "torch.Tensor"
 """For type annotations; importing it from here does not import torch."""
 
@@ -63,7 +65,7 @@ class MethodContext:
     clients: int
     samples: npt.NDArray[np.int64 | np.float64]
     learning_rate: Callable[[int, float], float]
-    local_steps: npt.NDArray[np.int64]
+    local_steps: IntArray
     tensors: Callable[[], tuple[torch.dtype, torch.device]]
     seed: int
     availability_cycle_s: float = 86_400.0
@@ -86,6 +88,32 @@ class MethodContext:
         if not isinstance(optimizer, Sgd):
             return 0.0, False
         return optimizer.params.momentum, optimizer.params.nesterov
+
+    def local_rate(self, updates: Updates) -> float:
+        """The local learning rate of a server update, for server steps that are proportional to it.
+
+        The rate of the contribution dispatched last; without contributions, that of the round being closed.
+        """
+        if not len(updates):
+            return self.learning_rate(updates.round, updates.time_s)
+        return float(updates.learning_rates[np.argmax(updates.versions)])
+
+    def distance_covered(self, steps: IntArray) -> FloatArray:
+        """Distance that this many local SGD steps cover along a constant unit gradient at learning rate 1, (C,).
+
+        The number of steps without momentum; with momentum the sum of the coefficients with which the gradients enter
+        the change (a_i of Wang et al., NeurIPS 2020, section 4).
+        """
+        momentum, nesterov = self.sgd_momentum
+        if not momentum:
+            return steps.astype(np.float64)
+        covered = np.zeros(int(steps.max()) + 1)
+        velocity = 0.0
+        for step in range(1, len(covered)):
+            velocity = momentum * velocity + 1
+            covered[step] = covered[step - 1] + (1 + momentum * velocity if nesterov else velocity)
+        result: FloatArray = covered[steps]
+        return result
 
     def generator(self, *keys: int) -> np.random.Generator:
         """A generator of the method's own random numbers; equal keys give equal numbers.
@@ -211,14 +239,14 @@ class Cohort:
         in_place: memories that a local update changes in place and does not return, name to B stored rows (elements,).
     """
 
-    clients: npt.NDArray[np.int64]
-    sequences: npt.NDArray[np.int64]
-    versions: npt.NDArray[np.int64]
-    rounds: npt.NDArray[np.int64]
-    steps: npt.NDArray[np.int64]
-    steps_assigned: npt.NDArray[np.int64]
+    clients: IntArray
+    sequences: IntArray
+    versions: IntArray
+    rounds: IntArray
+    steps: IntArray
+    steps_assigned: IntArray
     learning_rates: Tensor
-    samples: npt.NDArray[np.int64]
+    samples: IntArray
     in_full: npt.NDArray[np.bool_]
     down: Mapping[str, Tensor]
     memory: Mapping[str, Tensor]
@@ -320,7 +348,7 @@ class Trainer(Protocol):
         start: Tensor,
         *,
         rule: LocalRule | None = None,
-        steps: npt.NDArray[np.int64] | None = None,
+        steps: IntArray | None = None,
         learning_rate_scale: Tensor | None = None,
         move: bool = True,
         collect: Sequence[Collected] = (),
@@ -373,16 +401,16 @@ class Updates(Protocol):
     time_s: float
     round: int
     attributes: Mapping[str, float]
-    clients: npt.NDArray[np.int64]
+    clients: IntArray
     samples: npt.NDArray[np.int64 | np.float64]
-    steps: npt.NDArray[np.int64]
-    steps_assigned: npt.NDArray[np.int64]
-    staleness: npt.NDArray[np.int64]
-    groups: npt.NDArray[np.int64]
-    multiplicity: npt.NDArray[np.int64]
-    versions: npt.NDArray[np.int64]
-    rounds: npt.NDArray[np.int64]
-    learning_rates: npt.NDArray[np.float64]
+    steps: IntArray
+    steps_assigned: IntArray
+    staleness: IntArray
+    groups: IntArray
+    multiplicity: IntArray
+    versions: IntArray
+    rounds: IntArray
+    learning_rates: FloatArray
 
     def __len__(self) -> int: ...
 
@@ -443,6 +471,8 @@ class Method(Component, ABC):
             with zeros, instead of averaging each entry over the clients that trained it.
         needs_whole_model: why no client may train only a part of the model, as a clause; empty if one may.
         parts: the parts of the model that clients train, as the scenario says; a method leaves it out.
+        downloads, uploads: names of the vectors that :meth:`download` and :meth:`upload` return by default.
+        elements: length of these vectors; that of the model (P) unless the constructor sets it.
         server_vectors: names of further vectors (P,) of the server's state, which start at zero.
     """
 
@@ -467,6 +497,8 @@ class Method(Component, ABC):
     needs_whole_model: ClassVar[str] = ""
     parts: Parts | None = None
 
+    downloads: Sequence[str] = ("model",)
+    uploads: Sequence[str] = ("delta",)
     server_vectors: ClassVar[Sequence[str]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -479,12 +511,13 @@ class Method(Component, ABC):
     def __init__(self, params: Any, context: MethodContext) -> None:
         self.params = params
         self.context = context
+        self.elements = context.layout.size
 
     # -- traffic and memories --------------------------------------------------------------
 
     def download(self) -> Sequence[Vector]:
         """Vectors sent to a client with every dispatch; names are keys of the server state."""
-        return (Vector("model", self.context.layout.size),)
+        return [Vector(name, self.elements) for name in self.downloads]
 
     def first_download(self) -> Sequence[Vector]:
         """Vectors sent in addition with a client's first dispatch; only their bytes count. If the method
@@ -493,7 +526,7 @@ class Method(Component, ABC):
 
     def upload(self) -> Sequence[Vector]:
         """Vectors a client sends back; names are keys of :attr:`LocalUpdate.vectors`."""
-        return (Vector("delta", self.context.layout.size),)
+        return [Vector(name, self.elements) for name in self.uploads]
 
     def of_part(self, vector: Vector, layout: Layout, elements: int) -> Vector:
         """The vector as sent by and to a client that trains a part of the model with this layout."""
@@ -558,15 +591,22 @@ class Method(Component, ABC):
         compressed upload named ``model`` is the difference from them."""
         return cohort.down["model"]
 
+    def local_rule(self, cohort: Cohort) -> LocalRule | None:
+        """Turns gradients into directions in :meth:`local_update`; None is plain local training."""
+        return None
+
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """The local rule; plain local training from the received model unless overridden.
+        """The work of a client: local training from :meth:`start` with the :meth:`local_rule` unless overridden. It
+        sends the change of the model as ``delta``, or the model itself if that is what :meth:`upload` names.
 
         It may run on several threads at once, and on copies of this object on other devices or in other processes
         (built from the class, its parameters and a context, followed by :meth:`initial_state`), so it must not change
         the object, nor read anything that :meth:`aggregate` stored in it.
         """
         start = self.start(cohort)
-        trained = trainer.run(cohort, start)
+        trained = trainer.run(cohort, start, rule=self.local_rule(cohort))
+        if self.upload()[0].name == "model":
+            return LocalUpdate({"model": trained.model}, trained.loss)
         return LocalUpdate({"delta": trained.model.sub_(start)}, trained.loss)
 
     @abstractmethod
@@ -574,7 +614,7 @@ class Method(Component, ABC):
         """The server state after this aggregation, with the names of :meth:`initial_state`; ``server`` and its tensors
         stay as they are."""
 
-    def buffer_weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def buffer_weights(self, updates: Updates) -> FloatArray:
         """Weights of the clients' buffers in their mean, (C,), with sum 1, or 0 if none counts."""
         return averaging_weights(updates, getattr(self.params, "weights", "uniform"))
 
@@ -583,7 +623,7 @@ class Method(Component, ABC):
         return state["model"]
 
     def personal_models(
-        self, server: ServerState, clients: npt.NDArray[np.int64], memory: Mapping[str, Tensor]
+        self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
     ) -> Tensor:
         """The models that these B clients would use, (B, P); the global model unless overridden."""
         return server["model"].expand(len(clients), -1)
@@ -608,12 +648,10 @@ class WeightedParams(Parameters):
     """Weight of a client's update: its number of training samples, or equal for all clients."""
 
 
-def averaging_weights(
-    updates: Updates, weights: Literal["samples", "uniform"]
-) -> npt.NDArray[np.float64]:
+def averaging_weights(updates: Updates, weights: Literal["samples", "uniform"]) -> FloatArray:
     """Weights of the contributions, (C,), with sum 1; a client drawn m times counts m times."""
     if weights not in ("samples", "uniform"):
         raise ValueError(f"weights must be 'samples' or 'uniform', not {weights!r}")
     raw = updates.multiplicity * (updates.samples if weights == "samples" else 1)
-    result: npt.NDArray[np.float64] = raw / raw.sum()
+    result: FloatArray = raw / raw.sum()
     return result

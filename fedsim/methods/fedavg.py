@@ -1,14 +1,17 @@
-"""FedAvg: federated averaging."""
+"""FedAvg: federated averaging; FedProx, FedNova and rescaled partial work, which differ in a formula."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.methods.base import (
+    Cohort,
+    Corrected,
+    FloatArray,
+    LocalRule,
     Method,
     ServerState,
     Tensor,
@@ -51,14 +54,6 @@ class FedAvg(Method):
             return server
         return self.step(server, self.change(updates))
 
-    def buffer_weights(self, updates: Updates) -> npt.NDArray[np.float64]:
-        """Those of the method; updates that do not count have none."""
-        weights = super().buffer_weights(updates)
-        if not isinstance(self.params, FedAvgParams) or self.params.partial == "average":
-            return weights
-        weights = weights * (updates.steps >= updates.steps_assigned)
-        return weights / (weights.sum() or 1.0)
-
     def step(self, server: ServerState, change: Tensor) -> ServerState:
         """The state after a step of the server's optimizer along ``change`` (P,): model + server_lr x change."""
         return {"model": server["model"] + self.params.server_lr * change}
@@ -67,16 +62,128 @@ class FedAvg(Method):
         """The sum of the clients' changes times their weights and factors, (P,)."""
         return updates.weighted_sum("delta", self.weights(updates), self.factors(updates))
 
-    def weights(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def weights(self, updates: Updates) -> FloatArray:
         """Weights of the clients in the average, (C,); they sum to 1 unless every update is dropped."""
         weights = averaging_weights(updates, self.params.weights)
-        if not isinstance(self.params, FedAvgParams) or self.params.partial != "drop":
-            return weights
-        weights = weights * (updates.steps >= updates.steps_assigned)
-        return weights / (weights.sum() or 1.0)
+        return _of_full_work(updates, weights) if self._partial == "drop" else weights
 
-    def factors(self, updates: Updates) -> npt.NDArray[np.float64]:
+    def buffer_weights(self, updates: Updates) -> FloatArray:
+        """Those of the method; updates that do not count have none."""
+        weights = super().buffer_weights(updates)
+        return weights if self._partial == "average" else _of_full_work(updates, weights)
+
+    def factors(self, updates: Updates) -> FloatArray:
         """Multiples of the clients' changes that are averaged, (C,): 1 unless ``partial`` is zero."""
-        if not isinstance(self.params, FedAvgParams) or self.params.partial != "zero":
+        if self._partial != "zero":
             return np.ones(len(updates))
         return (updates.steps >= updates.steps_assigned).astype(np.float64)
+
+    @property
+    def _partial(self) -> str:
+        return self.params.partial if isinstance(self.params, FedAvgParams) else "average"
+
+
+def _of_full_work(updates: Updates, weights: FloatArray) -> FloatArray:
+    """The same weights of clients that did all their steps alone, with sum 1, or 0 if none did."""
+    weights = weights * (updates.steps >= updates.steps_assigned)
+    return weights / (weights.sum() or 1.0)
+
+
+PROXIMAL_OPERATIONS = 3.0
+"""Operations per parameter of :func:`proximal_rule`: a difference, a product and a sum."""
+
+
+def proximal_rule(start: Tensor, strength: float) -> LocalRule | None:
+    """The rule that adds the gradient of ``strength`` / 2 x ||w - start||^2; None (no rule) for strength 0.
+
+    Args:
+        start: the models received, (B, P).
+        strength: mu of Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, equation 2.
+    """
+    return Corrected(pull=strength, anchor=start) if strength else None
+
+
+class Proximal(Method):
+    """A method whose local objectives may have a proximal term, of the strength in the parameter ``proximal``."""
+
+    @property
+    def strength(self) -> float:
+        """Strength of the term; 0 for none."""
+        return float(self.params.proximal)
+
+    def vector_operations(self) -> float:
+        """The proximal term."""
+        return PROXIMAL_OPERATIONS if self.strength else 0.0
+
+    def local_rule(self, cohort: Cohort) -> LocalRule | None:
+        """The proximal term, if there is one."""
+        return proximal_rule(cohort.down["model"], self.strength)
+
+
+class FedProxParams(FedAvgParams):
+    """Parameters of FedProx."""
+
+    mu: float = Field(default=0.01, ge=0)
+    """Strength of the term mu / 2 x ||w - w_received||^2 in each local objective."""
+
+
+class FedProx(Proximal, FedAvg):
+    """FedAvg with a proximal term that keeps local models near the received one, and with partial work.
+
+    Partial work is enabled by the scenario (``partial_work: send``). With ``mu: 0`` it is FedAvg. The paper selects
+    clients by their number of samples and averages uniformly: use ``weights: uniform`` and that selection to follow it.
+    """
+
+    name = "fedprox"
+    title = "FedProx"
+    paper = "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, Algorithm 2 and equation 2"
+    Params = FedProxParams
+
+    @property
+    def strength(self) -> float:
+        """mu."""
+        return float(self.params.mu)
+
+
+class FedNova(FedAvg):
+    """Clients' changes are divided by the distance that their steps cover along a constant gradient, then averaged.
+
+    With weights p_i, and a_i the sum of the coefficients with which a client's gradients enter its change (its number
+    of steps for plain SGD), the model moves by (sum p_j a_j) x sum p_i change_i / a_i. If all clients do the same
+    number of steps it is FedAvg.
+    """
+
+    name = "fednova"
+    title = "FedNova"
+    paper = (
+        "Wang et al., Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization, "
+        "NeurIPS 2020, equations 4 and 6 and section 4"
+    )
+    needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
+
+    def factors(self, updates: Updates) -> FloatArray:
+        """(sum p_j a_j) / a_i, (C,)."""
+        factors = super().factors(updates)
+        lengths = self.context.distance_covered(updates.steps)
+        if (lengths == lengths[0]).all():
+            # They cancel; omitting them keeps rounding from making FedNova differ from FedAvg.
+            return factors
+        return float((self.weights(updates) * factors) @ lengths) * factors / lengths
+
+
+class Rescale(FedAvg):
+    """A client that did S of its S_full assigned steps counts as if it had continued in the same direction.
+
+    Its change is multiplied by S_full / S; then the changes are averaged. If all clients do all steps it is FedAvg.
+    """
+
+    name = "rescale"
+    title = "Rescaled partial work"
+    paper = (
+        "Baseline for Li et al., FedLGA: Toward System-Heterogeneity of Federated Learning via Local Gradient "
+        "Approximation, IEEE Transactions on Cybernetics 54(1), 2024"
+    )
+
+    def factors(self, updates: Updates) -> FloatArray:
+        """S_full / S, (C,)."""
+        return super().factors(updates) * (updates.steps_assigned / updates.steps)

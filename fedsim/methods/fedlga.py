@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from itertools import pairwise
 from typing import Literal
 
@@ -11,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.methods.aggregation import distance_covered
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,
@@ -21,7 +19,6 @@ from fedsim.methods.base import (
     Tensor,
     Trainer,
     Updates,
-    Vector,
     averaging_weights,
 )
 from fedsim.parts.component import Parameters
@@ -78,14 +75,8 @@ class FedLga(Method):
     def __init__(self, params: FedLgaParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self._remembers = params.k2_empty == "last"
-
-    def upload(self) -> Sequence[Vector]:
-        """The change, and with ``last_grad`` a gradient."""
-        size = self.context.layout.size
-        change = Vector("delta", size)
-        if self.params.grad_source == "last_grad":
-            return (change, Vector("gradient", size))
-        return (change,)
+        if params.grad_source == "last_grad":
+            self.uploads = ("delta", "gradient")
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The model and, if it may be needed, the last mean full update (NaN before the first one)."""
@@ -169,7 +160,7 @@ class FedLga(Method):
         if self.params.grad_source == "last_grad":
             return updates.row("gradient", index)
         steps = np.array([updates.steps[index], updates.steps_assigned[index]])
-        done, assigned = map(float, distance_covered(self.context, steps))
+        done, assigned = map(float, self.context.distance_covered(steps))
         # At a rate of 0, changes say nothing about gradients, and no correction is known.
         rate = float(updates.learning_rates[index]) or math.inf
         if self.params.grad_source == "mean_delta":

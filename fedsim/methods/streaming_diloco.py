@@ -20,7 +20,7 @@ from fedsim.methods.base import (
     Updates,
     Vector,
 )
-from fedsim.methods.diloco import DiLoCo, DiLoCoParams
+from fedsim.methods.server_optimizers import DiLoCo, DiLoCoParams
 
 
 class StreamingDiLoCoParams(DiLoCoParams):

@@ -1,7 +1,7 @@
 """Named, replaceable parts of a scenario: methods, schedules, selections, data sets, models and the like.
 
-A part is a class with a ``name`` and a ``Params`` model. It is defined in a separate file in the
-package of its kind, where it is found without being listed anywhere, or in a user's file
+A part is a class with a ``name`` and a ``Params`` model. It is defined in a file of the package of
+its kind, where it is found without being listed anywhere, or in a user's file
 (``name: my_method.py:MyMethod``).
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
+import importlib.abc
 import importlib.util
 import inspect
 import logging
@@ -97,7 +98,7 @@ ComponentType = TypeVar("ComponentType", bound=Component)
 
 
 class _Parts(Mapping[str, type[ComponentType]]):
-    """The parts of one kind, by name; a part is imported without the others if its module has the same name."""
+    """The parts of one kind, by name; a part is imported without the modules whose text does not contain its name."""
 
     def __init__(self, package: str, base: type[ComponentType]) -> None:
         self._package, self._base = package, base
@@ -106,11 +107,17 @@ class _Parts(Mapping[str, type[ComponentType]]):
         self._defined: dict[str, dict[str, type[ComponentType]]] = {}
 
     def __getitem__(self, name: str) -> type[ComponentType]:
-        if name in self._modules:
-            parts = self._defined_in(name)
-            if name in parts:
-                return parts[name]
+        # The module of the same name first.
+        for module in sorted(self._modules, key=name.__ne__):
+            if f'name = "{name}"' in self._text(module) and name in self._defined_in(module):
+                return self._defined_in(module)[name]
         return self._all[name]
+
+    def _text(self, module: str) -> str:
+        loader = getattr(importlib.util.find_spec(f"{self._package}.{module}"), "loader", None)
+        if not isinstance(loader, importlib.abc.InspectLoader):
+            return ""
+        return loader.get_source(f"{self._package}.{module}") or ""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._all)

@@ -48,6 +48,14 @@ def test_modules_of_traces_import_no_scipy_stats() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_a_part_is_imported_without_the_other_families() -> None:
+    code = (
+        "import sys; from fedsim.parts.catalog import CATALOG; CATALOG.parts('method')['fedadam']; "
+        "assert not {'fedsim.methods.fedsum', 'fedsim.methods.personal'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_a_check_of_built_in_parts_imports_arrow_alone() -> None:
     assert imported_by("scenario", "check", SCENARIOS / "quickstart.yaml") <= {"pyarrow"}
 

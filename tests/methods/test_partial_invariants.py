@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.learning.local_training import LocalTrainer
-from fedsim.methods._split import Split
+from fedsim.methods.personal import Split
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.layout import Layout
 from tests.learning.problems import (

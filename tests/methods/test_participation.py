@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.methods.fedsum_cr import FedSumCr
+from fedsim.methods.fedsum import FedSumCr
 from fedsim.tasks.kinds.quadratic import QuadraticTask
 from tests.methods.driver import Part, Played, Player, Round, close, play, quadratic, x_of
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.methods.phases import phase_steps, run_phase
+from fedsim.methods.personal import phase_steps, run_phase
 from tests.devices.worlds import LINKS, STEPS, timing
 
 pytestmark = pytest.mark.usefixtures("without_reports")

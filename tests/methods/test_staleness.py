@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedsim.methods.staleness import (
+from fedsim.methods.asynchronous import (
     ConstantStaleness,
     FedAsmuStaleness,
     HingeStaleness,

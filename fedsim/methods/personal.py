@@ -1,0 +1,473 @@
+"""Models that are partly shared and partly personal, and Ditto's personal models beside a global one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field
+
+from fedsim.errors import UserError
+from fedsim.methods.base import (
+    Cohort,
+    Collected,
+    IntArray,
+    LocalRule,
+    LocalUpdate,
+    Memory,
+    MethodContext,
+    ServerState,
+    Tensor,
+    Trained,
+    Trainer,
+)
+from fedsim.methods.fedavg import PROXIMAL_OPERATIONS, FedAvg, FedAvgParams, proximal_rule
+from fedsim.parts.component import Parameters
+
+if TYPE_CHECKING:
+    import torch
+
+    from fedsim.tasks.layout import Layout
+
+PersonalPart = Literal["head", "body", "none", "all"] | list[str]
+_WHERE = "server.method.personal"
+
+
+class SplitParams(Parameters):
+    """Parameters of methods with a shared and a personal part of the model."""
+
+    personal: PersonalPart = "head"
+    """The part that stays with each client: head (the last layer), body (all but the last layer), none, all, or a list
+    of names of tensors or modules of the model, with wildcards."""
+    gamma_u: float | None = Field(default=None, gt=0)
+    """Local step size of the shared part; by default the training section's learning rate. It follows
+    ``training.lr_schedule``."""
+    gamma_v: float | None = Field(default=None, gt=0)
+    """Local step size of the personal part; default and schedule as for ``gamma_u``."""
+
+
+class Split:
+    """Which entries of the flat vector (P,) are shared and which are personal; buffers go with their module.
+
+    Attributes:
+        mask: whether an entry is personal, (P,) bool.
+        personal_names: tensors that are personal.
+        shared_size, personal_size: number of entries of each part.
+        shared_trainable, personal_trainable: number of these that have a gradient; they come first.
+
+    Raises:
+        UserError: a name matches nothing, or the model has no separate head and body.
+    """
+
+    def __init__(self, layout: Layout, personal: PersonalPart, device: torch.device) -> None:
+        mask = _mask(layout, personal)
+        self._size = layout.size
+        self.personal_names = tuple(
+            name for name, start in zip(layout.names, layout.offsets, strict=False) if mask[start]
+        )
+        self.mask = mask.to(device)
+        self._personal, self.personal_size = _index(mask, device)
+        self._shared, self.shared_size = _index(~mask, device)
+        self.personal_trainable = int(mask[: layout.trainable].sum())
+        self.shared_trainable = layout.trainable - self.personal_trainable
+
+    def shared(self, models: Tensor) -> Tensor:
+        """The shared entries of ``models`` (..., P), possibly a view."""
+        return models[..., self._shared]
+
+    def personal(self, models: Tensor) -> Tensor:
+        """The personal entries of ``models`` (..., P), possibly a view."""
+        return models[..., self._personal]
+
+    def join(self, shared: Tensor, personal: Tensor | None) -> Tensor:
+        """Models (..., P) from their two parts."""
+        if personal is None or not self.personal_size:
+            return shared
+        result = shared.new_empty(*shared.shape[:-1], self._size)
+        result[..., self._shared] = shared
+        result[..., self._personal] = personal
+        return result
+
+    def add_to_shared(self, models: Tensor, shared: Tensor) -> None:
+        """Add to the shared entries of ``models`` (..., P) in place."""
+        models[..., self._shared] += shared
+
+
+def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
+    """The mask of the personal entries, (P,) bool."""
+    import torch
+
+    if personal == "none" or personal == "all":
+        return torch.full((layout.size,), personal == "all")
+    if isinstance(personal, list):
+        try:
+            return layout.mask(personal)
+        except UserError as error:
+            raise UserError(error.message, where=_WHERE, hint=error.hint) from None
+    trainable = len(layout.names) - len(layout.buffers)
+    last = layout.names[trainable - 1]
+    module = last.rpartition(".")[0]
+    head = layout.mask([module or last])
+    if bool(head[: layout.trainable].all()):
+        raise UserError(
+            f"the model has only one layer ({module or last}), so it has no separate head and body",
+            where=_WHERE,
+            hint="use none or all, or a model with several layers (for a timing task: name its blocks)",
+        )
+    return head if personal == "head" else ~head
+
+
+def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
+    """The index of the entries of a mask, a slice if they are contiguous, and their number."""
+    entries = mask.nonzero().squeeze(1)
+    count = len(entries)
+    first = int(entries[0]) if count else 0
+    if bool(mask[first : first + count].all()):
+        return slice(first, first + count), count
+    return entries.to(device), count
+
+
+class SplitMethod(FedAvg):
+    """A method in which each client keeps part of the model to itself.
+
+    The server averages the changes of the shared part u; the personal part v_i never crosses the network. The server's
+    model holds the initial personal part. A client's personal part changes only if the server uses its update, unless
+    the method declares otherwise.
+    """
+
+    name = title = paper = ""
+    personal = True
+    downloads: Sequence[str] = ("shared",)
+    Params: ClassVar[type[Parameters]] = SplitParams
+    params: SplitParams
+    collect: Sequence[Collected] = ()
+
+    def __init__(self, params: SplitParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.split = Split(context.layout, params.personal, context.device)
+        self.elements = self.split.shared_size
+        base = context.learning_rate(0, 0.0)
+        self.gammas = (params.gamma_u or base, params.gamma_v or base)
+        self._factors = (self.gammas[0] / base, self.gammas[1] / base)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The personal part."""
+        size = self.split.personal_size
+        return {"personal": Memory(size, self.split.personal, follows={})} if size else {}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The whole model (P,) and its shared part."""
+        return {"model": model, "shared": self.split.shared(model)}
+
+    def start(self, cohort: Cohort) -> Tensor:
+        """The model from which each client starts, (B, P)."""
+        return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
+
+    def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
+        """Factors (P,) on the learning rate of each part, 0 for a part that must not move; None if all are 1."""
+        factors = (self._factors[0] * shared, self._factors[1] * personal)
+        if factors == (1.0, 1.0):
+            return None
+        whole = self.split.mask.new_full(
+            self.split.mask.shape, factors[0], dtype=self.context.dtype
+        )
+        return whole.masked_fill_(self.split.mask, factors[1])
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Joint steps: both parts' gradients are taken at the same point, then both move."""
+        start = self.start(cohort)
+        trained = trainer.run(
+            cohort, start, learning_rate_scale=self.learning_rate_scale(), collect=self.collect
+        )
+        return self.sent_and_kept(start, trained)
+
+    def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
+        """The update after training from ``start`` (B, P)."""
+        delta = self.split.shared(trained.model) - self.split.shared(start)
+        return LocalUpdate({"delta": delta}, trained.loss, self.kept(trained.model))
+
+    def kept(self, models: Tensor) -> Mapping[str, Tensor]:
+        """The personal parts of ``models`` (B, P) as rows of the memory."""
+        return {"personal": self.split.personal(models)} if self.split.personal_size else {}
+
+    def step(self, server: ServerState, change: Tensor) -> ServerState:
+        """The state with the shared part moved by ``change``."""
+        state = {**server, "shared": server["shared"] + change}
+        return {**state, "model": self.whole_model(state)}
+
+    def whole_model(self, state: ServerState) -> Tensor:
+        """The shared part with the initial personal part."""
+        return self.split.join(state["shared"], self.split.personal(state["model"]))
+
+    def buffers_in(self, elements: int, layout: Layout) -> int:
+        """Those of the shared part."""
+        of_shared = elements == self.split.shared_size
+        return self.split.shared_size - self.split.shared_trainable if of_shared else 0
+
+    def personal_models(
+        self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
+    ) -> Tensor:
+        """The shared part of the server with each client's personal part."""
+        shared = server["shared"].expand(len(clients), -1)
+        return self.split.join(shared, memory.get("personal"))
+
+    def personal_parts(self) -> Sequence[str]:
+        """The personal tensors."""
+        return self.split.personal_names
+
+
+class FedSimParams(SplitParams):
+    """Parameters of FedSim."""
+
+    weights: Literal["samples", "uniform"] = "uniform"
+    """Weight of a client in the average: its number of training samples, or equal for all clients."""
+
+
+class FedSim(SplitMethod):
+    """Clients step their shared and personal parts together; the server averages the shared parts.
+
+    Both gradients of a step come from one backward pass at the same point. With ``personal: none`` it is FedAvg; with
+    ``personal: all`` every client trains alone. It is FedAvg-P with outer step sizes 1.
+    """
+
+    name = "fedsim"
+    title = "FedSim"
+    paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
+    Params: ClassVar[type[Parameters]] = FedSimParams
+
+
+class FedPerParams(FedSimParams):
+    """Parameters of FedPer."""
+
+    weights: Literal["samples", "uniform"] = "samples"
+    """Weight of a client in the average: its number of training samples, or equal for all clients."""
+
+
+class FedPer(FedSim):
+    """The layers near the input are shared and averaged by samples; the last layer stays with each client.
+
+    Both are trained together. To keep more layers personal, name them in ``personal``.
+    """
+
+    name = "fedper"
+    title = "FedPer"
+    paper = "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv:1912.00818, Algorithms 1 and 2"
+    Params = FedPerParams
+
+
+class LgFedAvgParams(FedPerParams):
+    """Parameters of LG-FedAvg."""
+
+    personal: PersonalPart = "body"
+    """The part that stays with each client: body (all but the last layer), head, none, all, or a list of names of
+    tensors or modules of the model, with wildcards."""
+
+
+class LgFedAvg(FedSim):
+    """Each client learns its own representation; the head on top of it is shared.
+
+    Both are trained together; the server averages the heads by samples. The authors' experiments start from a model
+    trained with FedAvg.
+    """
+
+    name = "lg_fedavg"
+    title = "LG-FedAvg"
+    paper = (
+        "Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, "
+        "arXiv:2001.01523, Algorithm 1 (without the optional adversarial term)"
+    )
+    Params = LgFedAvgParams
+
+
+class FedAltParams(FedSimParams):
+    """Parameters of FedAlt."""
+
+    personal_steps: float = Field(default=1.0, gt=0)
+    """Steps on the personal part per local step on the shared one, rounded up."""
+
+
+class FedAlt(FedSim):
+    """Clients first train their personal part, then the shared part with the new personal one; the server averages.
+
+    A dispatch of K local steps makes ``personal_steps`` x K steps on the personal part with the shared part frozen,
+    then K steps on the shared part with the personal part frozen. A client that stops midway has done its personal
+    steps first, and perhaps none on the shared part. A step of either kind takes the time of one forward and backward
+    pass. With ``personal: none`` it is FedAvg; with ``personal: all`` every client trains alone.
+    """
+
+    name = "fedalt"
+    title = "FedAlt"
+    paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 2"
+    Params = FedAltParams
+    params: FedAltParams
+
+    def __init__(self, params: FedAltParams, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.trains_twice = bool(self.split.personal_size and self.split.shared_size)
+
+    def compute_factor(self) -> float:
+        """Passes per local step: those on the personal part and one on the shared part."""
+        on_personal = self.params.personal_steps if self.split.personal_size else 0.0
+        return on_personal + (1.0 if self.split.shared_size else 0.0)
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Personal steps, then shared steps."""
+        start, split = self.start(cohort), self.split
+        if not split.personal_size:
+            return super().local_update(cohort, trainer)
+        on_personal, on_shared = phase_steps(
+            cohort, self.params.personal_steps, float(split.shared_size > 0)
+        )
+        scale = self.learning_rate_scale(shared=not split.shared_size)
+        first = run_phase(trainer, cohort, start, on_personal, learning_rate_scale=scale)
+        scale = self.learning_rate_scale(personal=False)
+        second = run_phase(
+            trainer, cohort, first.model, on_shared, learning_rate_scale=scale, phase=1
+        )
+        begun = cohort.column(on_shared > 0, first.loss).squeeze(1).bool()
+        loss = second.loss.where(begun, first.loss)
+        return self.sent_and_kept(start, replace(second, loss=loss))
+
+
+class FedRepParams(FedAltParams):
+    """Parameters of FedRep."""
+
+    personal_steps: float = Field(default=10.0, gt=0)
+    """Steps on the head per local step on the representation, rounded up."""
+
+
+class FedRep(FedAlt):
+    """Clients fit their personal head to the received representation, then take steps on the representation.
+
+    In the paper clients take many steps on the head (10 epochs in the experiments) and few on the representation (1
+    epoch); ``training.local_steps`` counts the latter. The server averages the representations with equal weights. It
+    is FedAlt with more personal steps.
+    """
+
+    name = "fedrep"
+    title = "FedRep"
+    paper = (
+        "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, "
+        "Algorithm 1"
+    )
+    Params = FedRepParams
+
+
+class DittoParams(FedAvgParams):
+    """Parameters of Ditto."""
+
+    weights: Literal["samples", "uniform"] = "uniform"
+    """Weight of a client's update: its number of training samples, or equal for all clients."""
+    attraction: float = Field(default=1.0, ge=0)
+    """Strength of the pull of the global model on the personal ones (lambda in the paper)."""
+    personal_steps: float = Field(default=1.0, gt=0)
+    """Steps on the personal model per local step on the global one, rounded up."""
+
+
+class Ditto(FedAvg):
+    """FedAvg for a global model, and a personal model of each client.
+
+    A dispatch trains twice: the global model as in FedAvg, then the client's personal model v_i on its own objective
+    plus ``attraction`` / 2 x ||v_i - w_received||^2. A client that stops midway has trained the global model first.
+    Personal models start as the initial model and never leave the client. With ``attraction: 0`` personal models are
+    trained independently; with a large ``attraction`` they approach the global model.
+    """
+
+    name = "ditto"
+    title = "Ditto"
+    paper = "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1"
+    personal = True
+    trains_twice = True
+    Params = DittoParams
+    params: DittoParams
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The personal model, which starts as the initial one."""
+        return {"personal": Memory(self.context.layout.size, lambda model: model, follows={})}
+
+    def compute_factor(self) -> float:
+        """One step on the global model plus those on the personal one."""
+        return 1.0 + self.params.personal_steps
+
+    def vector_operations(self) -> float:
+        """The pull on the personal model."""
+        return PROXIMAL_OPERATIONS * self.params.personal_steps if self.params.attraction else 0.0
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Training of the global model, then of the personal one."""
+        start, strength = cohort.down["model"], self.params.attraction
+        on_global, on_personal = phase_steps(cohort, 1.0, self.params.personal_steps)
+        of_global = run_phase(trainer, cohort, start, on_global)
+        of_personal = run_phase(
+            trainer,
+            cohort,
+            cohort.memory["personal"],
+            on_personal,
+            rule=lambda rows: proximal_rule(start[rows], strength),
+            phase=1,
+        )
+        return LocalUpdate(
+            {"delta": of_global.model.sub_(start)}, of_global.loss, {"personal": of_personal.model}
+        )
+
+    def personal_models(
+        self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
+    ) -> Tensor:
+        """The clients' own models."""
+        return memory["personal"]
+
+
+_ROUNDING = 1e-9
+
+
+def phase_steps(cohort: Cohort, first: float, second: float) -> tuple[IntArray, IntArray]:
+    """Steps that each dispatch has done in each of the two phases, two (B,) arrays.
+
+    A whole dispatch takes ``first`` and ``second`` steps per assigned local step, rounded up. A client that did only
+    some of its local steps has spent the time of those steps on the first phase, and only the remainder on the second.
+    """
+    assigned, done = cohort.steps_assigned, cohort.steps
+    whole = [
+        np.ceil(assigned * per_step - _ROUNDING).astype(np.int64) for per_step in (first, second)
+    ]
+    spent = np.floor(done * (first + second) + _ROUNDING).astype(np.int64)
+    spent = np.where(done < assigned, spent, whole[0] + whole[1])
+    in_first: IntArray = np.minimum(spent, whole[0])
+    return in_first, spent - in_first
+
+
+def run_phase(
+    trainer: Trainer,
+    cohort: Cohort,
+    start: Tensor,
+    steps: IntArray,
+    rule: Callable[[Any], LocalRule | None] = lambda rows: None,
+    **options: Any,
+) -> Trained:
+    """Training of a phase, whose steps need not be sorted as the cohort is.
+
+    Args:
+        trainer, cohort, start, options: as :meth:`fedsim.methods.base.Trainer.run`.
+        steps: steps of each dispatch, (B,).
+        rule: returns the local rule for an index of rows, which sorts tensors of the cohort in the order of training.
+    """
+    import torch
+
+    if not steps.any():
+        return Trained(start.clone(), None, start.new_zeros(len(steps)))
+    if (np.diff(steps) <= 0).all():
+        return trainer.run(cohort, start, steps=steps, rule=rule(slice(None)), **options)
+    order = np.argsort(-steps, kind="stable")
+    rows, back = (
+        torch.as_tensor(index, device=start.device) for index in (order, np.argsort(order))
+    )
+    in_order = replace(
+        cohort,
+        clients=cohort.clients[order],
+        sequences=cohort.sequences[order],
+        learning_rates=cohort.learning_rates[rows],
+    )
+    trained = trainer.run(in_order, start[rows], steps=steps[order], rule=rule(rows), **options)
+    return replace(trained, model=trained.model[back], loss=trained.loss[back])
