@@ -190,10 +190,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         run: the run.
         sections: cache of parsed sections of scenarios by text, because parsing YAML takes longer than all else.
     """
-    dispatches = run.dispatches
-    info = run.info
-    seed = run.entry("seed")
-    timeline = info.get("timeline")
+    seed, timeline = run.entry("seed"), run.info.get("timeline")
     texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
     for text in texts:
         if text not in sections:
@@ -201,15 +198,17 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
     run.scenario = {key: value for text in texts for key, value in sections[text].items()}
     clients = population(run)
     table = run.clients if run.has_clients else None
+    values = run.metrics.iloc[:, 3:].dropna(axis=1, how="all")
+    measured = [name for name in values if not name.startswith(OF_CLASS)]
     accuracy = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
-    given = statistics.participation_counts(dispatches, clients)
+    given = statistics.participation_counts(run.dispatches, clients)
     curve = statistics.lorenz_curve(given)
     return RunFacts(
         path=run.path,
         scenario=compared_scenario(run, run.scenario),
         replicate=(seed, timeline["seed"] if timeline else seed),
         progress=_progress(run),
-        metrics=_metric_names(run.metrics),
+        metrics=tuple(sorted(measured, key=lambda name: name != "accuracy")),
         figures=_figures(run, given),
         spent_s=statistics.where_time_went(run.work_phases, table),
         client_accuracy=accuracy,
@@ -217,7 +216,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         definitions=run.metric_definitions,
         unequal_samples=table is not None and table["samples"].nunique() > 1,
         lost=tuple(lost_metrics(run)),
-        waits_s=_waits_s(run),
+        waits_s={} if run.critical is None else waiting_by_cause(run.critical).to_dict(),
         diverged_s=lost_since(run)[0].time_s if has_diverged(run) else np.nan,
     )
 
@@ -250,12 +249,6 @@ def _with_digests(value: Any, code: Mapping[str, str | None], files: Mapping[str
     return result
 
 
-def _metric_names(metrics: pd.DataFrame) -> tuple[str, ...]:
-    measured = [name for name in metrics.columns[3:] if not name.startswith(OF_CLASS)]
-    names = [name for name in measured if metrics[name].notna().any()]
-    return tuple(sorted(names, key=lambda name: name != "accuracy"))
-
-
 def _progress(run: Run) -> pd.DataFrame:
     frame = run.metrics.copy()
     times = frame["time_s"].to_numpy()
@@ -267,17 +260,12 @@ def _progress(run: Run) -> pd.DataFrame:
         entered = np.sort(aggregated_versions(run.dispatches))
         entered = entered[entered > 0]
         aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
-    table = run.work
-    of_work = table.reindex(columns=["energy_j", *SPENT])
-    spent: dict[str, npt.NDArray[Any]] = {
-        **costs_by(run, times),
-        **{
-            str(name): statistics.spent_by(table, values.to_numpy(), times)
-            for name, values in of_work.items()
-        },
-        CLIENT_UPDATES: aggregated,
+    of_work = run.work.reindex(columns=["energy_j", *SPENT])
+    spent = costs_by(run, times) | {
+        str(name): statistics.spent_by(run.work, values.to_numpy(), times)
+        for name, values in of_work.items()
     }
-    for column, (name, values) in enumerate(spent.items(), start=3):
+    for column, (name, values) in enumerate({**spent, CLIENT_UPDATES: aggregated}.items(), start=3):
         frame.insert(column, name, values)
     return frame
 
@@ -289,8 +277,10 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
     lost = work.loc[list(LOST_LABELS)].sum()
     stale = statistics.staleness(dispatches, run.device_aggregations)
     updates = len(aggregations)
-    intervals_s = statistics.update_intervals_s(aggregations)
-    arrivals_s = statistics.turnaround_s(dispatches)
+    durations_s = {
+        "interval": statistics.update_intervals_s(aggregations),
+        "turnaround": statistics.turnaround_s(dispatches),
+    }
     # With edge servers, clients contribute to versions of these.
     delays = np.full(1, np.nan) if run.has_edges else aggregations["delay_max"].to_numpy(float)
     return {
@@ -316,9 +306,14 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         "age_s": float(stale["seconds"].mean()),
         "tau_avg": float(delays.mean()) if len(delays) else 0.0,
         "tau_max": float(delays.max(initial=0.0)),
-        "interval_s": float(intervals_s.mean()) if updates else np.nan,
-        **_percentiles("interval", intervals_s),
-        **_percentiles("turnaround", arrivals_s),
+        "interval_s": float(durations_s["interval"].mean()) if updates else np.nan,
+        **{
+            f"{name}_p{percent}_s": float(np.percentile(seconds, percent))
+            if len(seconds)
+            else np.nan
+            for name, seconds in durations_s.items()
+            for percent in PERCENTILES
+        },
         "client_updates_per_h": len(stale) / run.simulated_s * 3600 if run.simulated_s else np.nan,
         **_of_edges(run),
     }
@@ -340,19 +335,3 @@ def _of_edges(run: Run) -> dict[str, float]:
         float(accuracy.max() - accuracy.min()),
     )
     return dict(zip(EDGE_FIGURES, figures, strict=True))
-
-
-def _percentiles(name: str, seconds: Floats) -> dict[str, float]:
-    """The :data:`PERCENTILES` of durations; NaN if there are none."""
-    shares = [percent / 100 for percent in PERCENTILES]
-    values = np.quantile(seconds, shares) if len(seconds) else np.full(len(shares), np.nan)
-    return {
-        f"{name}_p{percent}_s": float(s) for percent, s in zip(PERCENTILES, values, strict=True)
-    }
-
-
-def _waits_s(run: Run) -> dict[str, float]:
-    """Seconds of the critical path by cause; empty if it was not recorded."""
-    if run.critical is None:
-        return {}
-    return {str(cause): float(s) for cause, s in waiting_by_cause(run.critical).items()}

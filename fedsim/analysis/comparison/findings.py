@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES
 from fedsim.analysis.comparison.groups import Group
-from fedsim.analysis.comparison.tables import ComparisonTables, at_target
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
@@ -129,19 +129,17 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         if reason := doubt(pair, label, by_s, gap_s):
             uncertain = f"{first}'s lead over {label}{where} is uncertain: {reason}."
             break
-    costs = {
-        cost: at_target(groups[first], groups[second or first], target, cost)
-        for cost in ("time_s", CLIENT_UPDATES)
-    }
-    both = np.isfinite(costs["time_s"]).all(axis=0)
-    means = pd.DataFrame({cost: pd.DataFrame(v[:, both]).mean(axis=1) for cost, v in costs.items()})
+    two = [first, second or first]
+    times_s = comparison.at(setting, target)[two].dropna()
+    updates = comparison.at(setting, target, CLIENT_UPDATES).loc[times_s.index, two]
+    means = pd.DataFrame({"time_s": [*times_s.mean()], CLIENT_UPDATES: [*updates.mean()]})
     means["per_h"] = means[CLIENT_UPDATES] / means["time_s"] * 3600
     ratios, inverse = means.iloc[0] / means.iloc[1], means.iloc[1] / means.iloc[0]
     return Lead(
         setting,
         first,
         second,
-        seeds=int(both.sum()),
+        seeds=len(times_s),
         speedup=float(inverse["time_s"]),
         updates_ratio=float(ratios[CLIENT_UPDATES]),
         rate_ratio=float(ratios["per_h"]),

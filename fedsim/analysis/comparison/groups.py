@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fedsim.analysis.comparison.facts import Replicate, RunFacts
@@ -94,7 +94,8 @@ def group_runs(
     paths, between_groups = differing(every), differing(flat)
     of_variants, of_settings = _split(paths, every, settings)
     written = [_described(values, paths) for values in every]
-    name_variant = Namer(of_variants, written, _first_name(every))
+    first_name = str(every[0].get("server.method.name", "runs")).rpartition(":")[2]
+    name_variant = Namer(of_variants, written, first_name)
     name_setting = Namer(of_settings, written, "")
     renamed = renamed or {}
     members: dict[tuple[str, int], list[int]] = {}
@@ -105,6 +106,7 @@ def group_runs(
         members.setdefault((key, copies[key, run.replicate]), []).append(number)
     copied = {key for key, copy in members if copy > 1}
     own_names = _own_names(runs, list(members.values())) if len(between_groups) > _UNRELATED else {}
+    seen: Counter[tuple[str, str]] = Counter()
     groups: list[Group] = []
     for (key, _), numbers in members.items():
         first = flat[numbers[0]]
@@ -113,12 +115,15 @@ def group_runs(
         setting, label = renamed.get(setting, setting), renamed.get(label, label)
         chosen = sorted((runs[number] for number in numbers), key=lambda run: run.replicate)
         if key in copied:
-            label = _folder_name(chosen, runs)
+            others = [run.path.resolve().parts for run in runs if run is not chosen[0]]
+            label = "/".join(distinct_tail(chosen[0].path.resolve().parts, others))
+        seen[setting, label] += 1
+        label += f" #{seen[setting, label]}" if seen[setting, label] > 1 else ""
         values = {path: first[path] for path in between_groups if path in first}
         groups.append(Group(setting, label, tuple(chosen), values))
     settings_in_order = list(dict.fromkeys(group.setting for group in groups))
     groups.sort(key=lambda group: settings_in_order.index(group.setting))
-    return Grouping(tuple(_with_distinct_names(groups)), tuple(between_groups), tuple(of_settings))
+    return Grouping(tuple(groups), tuple(between_groups), tuple(of_settings))
 
 
 def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,10 +166,6 @@ def is_below(path: str, prefix: str) -> bool:
     return f"{path}.".startswith(f"{prefix}.")
 
 
-def _first_name(every: Sequence[Values]) -> str:
-    return str(every[0].get("server.method.name", "runs")).rpartition(":")[2] if every else ""
-
-
 def _own_names(runs: Sequence[RunFacts], members: Sequence[Sequence[int]]) -> dict[int, str]:
     """The scenario's name by each group's first run; empty if groups share one, or if runs of a group differ in it."""
     names = [{str(runs[number].scenario.get("name", "")) for number in group} for group in members]
@@ -172,21 +173,3 @@ def _own_names(runs: Sequence[RunFacts], members: Sequence[Sequence[int]]) -> di
     if len(distinct) < len(members) or any(len(each) > 1 for each in names):
         return {}
     return {group[0]: each.pop() for group, each in zip(members, names, strict=True)}
-
-
-def _folder_name(chosen: Sequence[RunFacts], runs: Sequence[RunFacts]) -> str:
-    """The shortest tail of a run's path that no other run shares."""
-    others = [run.path.resolve().parts for run in runs if run is not chosen[0]]
-    return "/".join(distinct_tail(chosen[0].path.resolve().parts, others))
-
-
-def _with_distinct_names(groups: Sequence[Group]) -> list[Group]:
-    """The groups with distinct names within each setting."""
-    seen: Counter[tuple[str, str]] = Counter()
-    result = []
-    for group in groups:
-        seen[group.setting, group.label] += 1
-        count = seen[group.setting, group.label]
-        label = group.label if count == 1 else f"{group.label} #{count}"
-        result.append(replace(group, label=label))
-    return result

@@ -135,15 +135,23 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     by setting, metric and cost the grid ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs;
     ``points`` is the approximate maximum number of points per curve, smaller if there are many curves.
     """
-
-    limit = _points(comparison)
+    lists = sum(1 + (3 if len(group.runs) > 1 else 1) for group in comparison.groups)
+    lists *= len(comparison.metrics) * len(comparison.costs)
+    limit = max(40, min(400, _MOST_NUMBERS // max(1, lists)))
 
     def drawn(setting: str, metric: str, cost: str) -> dict[str, Any]:
-        groups = comparison.grouping.of(setting)
-        x, every = curves(groups, metric, cost, limit)
-        return {"x": shortened(x, 7), "groups": [_drawn(values) for values in every]}
+        x, every = curves(comparison.grouping.of(setting), metric, cost, limit)
+        groups = [
+            {
+                name: shortened(y, 5)
+                for name, y in each.items()
+                if name == "mean" or np.isfinite(y).any()
+            }
+            for each in every
+        ]
+        return {"x": shortened(x, 7), "groups": groups}
 
-    metrics = [comparison.definition(name) for name in comparison.metrics]
+    metrics = map(comparison.definition, comparison.metrics)
     return {
         "points": limit,
         "metrics": [
@@ -162,19 +170,3 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
             for setting in comparison.grouping.settings
         },
     }
-
-
-def _points(comparison: ComparisonTables) -> int:
-    lists = sum(
-        1 + (3 if len(group.runs) > 1 else 1)
-        for group in comparison.groups
-        for _ in range(len(comparison.metrics) * len(comparison.costs))
-    )
-    return max(40, min(400, _MOST_NUMBERS // max(1, lists)))
-
-
-def _drawn(values: dict[str, Any]) -> dict[str, Any]:
-    known = {
-        key: list_ for key, list_ in values.items() if key == "mean" or np.isfinite(list_).any()
-    }
-    return {key: shortened(list_, 5) for key, list_ in known.items()}

@@ -43,6 +43,7 @@ from fedsim.vocabulary.metrics import MetricDefinition, definition
 
 Floats = npt.NDArray[np.float64]
 
+_KEY = ["setting", "label"]
 _PAIR = (
     *("setting", "first", "second", "quantity", "seeds"),
     *("difference", "low", "high", "better", "same"),
@@ -245,19 +246,35 @@ class ComparisonTables:
         deviation (``..._sd``) and the mean of the best (``best_...``); the means of the runs' figures, and the
         standard deviations of those that the table of timing-only runs shows."""
         rows = []
-        for group in self.groups:
-            row: dict[str, Any] = {**group.names, "runs": len(group.runs)}
-            finals = [{f"final_{m}": run.final(m) for m in self.metrics} for run in group.runs]
-            last = pd.DataFrame(finals, range(len(finals)))
-            figures = pd.DataFrame([run.figures for run in group.runs])
-            means = last.join(figures).mean(skipna=False)
-            spread = _deviations(last.join(figures.reindex(columns=list(TIMING_TABLE))))
+        frames = self.runs.drop(columns=["run", "seed"]).groupby(_KEY, sort=False)
+        for group, (_, numbers) in zip(self.groups, frames, strict=True):
+            numbers = numbers.drop(columns=_KEY)
+            means, spread = numbers.mean(skipna=False), _deviations(numbers)
+            row: dict[str, Any] = {**group.names, "runs": len(numbers)}
             for name in self.metrics:
                 row[f"final_{name}"] = means.pop(f"final_{name}")
-                row[f"final_{name}_sd"] = spread.pop(f"final_{name}")
+                row[f"final_{name}_sd"] = spread[f"final_{name}"]
                 row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
-            rows.append(row | means.to_dict() | spread.add_suffix("_sd").to_dict())
+            shown = spread.reindex(list(TIMING_TABLE)).add_suffix("_sd")
+            rows.append(row | means.to_dict() | shown.to_dict())
         return pd.DataFrame(rows)
+
+    @functools.cached_property
+    def reached(self) -> pd.DataFrame:
+        """One row per target and run: ``goal``, ``replicate``, and the :data:`COSTS` and ``client_updates`` of the
+        first evaluation that reached it, NaN if none did."""
+        rows = [
+            {**group.names, "goal": goal, "replicate": run.replicate, **reaching(run, goal)}
+            for goal in self.goals
+            for group in self.groups
+            for run in group.runs
+        ]
+        return pd.DataFrame(rows, columns=[*_KEY, "goal", "replicate", *COSTS, CLIENT_UPDATES])
+
+    def at(self, setting: str, goal: Target, cost: str = "time_s") -> pd.DataFrame:
+        """The time or another cost at which a setting's runs reached a target: a row per seed, a column per variant."""
+        rows = self.reached[(self.reached["setting"] == setting) & (self.reached["goal"] == goal)]
+        return rows.pivot(index="replicate", columns="label", values=cost)
 
     @functools.cached_property
     def targets(self) -> pd.DataFrame:
@@ -272,38 +289,33 @@ class ComparisonTables:
         mean time. All are NaN if fewer than half of the runs reached the target.
         """
         rows = []
-        for group, target in itertools.product(self.groups, self.goals):
-            at = self._reaching(group, target)
-            times = at["time_s"]
+        of_group = dict(list(self.reached.groupby([*_KEY, "goal"], sort=False)))
+        for group, goal in itertools.product(self.groups, self.goals):
+            runs = of_group[group.setting, group.label, goal]
+            base = of_group.get((group.setting, self.baseline, goal))
+            times, mean, relative = runs["time_s"].to_numpy(), Estimate(), Estimate()
+            if good := enough(times):
+                mean = mean_of_reached(times)
+                if group.label == self.baseline:
+                    relative = Estimate(1.0)
+                elif base is not None and enough(base["time_s"].to_numpy()):
+                    both = self.at(group.setting, goal)[[group.label, self.baseline]]
+                    relative = ratio_of_means(*both.to_numpy().T)
             row: dict[str, Any] = {
                 **group.names,
-                "metric": target.metric,
-                "target": target.value,
-                "runs": len(times),
+                "metric": goal.metric,
+                "target": goal.value,
+                "runs": len(runs),
                 "reached": int(np.isfinite(times).sum()),
+                **dict(zip(("time_s", "time_low_s", "time_high_s"), mean, strict=True)),
+                "time_median_s": median_of_reached(times),
             }
-            good = enough(times)
-            mean = mean_of_reached(times) if good else Estimate()
-            relative = self._relative(group, target) if good else Estimate()
-            row |= dict(zip(("time_s", "time_low_s", "time_high_s"), mean, strict=True))
-            row["time_median_s"] = median_of_reached(times)
             row |= dict(zip(("relative", "relative_low", "relative_high"), relative, strict=True))
-            for cost in (*list(COSTS)[1:], CLIENT_UPDATES):
-                known = at[cost][np.isfinite(at[cost])]
-                row[cost] = float(known.mean()) if good and len(known) else math.nan
+            costs = runs[[*list(COSTS)[1:], CLIENT_UPDATES]]
+            row |= (costs if good else costs[:0]).mean().to_dict()
             row[f"{CLIENT_UPDATES}_per_h"] = per_hour(row[CLIENT_UPDATES], row["time_s"])
             rows.append(row)
         return pd.DataFrame(rows)
-
-    def _reaching(self, group: Group, target: Target) -> dict[str, Floats]:
-        reached = [reaching(run, target) for run in group.runs]
-        return {cost: np.array([at[cost] for at in reached]) for cost in (*COSTS, CLIENT_UPDATES)}
-
-    def _relative(self, group: Group, target: Target) -> Estimate:
-        base = self.baseline_of(group.setting)
-        if base is None or not enough(self._reaching(base, target)["time_s"]):
-            return Estimate()
-        return Estimate(1.0) if base is group else ratio_of_means(*at_target(group, base, target))
 
     @functools.cached_property
     def pairs(self) -> pd.DataFrame:
@@ -314,33 +326,38 @@ class ComparisonTables:
         ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95% bootstrap interval over
         pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
         """
-        rows = []
+        rows: list[tuple[Any, ...]] = []
         for setting in self.grouping.settings:
-            groups = sorted(
-                self.grouping.of(setting), key=lambda group: group.label != self.baseline
+            groups = self.grouping.of(setting)
+            values = {
+                f"final {name}": pd.DataFrame(
+                    {g.label: {run.replicate: run.final(name) for run in g.runs} for g in groups}
+                ).sort_index()
+                for name in self.metrics
+            }
+            higher = {f"final {m}": self.definition(m).higher_is_better for m in self.metrics}
+            values |= {f"time to {goal}": self.at(setting, goal) for goal in self.goals}
+            labels = sorted(
+                [group.label for group in groups], key=lambda label: label != self.baseline
             )
-            for one, other in itertools.combinations(groups, 2):
-                first, second = (other, one) if one.label == self.baseline else (one, other)
-                matched = _matched(first, second)
-                for name in self.metrics:
-                    ends = [(a.final(name), b.final(name)) for a, b in matched]
-                    up = self.definition(name).higher_is_better
-                    rows.append(_pair(first, second, f"final {name}", ends, up=up))
-                for target in self.goals:
-                    times = at_target(first, second, target).T
-                    rows.append(_pair(first, second, f"time to {target}", times, up=False))
+            for one, other in itertools.combinations(labels, 2):
+                first, second = (other, one) if one == self.baseline else (one, other)
+                for quantity, frame in values.items():
+                    a, b = frame[[first, second]].dropna().to_numpy().T
+                    better = a > b if higher.get(quantity) else a < b
+                    counts = int(better.sum()), int((a == b).sum())
+                    names = setting, first, second, quantity, len(a)
+                    rows.append((*names, *mean_of_reached(a - b), *counts))
         return pd.DataFrame(rows, columns=list(_PAIR))
 
     @functools.cached_property
     def spent(self) -> pd.DataFrame:
         """Client-seconds by activity, mean over the runs of a group: one row per group and part."""
         rows = [{**group.names, **run.spent_s} for group in self.groups for run in group.runs]
-        key = ["setting", "label"]
-        means = pd.DataFrame(rows).groupby(key, sort=False).mean()
-        shares = means.div(means.sum(axis=1), axis=0)
-        columns = {"seconds": means, "share": shares}
+        means = pd.DataFrame(rows).groupby(_KEY, sort=False).mean()
+        columns = {"seconds": means, "share": means.div(means.sum(axis=1), axis=0)}
         tidy = pd.concat(columns, axis=1).stack(future_stack=True).dropna()
-        return tidy.rename_axis([*key, "part"]).reset_index()
+        return tidy.rename_axis([*_KEY, "part"]).reset_index()
 
     @functools.cached_property
     def fairness(self) -> pd.DataFrame:
@@ -357,14 +374,14 @@ class ComparisonTables:
         ]
         if not rows:
             return pd.DataFrame()
-        by_group = pd.DataFrame(rows).groupby(["setting", "label"], sort=False)
+        by_group = pd.DataFrame(rows).groupby(_KEY, sort=False)
         return by_group.mean().assign(runs=by_group.size()).reset_index()
 
     @functools.cached_property
     def differences(self) -> pd.DataFrame:
         """Differences between the scenarios: one row per group, one column per dotted path; absent values are NaN."""
         rows = [{**group.names, "runs": len(group.runs), **group.values} for group in self.groups]
-        return pd.DataFrame(rows, columns=["setting", "label", "runs", *self.grouping.differing])
+        return pd.DataFrame(rows, columns=[*_KEY, "runs", *self.grouping.differing])
 
     def curves(
         self,
@@ -429,43 +446,9 @@ class ComparisonTables:
         )
 
 
-def _matched(first: Group, second: Group) -> list[tuple[RunFacts, RunFacts]]:
-    others = {run.replicate: run for run in second.runs}
-    return [(run, others[run.replicate]) for run in first.runs if run.replicate in others]
-
-
-def at_target(first: Group, second: Group, target: Target, cost: str = "time_s") -> Floats:
-    """The time or another cost at which two variants reached a target, by seed that both were run with.
-
-    Returns:
-        Shape (2, seeds); NaN if the target was not reached.
-    """
-    pairs = [
-        (reaching(a, target)[cost], reaching(b, target)[cost]) for a, b in _matched(first, second)
-    ]
-    return np.array(pairs).reshape(-1, 2).T
-
-
 def per_hour(count: float, seconds: float) -> float:
     """A number per hour; NaN if no time passed."""
     return count / seconds * 3600 if seconds else math.nan
-
-
-def _pair(
-    first: Group,
-    second: Group,
-    quantity: str,
-    values: Iterable[tuple[float, float]],
-    *,
-    up: bool,
-) -> dict[str, Any]:
-    known = np.array([pair for pair in values if not any(map(math.isnan, pair))]).reshape(-1, 2)
-    first_values, second_values = known.T
-    estimate = mean_of_reached(first_values - second_values)
-    better = first_values > second_values if up else first_values < second_values
-    same = first_values == second_values
-    names = (first.setting, first.label, second.label, quantity, len(known))
-    return dict(zip(_PAIR, (*names, *estimate, int(better.sum()), int(same.sum())), strict=True))
 
 
 def _spread(values: Floats) -> dict[str, float]:
