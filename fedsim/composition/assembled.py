@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.edges import EdgeServers
 from fedsim.composition.prospects import Bytes, Prospects, expected_transfers_s
-from fedsim.composition.stays import Stays
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.learning.metrics import Metric
@@ -40,9 +40,7 @@ class Assembly:
         metrics: metrics besides those of every run.
         measured: the metrics that the run may measure, by name; empty if only time is simulated.
         population: the clients' devices.
-        stays: where the clients are; None without edge servers.
-        cloud: the learning rules of the cloud above edge servers, whose rules are ``method``; None without.
-        edge_population: the edge servers as the cloud sees them; None without.
+        edges: the edge servers between the clients and the cloud; ``method`` is theirs and the clients'; None without.
     """
 
     loaded: LoadedScenario
@@ -52,9 +50,7 @@ class Assembly:
     metrics: tuple[Metric, ...]
     measured: Mapping[str, MetricDefinition]
     population: Population
-    stays: Stays | None = None
-    cloud: Method | None = None
-    edge_population: Population | None = None
+    edges: EdgeServers | None = None
 
     @property
     def scenario(self) -> Scenario:
@@ -65,6 +61,11 @@ class Assembly:
     def task(self) -> Task:
         """The task that is learned or timed."""
         return self.world.task
+
+    @property
+    def cloud(self) -> Method | None:
+        """The learning rules of the cloud above edge servers; None without."""
+        return None if self.edges is None else self.edges.cloud
 
     @cached_property
     def prospects(self) -> Prospects:
@@ -95,7 +96,7 @@ class Assembly:
     def _traffic_bytes(self, level: int) -> tuple[float, float]:
         sends_all = self.scenario.server.transfer == "all"
         usual = Prologue(self.method.download(), self.method.upload())
-        return self._bytes(usual, fixed=(sends_all, sends_all), level=level)
+        return self.bytes_of(usual, fixed=(sends_all, sends_all), level=level)
 
     @property
     def _client_bytes(self) -> tuple[Bytes, Bytes]:
@@ -110,7 +111,7 @@ class Assembly:
         """Bytes of the download and of the upload of the method's prologue; None without one."""
         prologue = self.method.prologue()
         sends_all = self.scenario.server.transfer == "all"
-        return None if prologue is None else self._bytes(prologue, fixed=(True, sends_all))
+        return None if prologue is None else self.bytes_of(prologue, fixed=(True, sends_all))
 
     @property
     def first_download_bytes(self) -> float:
@@ -120,7 +121,7 @@ class Assembly:
     def _first_download_bytes(self, level: int) -> float:
         complete = (vector.in_full for vector in self.method.download())
         sent = [*complete, *self.method.first_download()]
-        return self._bytes(Prologue(sent, ()), fixed=(True, False), level=level)[0]
+        return self.bytes_of(Prologue(sent, ()), fixed=(True, False), level=level)[0]
 
     @property
     def differs(self) -> bool:
@@ -159,14 +160,6 @@ class Assembly:
         return np.minimum(durations_s, LONGEST_S)
 
     @property
-    def backhaul_bytes(self) -> tuple[float, float]:
-        """Bytes of the download and of the upload of an edge server."""
-        assert self.cloud is not None
-        sends_all = self.scenario.server.transfer == "all"
-        sent = Prologue(self.cloud.download(), self.cloud.upload())
-        return self._bytes(sent, fixed=(sends_all, sends_all))
-
-    @property
     def part_rows(self) -> list[dict[str, float]]:
         """Each part of the model and what it costs; empty if all clients train the whole model."""
         parts = self.world.parts
@@ -203,7 +196,7 @@ class Assembly:
 
         return reached if target else None
 
-    def _bytes(
+    def bytes_of(
         self, sent: Prologue, fixed: tuple[bool, bool], level: int = 0
     ) -> tuple[float, float]:
         """Bytes of a download and an upload of a part of the model.

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.composition import edges
 from fedsim.composition.assembled import Assembly, execution_of
+from fedsim.composition.edges import EdgeServers, relocated, relocating
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
 from fedsim.composition.prospects import impossible
 from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
-from fedsim.composition.stays import edge_stays
 from fedsim.composition.submodels import divided
 from fedsim.composition.world import build_world
 from fedsim.errors import UserError, combined, further_checks, raise_all
@@ -139,18 +138,13 @@ def assemble(
     server = scenario.server.of_devices
     of_devices = scenario.model_copy(update={"server": server})
     cycle_s = world.availability_cycle_s
-    with edges.relocating(scenario):
+    with relocating(scenario):
         method = build_method(of_devices, task, cycle_s, learns=learns)
     parts = divided(world, method)
     if parts is not None:
         world = replace(world, parts=parts)
         method = build_method(of_devices, task, cycle_s, parts, learns=learns)
-    stays, cloud, broken = None, None, []
-    if scenario.server.edges is not None:
-        stays, length_s = edge_stays(world, scenario.server.edges), scenario.stop.simulated_time
-        samples = stays.samples(task.samples, None if length_s is None else to_ns(length_s))
-        cloud = edges.cloud_method(world, method.context, samples)
-        broken = list(edges.unmet(scenario, stays, method, cloud))
+    edge_servers = EdgeServers.of(world, method)
     metrics = chosen_metrics(scenario.evaluation, task)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
@@ -158,19 +152,13 @@ def assemble(
     raise_all(
         [
             *_unmet(scenario, method, task, learns=learns, client_accuracies=accuracies),
-            *broken,
+            *(() if edge_servers is None else edge_servers.unmet(scenario, method)),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
     population = world.population(method)
-    assembly = Assembly(loaded, world, learns, method, metrics, measured, population, stays, cloud)
-    if stays is not None and scenario.server.edges is not None:
-        section, durations_s = scenario.server.edges, assembly.durations_s
-        edge_population = edges.edge_population(world, section, stays.members, durations_s)
-        until_s = scenario.stop.simulated_time
-        population = edges.reachable(population, edge_population, stays, until_s)
-        assembly = replace(assembly, population=population, edge_population=edge_population)
-    return assembly
+    assembly = Assembly(loaded, world, learns, method, metrics, measured, population)
+    return assembly if edge_servers is None else edge_servers.joined(assembly)
 
 
 def _unmet(
@@ -186,7 +174,7 @@ def _unmet(
     )
     if scenario.server.edges is None:
         return errors
-    return [edges.relocated(error) for error in errors]
+    return [relocated(error) for error in errors]
 
 
 def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
@@ -331,7 +319,7 @@ def build_server(
         recorder,
         seed=scenario.seed,
         on_progress=on_progress,
-        hierarchy=None if assembly.cloud is None else edges.build_hierarchy(assembly),
+        hierarchy=None if assembly.edges is None else assembly.edges.hierarchy(assembly),
     )
 
 
@@ -341,14 +329,11 @@ def check_server(assembly: Assembly) -> None:
     Raises:
         UserError: schedule or selection do not accept their parameters.
     """
-    clients, rules, seed = _clients(assembly), _rules(assembly), assembly.scenario.seed
-    if assembly.cloud is None:
-        check_rules(clients, rules, seed)
-        return
-    hierarchy = edges.build_hierarchy(assembly)
-    check_rules(hierarchy.clients, hierarchy.rules, seed)
-    with edges.relocating(assembly.scenario):
-        check_rules(replace(clients, members=hierarchy.members[0]), rules, seed)
+    clients, rules = _clients(assembly), _rules(assembly)
+    if assembly.edges is None:
+        check_rules(clients, rules, assembly.scenario.seed)
+    else:
+        assembly.edges.check_rules(assembly, clients, rules)
 
 
 def _clients(assembly: Assembly) -> Clients:

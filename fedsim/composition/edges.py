@@ -4,23 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.assembled import Assembly
+from fedsim.composition.closing import write_edges
 from fedsim.composition.needs import missing_tables, unmet_requirements
 from fedsim.composition.prospects import expected_transfers_s
-from fedsim.composition.stays import Stays, beyond
+from fedsim.composition.stays import Stays, beyond, edge_stays
 from fedsim.composition.world import World
 from fedsim.devices import DeviceContext
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population, Power
 from fedsim.errors import UserError, raise_all
-from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.base import Method, MethodContext, Prologue
 from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.optimizer_state import STATE
 from fedsim.network.base import NetworkContext
@@ -29,7 +30,8 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.edges import Hierarchy, Mobility
-from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.facts import Clients, Rules, Work, check_rules
+from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER, to_ns
 from fedsim.vocabulary.formatting import format_counted
@@ -37,6 +39,8 @@ from fedsim.vocabulary.formatting import format_counted
 if TYPE_CHECKING:
     import torch
 
+    from fedsim.composition.assembled import Assembly
+    from fedsim.runs.run import Run
     from fedsim.traces.bundle import TraceBundle
 
 Int64Array = npt.NDArray[np.int64]
@@ -44,7 +48,119 @@ Int64Array = npt.NDArray[np.int64]
 _WHERE = "server.edges"
 
 
-def cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.float64]) -> Method:
+@dataclass(frozen=True)
+class EdgeServers:
+    """The edge servers of a run: clients of the cloud, whose local work is a server's rounds.
+
+    Attributes:
+        section: the scenario's section.
+        stays: where the clients are.
+        cloud: the method of the cloud.
+        population: the edge servers as the cloud sees them; None until the clients' devices are known.
+    """
+
+    section: Edges
+    stays: Stays
+    cloud: Method
+    population: Population | None = None
+
+    @classmethod
+    def of(cls, world: World, method: Method) -> EdgeServers | None:
+        """The edge servers of a scenario, whose method is ``method``; None if it has none.
+
+        Raises:
+            UserError: the scenario does not say where each client is, or a method does not work with edge servers.
+        """
+        section, length_s = world.scenario.server.edges, world.scenario.stop.simulated_time
+        if section is None:
+            return None
+        stays = edge_stays(world, section)
+        samples = stays.samples(world.task.samples, None if length_s is None else to_ns(length_s))
+        return cls(section, stays, _cloud_method(world, method.context, samples))
+
+    def unmet(self, scenario: Scenario, method: Method) -> Iterator[UserError]:
+        """What keeps a scenario from working through two levels; ``method`` is that of clients and edge servers."""
+        yield from _unmet(scenario, self.stays, method, self.cloud)
+
+    def joined(self, assembly: Assembly) -> Assembly:
+        """An assembly of clients, with these edge servers between them and the cloud.
+
+        Raises:
+            UserError: links or availability do not match the edge servers, or the clients cannot reach them.
+        """
+        edges = _population(assembly.world, self.section, self.stays.members, assembly.durations_s)
+        until_s = assembly.scenario.stop.simulated_time
+        population = _reachable(assembly.population, edges, self.stays, until_s)
+        return replace(assembly, population=population, edges=replace(self, population=edges))
+
+    def recorded(self) -> dict[str, Any]:
+        """Arguments of :class:`~fedsim.runs.writer.RunWriter`: number of edge servers, and columns of their rows."""
+        assert self.population is not None
+        columns = partial(dispatch_columns, self.population.power)
+        return {"clients": self.population.clients, "edge_columns": columns}
+
+    def write(self, run: Run) -> None:
+        """Write the table of edge servers of a finished run."""
+        assert self.population is not None
+        members = np.array([len(clients) for clients in self.stays.members])
+        write_edges(run, self.population, self.cloud.context.samples, members, self.stays.names)
+
+    def check_rules(self, assembly: Assembly, clients: Clients, rules: Rules) -> None:
+        """Check schedules and selections of the cloud and of edge servers; ``clients`` and ``rules`` are the latter's.
+
+        Raises:
+            UserError: they do not accept their parameters.
+        """
+        hierarchy, seed = self.hierarchy(assembly), assembly.scenario.seed
+        check_rules(hierarchy.clients, hierarchy.rules, seed)
+        with relocating(assembly.scenario):
+            check_rules(replace(clients, members=hierarchy.members[0]), rules, seed)
+
+    def hierarchy(self, assembly: Assembly) -> Hierarchy:
+        """The edge servers for the time plane."""
+        population, stays, scenario = self.population, self.stays, assembly.scenario
+        assert population is not None
+        count, rounds, moves = population.clients, self.section.rounds, stays.moves
+        server = scenario.server
+        sends_all = server.transfer == "all"
+        sent = Prologue(self.cloud.download(), self.cloud.upload())
+        down, up = assembly.bytes_of(sent, fixed=(sends_all, sends_all))
+
+        def expected_duration_s(edge: int) -> float:
+            transfers_s = expected_transfers_s(population.network, edge, (down, up))
+            return transfers_s + rounds * float(population.compute.step_s[edge])
+
+        detection = server.failure_detection
+        return Hierarchy(
+            clients=Clients(
+                population,
+                self.cloud.context.samples,
+                Work(np.full(count, rounds, dtype=np.int64)),
+                expected_duration_s,
+            ),
+            rules=Rules(
+                server.selection.create,
+                server.schedule.create,
+                failure_detection_ns=None if detection == "never" else to_ns(detection),
+                aggregation_ns=to_ns(server.aggregation_time),
+            ),
+            workload=Workload(
+                population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
+            ),
+            members=stays.members,
+            mobility=Mobility(
+                moves,
+                stays.availability(assembly.population, to_ns(scenario.stop.simulated_time or 0)),
+                stays.drops,
+            )
+            if moves
+            else None,
+            aggregation_ns=to_ns(self.section.aggregation_time),
+            sends_partial_work=self.section.partial_work == "send",
+        )
+
+
+def _cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.float64]) -> Method:
     """The method of the cloud, whose clients are the edge servers.
 
     It computes in double precision, so that the change of an edge server's model leads back to that model.
@@ -80,7 +196,7 @@ def cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.f
     return method
 
 
-def unmet(scenario: Scenario, stays: Stays, edge: Method, cloud: Method) -> Iterator[UserError]:
+def _unmet(scenario: Scenario, stays: Stays, edge: Method, cloud: Method) -> Iterator[UserError]:
     """What keeps a scenario from working through two levels; ``edge`` is the method of clients and edge servers."""
     server = scenario.server
     assert server.edges is not None
@@ -223,53 +339,7 @@ def _beyond_one_model(method: Method, kind: type[Component], *, is_cloud: bool) 
     return ""
 
 
-def build_hierarchy(assembly: Assembly) -> Hierarchy:
-    """The edge servers of an assembly, which has some, for the time plane."""
-    scenario = assembly.scenario
-    section, stays, population = scenario.server.edges, assembly.stays, assembly.edge_population
-    assert section is not None
-    assert stays is not None
-    assert assembly.cloud is not None
-    assert population is not None
-    count, rounds, moves = population.clients, section.rounds, stays.moves
-    down, up = assembly.backhaul_bytes
-
-    def expected_duration_s(edge: int) -> float:
-        transfers_s = expected_transfers_s(population.network, edge, (down, up))
-        return transfers_s + rounds * float(population.compute.step_s[edge])
-
-    server = scenario.server
-    detection = server.failure_detection
-    return Hierarchy(
-        clients=Clients(
-            population,
-            assembly.cloud.context.samples,
-            Work(np.full(count, rounds, dtype=np.int64)),
-            expected_duration_s,
-        ),
-        rules=Rules(
-            server.selection.create,
-            server.schedule.create,
-            failure_detection_ns=None if detection == "never" else to_ns(detection),
-            aggregation_ns=to_ns(server.aggregation_time),
-        ),
-        workload=Workload(
-            population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
-        ),
-        members=stays.members,
-        mobility=Mobility(
-            moves,
-            stays.availability(assembly.population, to_ns(scenario.stop.simulated_time or 0)),
-            stays.drops,
-        )
-        if moves
-        else None,
-        aggregation_ns=to_ns(section.aggregation_time),
-        sends_partial_work=section.partial_work == "send",
-    )
-
-
-def edge_population(
+def _population(
     world: World, section: Edges, members: list[Int64Array], durations_s: npt.NDArray[np.float64]
 ) -> Population:
     """The edge servers as the cloud sees them.
@@ -339,7 +409,7 @@ def edge_population(
     )
 
 
-def reachable(
+def _reachable(
     population: Population, edges: Population, stays: Stays, until_s: float | None
 ) -> Population:
     """The clients while their edge servers are up; ``until_s`` is the length of the run.

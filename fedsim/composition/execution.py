@@ -18,7 +18,7 @@ import numpy as np
 from fedsim.analysis.run import Run
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server, prepare
-from fedsim.composition.closing import spent, write_edges, write_population
+from fedsim.composition.closing import spent, write_population
 from fedsim.composition.distributed import (
     await_claim,
     build_learner,
@@ -54,7 +54,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
-from fedsim.simulation.rows import dispatch_columns, recorded
+from fedsim.simulation.rows import recorded
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document
@@ -313,12 +313,8 @@ class _Execution:
         self._trackers: Trackers | None = None
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
-        of_edges: dict[str, Any] = {"clients": assembly.task.clients}
-        if assembly.edge_population is not None:
-            of_edges = {
-                "clients": assembly.edge_population.clients,
-                "edge_columns": partial(dispatch_columns, assembly.edge_population.power),
-            }
+        of_edges = {} if assembly.edges is None else assembly.edges.recorded()
+        of_edges = {"clients": assembly.task.clients, **of_edges}
         self.writer = RunWriter(folder, **recorded(assembly.population), **of_edges)
         try:
             if assembly.learns:
@@ -390,13 +386,11 @@ class _Execution:
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
         names = assembly.world.names()
-        if assembly.stays is not None:
-            names["edge"] = assembly.stays.of_client
+        if assembly.edges is not None:
+            names["edge"] = assembly.edges.stays.of_client
         write_population(run, population, assembly.task.samples, end_ns, client_metrics, names)
-        if assembly.stays is not None and assembly.edge_population and assembly.cloud:
-            members = np.array([len(clients) for clients in assembly.stays.members])
-            samples = assembly.cloud.context.samples
-            write_edges(run, assembly.edge_population, samples, members, assembly.stays.names)
+        if assembly.edges is not None:
+            assembly.edges.write(run)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
