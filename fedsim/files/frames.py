@@ -190,7 +190,8 @@ class TableFile:
         else:
             table = self._whole.select(list(names))
         empty: Any = None
-        for column in table.columns:
+        # Whether a row has a value is mostly clear from a column of numbers or times.
+        for column in sorted(table.columns, key=lambda each: pa.types.is_dictionary(each.type)):
             blank = pc.is_null(column)
             if cells._is_text(column.type):
                 plain = column.cast(pa.string())
