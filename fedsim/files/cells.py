@@ -34,6 +34,7 @@ UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""
 UNKNOWN = (*UNKNOWN_TEXT, "-", "NA", "N/A", "n/a", "#N/A", "None", "none", "NaT")
 """Text that is no number and no instant."""
+_HEAD = 1000
 NAT = np.iinfo(np.int64).min
 """An unknown instant (us)."""
 FAR_US = 2**62
@@ -165,14 +166,11 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     if not _is_text(values.type):
         floats = values.cast(pa.float64(), safe=False)
         return _numpy(floats) * factor, np.zeros(len(values), np.bool_)
-    text = _known(values, UNKNOWN)
-    try:
-        return _numpy(text.cast(pa.float64())) * factor, np.zeros(len(text), np.bool_)
-    except pa.ArrowInvalid:
-        pass
+    if (floats := _cast(values, pa.float64())) is not None:
+        return _numpy(floats) * factor, np.zeros(len(values), np.bool_)
     import pandas as pd
 
-    text = text.to_pandas().str.strip()
+    text = _known(values, UNKNOWN).to_pandas().str.strip()
     percent = text.str.endswith("%").fillna(False).to_numpy(bool)
     plain = text.str.removesuffix("%")
     # A span such as 0 days 00:00:01.5, as pandas writes it, carries its unit, too.
@@ -198,6 +196,19 @@ def _known(values: Any, unknown: Sequence[str]) -> Any:
         values = values.cast(pa.string())
     hits = pc.is_in(values, value_set=pa.array(unknown, values.type))
     return pc.if_else(hits, None, values) if pc.any(hits).as_py() else values
+
+
+def _cast(text: Any, kind: Any) -> Any:
+    """Text as values of another kind, null where it is unknown; None if there is other text."""
+    if not pa.types.is_dictionary(text.type):
+        try:
+            return text.cast(kind)
+        except pa.ArrowInvalid:
+            pass
+    try:
+        return _known(text, UNKNOWN).cast(kind)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _numpy(values: Any) -> npt.NDArray[Any]:
@@ -270,8 +281,9 @@ def are_plain_numbers(values: Any) -> bool:
         return False
     if not _is_text(values.type):
         return True
-    text = _known(values, UNKNOWN).drop_null()
-    if not len(text):
+    some = (_known(part, UNKNOWN).drop_null() for part in (values[:_HEAD], values))
+    text = next((known for known in some if len(known)), None)
+    if text is None:
         return False
     first = text[0].as_py().strip()
     return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", first)) and not _is_compact(
@@ -333,18 +345,19 @@ def _filled(us: Any) -> Ints:
 
 def _stamps(values: Any, form: str | None) -> Instants:
     """The instants of text."""
-    text = _known(values, UNKNOWN)
-    local, bad = _none(len(text), 2)
+    local, bad = _none(len(values), 2)
     if form is None:
         for zone in ("UTC", None):
-            try:
-                us = text.cast(pa.timestamp("us", zone)).cast(pa.int64())
-            except pa.ArrowInvalid:
-                continue
-            offset = _common_offset(text) if zone else ""
-            return Instants(_filled(us), local | (zone is None), bad, True, offset)
+            if (us := _cast(values, pa.timestamp("us", zone))) is not None:
+                offset = _common_offset(_known(values[:_HEAD], UNKNOWN)) and _common_offset(
+                    _known(values, UNKNOWN)
+                )
+                return Instants(
+                    _filled(us.cast(pa.int64())), local | (zone is None), bad, True, offset
+                )
     import pandas as pd
 
+    text = _known(values, UNKNOWN)
     never = np.asarray(pc.match_substring_regex(text, _NEVER).fill_null(False))
     if form is not None:
         plain = text.to_pandas().str.strip()

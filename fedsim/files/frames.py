@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
+import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -48,7 +49,7 @@ class TableFile:
         self._header = header
         self._lines: Sequence[int] | None = None
         head = source.head(_HEAD_BYTES)
-        json = re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head)
+        is_json = re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head)
         self._whole: Any = None
         self._kept: Ints | None = None
         self._separator: str | None = None
@@ -62,9 +63,9 @@ class TableFile:
             elif source.name.endswith(".xlsx"):
                 self.kind = "excel"
                 self._whole = _converted(self._excel())
-            elif json is not None:
+            elif is_json is not None:
                 self.kind = "json"
-                self._whole = _converted(self._json(lines=json[1] == b"{"))
+                self._whole = _converted(self._json(lines=is_json[1] == b"{"))
             else:
                 self.kind = "text"
                 self._open_text(head)
@@ -105,8 +106,9 @@ class TableFile:
     def _json(self, *, lines: bool) -> Any:
         import pandas as pd
 
-        text = io.StringIO(self.source.text())
-        return pd.read_json(text, lines=lines, dtype=False, convert_dates=False)
+        if not lines:
+            return pd.DataFrame(self.source.json())
+        return pd.DataFrame([json.loads(text) for _, text in self.source.lines()])
 
     # Text -----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +190,8 @@ class TableFile:
         else:
             table = self._whole.select(list(names))
         empty: Any = None
-        for column in table.columns:
+        # Whether a row has a value is mostly clear from a column of numbers or times.
+        for column in sorted(table.columns, key=lambda each: pa.types.is_dictionary(each.type)):
             blank = pc.is_null(column)
             if cells._is_text(column.type):
                 plain = column.cast(pa.string())

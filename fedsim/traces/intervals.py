@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.tables import Bools, Ints, id_column, make_table, run_starts
+from fedsim.traces.tables import Bools, Ints, id_column, make_table, order_of, run_starts
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER, NS_PER_US
 
@@ -108,7 +108,7 @@ def normalize(
         # In order, with gaps between them: nothing to merge.
         merged = {"overlapping": 0} | ({"touching": 0} if merge_touching else {})
         return Intervals(device, start, end, origin, counts | merged)
-    order = np.lexsort((end, start, device))
+    order = order_of(device, start, end)
     device, start, end, origin = device[order], start[order], end[order], origin[order]
 
     same = ~run_starts(device)

@@ -288,11 +288,15 @@ def run_starts(*columns: npt.NDArray[Any]) -> Bools:
 
 def order_of(device: Ints, *times: Ints) -> Ints:
     """The rows sorted by device and then by the times; rows that are equal keep their order."""
-    if len(times) == 1 and (times[0][1:] >= times[0][:-1]).all():
-        # Sorting small numbers takes one pass.
-        small = device.astype(np.uint16) if device.max(initial=0) < 1 << 16 else device
-        return np.argsort(small, kind="stable")
-    return np.lexsort((*times[::-1], device))
+    # Sorting small numbers takes one pass, and so does sorting what is in order, as most logs are.
+    small = device.astype(np.uint16) if device.max(initial=0) < 1 << 16 else device
+    order = np.lexsort((times[0], small))
+    if len(times) > 1:
+        repeats = ~run_starts(device[order], times[0][order])
+        tied = np.flatnonzero(repeats | np.append(repeats[1:], False))
+        rows = order[tied]
+        order[tied] = rows[np.lexsort([column[rows] for column in (*times[::-1], device)])]
+    return order
 
 
 def to_numpy(values: Any) -> npt.NDArray[Any]:

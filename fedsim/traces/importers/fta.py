@@ -33,10 +33,11 @@ UNIX_S = Bounds(0, 253_402_300_799, words="from the year 1970 to 9999")
 
 
 class Fta(Importer):
-    """Event traces; both states and the end reasons are kept, and each node has its own window.
+    """Event traces; both states and the end reasons are kept.
 
-    A node's window runs from its first to its last event, and repeats. An unavailable row that overlaps an available
-    one is dropped; parts of the window that no row covers are unavailable.
+    Rows give both states, so the file says when each node was observed: from its first event to its last one. All nodes
+    repeat together, with the time from the file's first event to its last one. An unavailable row that overlaps an
+    available one is dropped; times between a node's events that no row covers are unavailable.
     """
 
     name = "fta"
@@ -104,6 +105,7 @@ class Fta(Importer):
                 "device_id": ids.tolist(),
                 "window_start_us": low,
                 "window_end_us": np.where(valid, high, low),
+                "period_us": np.full(len(ids), high.max() - low.min()),
                 "source_id": nodes["node_name"].tolist(),
                 "group": nodes["platform_id"].tolist(),
                 "valid": valid,

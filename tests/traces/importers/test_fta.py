@@ -9,7 +9,7 @@ from tests.traces.helpers import FTA_HEADER, export_fta, fta_row, import_, inter
 US = 1_000_000
 
 
-def test_both_states_reasons_and_own_windows(tmp_path: Path) -> None:
+def test_both_states_reasons_and_windows(tmp_path: Path) -> None:
     path = write(
         tmp_path / "e.tab",
         fta_row(7, 1, 100.5, 200),
@@ -28,9 +28,10 @@ def test_both_states_reasons_and_own_windows(tmp_path: Path) -> None:
         None,
     ]
     devices = bundle.devices.to_pylist()
-    assert [(d["window_start_us"], d["window_end_us"]) for d in devices] == [
-        (int(100.5 * US), 300 * US),
-        (50 * US, 60 * US),
+    # Each node was observed between its own events; both repeat with the file's window, from 50 s to 300 s.
+    assert [(d["window_start_us"], d["window_end_us"], d["period_us"]) for d in devices] == [
+        (int(100.5 * US), 300 * US, 250 * US),
+        (50 * US, 60 * US, 250 * US),
     ]
     assert [(d["source_id"], d["group"]) for d in devices] == [("host7", "1"), ("host8", "1")]
     assert bundle.manifest.epoch == "2006-01-01T00:00:00Z"
