@@ -82,18 +82,23 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
         raise UserError(message, where=frame.where, hint="write all instants on one clock")
     is_dated = any(dated.values())
     if is_dated:
-        never = {name: (each <= 0) | (each > _LAST_S) for name, each in seconds.items()}
-        if far := sum(int(each.sum()) for each in never.values()):
+        far = 0
+        for each in seconds.values():
+            never = (each <= 0) | (each > _LAST_S)
+            each[never] = np.nan
+            far += int(never.sum())
+        if far:
             count = format_counted(far, "cell")
             flags.append(
                 f"Dates before 1971 and after 2098 stand for what never happened ({count})."
             )
-        seconds = {name: np.where(never[name], np.nan, each) for name, each in seconds.items()}
     is_local = bool(local) and not zoned
     return seconds, Clock(is_dated, is_local, _resolution_s(seconds.values()), tuple(flags))
 
 
 def _resolution_s(columns: Iterable[cells.Floats]) -> float:
-    us = [(each[np.abs(each) < _LAST_S] * 1e6).round().astype(np.int64) for each in columns]
-    fits = (size for size in _RESOLUTIONS_US if not any((each % size).any() for each in us))
-    return next(fits, 0) / 1e6
+    sizes_us = list(_RESOLUTIONS_US)
+    for each in columns:
+        us = (each[np.abs(each) < _LAST_S] * 1e6).round().astype(np.int64)
+        sizes_us = [size for size in sizes_us if not (us % size).any()]
+    return next(iter(sizes_us), 0) / 1e6

@@ -13,11 +13,11 @@ import pandas as pd
 from scipy import stats
 
 from fedsim.calibration.log import Rounds, rounds_of
-from fedsim.calibration.transfers import FASTEST_BPS, LatencySource, Link, identify
+from fedsim.calibration.transfers import FASTEST_BPS, Link, Transfers, identify
 from fedsim.errors import UserError
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import make_table
+from fedsim.traces.tables import Ints, make_table
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -40,6 +40,7 @@ _TESTED = 2000
 _DRAWN_TESTS = 399
 _LONG_STEP_S, _SLOW_BPS = 60.0, 100e3
 """Median step time above which, and median rate below which, the unit of a log's times is doubtful."""
+WAYS = ("down", "up")
 _OPTIONAL = ("downloaded_s", "computed_s", "steps", "bytes_down", "bytes_up")
 _MOSTLY = 0.5
 """Share of dispatches without time for local steps above which step times cannot be estimated."""
@@ -120,9 +121,9 @@ class Varying:
         return means
 
 
-@dataclass(frozen=True)
-class Estimates:
-    """The devices as estimated from a log; columns of shape ``(clients,)``.
+@dataclass(frozen=True, kw_only=True)
+class Estimates(Transfers):
+    """The devices as estimated from a log, and what the log cannot show (flags); columns of shape ``(clients,)``.
 
     Attributes:
         clients: their names.
@@ -130,57 +131,45 @@ class Estimates:
         step_s: time of a local step.
         rates_bps: rates down and up; means are NaN if the log does not show them. Errors are those at the given
             latencies.
-        latency_s, latency_errors: one-way latency (NaN if the log does not show it) and its standard error in seconds.
-        latency_from: whether the latencies are estimated from the log, those of the scenario, or neither.
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
-        transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
         rounds: what the log shows about the server between rounds.
         kinds, ram_bytes: kinds and memory of the devices, as the scenario gives them.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
-        flags: statements about what the log cannot show.
     """
 
     clients: tuple[str, ...]
-    dispatches: npt.NDArray[np.int64]
+    dispatches: Ints
     step_s: Varying
     rates_bps: tuple[Varying, Varying]
-    latency_s: FloatArray
-    latency_errors: FloatArray
-    latency_from: LatencySource
     rate_slopes: FloatArray
-    transport: Transport
     rounds: Rounds
     kinds: Sequence[str | None] | None = None
     ram_bytes: FloatArray | None = None
     online: tuple[tuple[str, float, float], ...] = ()
-    flags: tuple[str, ...] = ()
 
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates drawn within their errors, as another log of the same devices might give them."""
-
-        def cv(of: Varying) -> float:
-            return float(of.cv * np.exp(of.cv_error * generator.standard_normal()))
-
-        latency_s = self.latency_s + self.latency_errors * generator.standard_normal(
-            len(self.latency_s)
-        )
+        normal = generator.standard_normal
+        latency_s = self.latency_s + self.latency_errors * normal(len(self.latency_s))
         latency_s = np.maximum(latency_s, 0.0)
-        step_s, rates_bps = self.step_s, self.rates_bps
-        rate_cvs = [cv(rate) for rate in rates_bps]
-        step_s = replace(step_s, mean=step_s.perturbed(generator, is_rate=False), cv=cv(step_s))
+        varying = (*self.rates_bps, self.step_s)
+        cvs = [float(each.cv * np.exp(each.cv_error * normal())) for each in varying[:2]]
+        step_means = self.step_s.perturbed(generator, is_rate=False)
+        cvs.append(float(self.step_s.cv * np.exp(self.step_s.cv_error * normal())))
         longer = np.exp(self.rate_slopes * (latency_s - self.latency_s))
-        down, up = (
-            replace(rate, mean=rate.perturbed(generator, is_rate=True) * factor, cv=rate_cv)
-            for rate, factor, rate_cv in zip(rates_bps, longer, rate_cvs, strict=True)
+        means = [
+            rate.perturbed(generator, is_rate=True) * factor
+            for rate, factor in zip(self.rates_bps, longer, strict=True)
+        ]
+        down, up, step_s = (
+            replace(each, mean=mean, cv=cv)
+            for each, mean, cv in zip(varying, [*means, step_means], cvs, strict=True)
         )
-        gap_s = self.rounds.gap_s + self.rounds.gap_error_s * generator.standard_normal()
+        gap_s = max(self.rounds.gap_s + self.rounds.gap_error_s * normal(), 0.0)
+        rounds = replace(self.rounds, gap_s=gap_s)
         return replace(
-            self,
-            step_s=step_s,
-            rates_bps=(down, up),
-            latency_s=latency_s,
-            rounds=replace(self.rounds, gap_s=max(gap_s, 0.0)),
+            self, step_s=step_s, rates_bps=(down, up), latency_s=latency_s, rounds=rounds
         )
 
     @cached_property
@@ -242,7 +231,8 @@ def estimate(
     rounds = rounds_of(log, last, always_online=assumptions.always_online)
     if last < math.inf:
         log = log[log["round"] <= last]
-    done = log[log["end_s"].notna()]
+    # A copy of a long log would be most of the memory that a calibration needs.
+    done = log if (ended := log["end_s"].notna()).all() else log[ended]
     client = done["client"].to_numpy(np.int64)
     count = len(clients)
     flags = _incomplete(done)
@@ -252,67 +242,23 @@ def estimate(
     elif np.isnan(steps).all():
         flags.append("The log has no local steps: each dispatch counts as one step.")
         steps = np.ones(len(done))
-    rates = [Varying(np.full(count, np.nan), np.zeros(count), np.zeros(count, dtype=bool))] * 2
-    slopes = np.zeros((2, count))
-    latency_s, latency_errors = np.full(count, np.nan), np.zeros(count)
-    latency_from: LatencySource = "nothing"
-    transport = assumptions.transport
     compute_s = done["compute_s"].to_numpy()
+    transfers = Transfers(assumptions.transport, np.full(count, np.nan), np.zeros(count))
+    unknown = Varying(transfers.latency_s, np.zeros(count), np.zeros(count, dtype=bool))
+    rates, slopes = [unknown, unknown], np.zeros((2, count))
     if np.isfinite(compute_s).any():
-        transfers_of = []
-        for key, spent in (("bytes_down", "download_s"), ("bytes_up", "upload_s")):
-            size = done[key].to_numpy(float)
-            size = np.where(np.isnan(size), getattr(assumptions, key), size)
-            span = done[spent].to_numpy()
-            shown = np.isfinite(size) & np.isfinite(span)
-            transfers_of.append((client[shown], size[shown], span[shown]))
-        if not all(len(rows) for rows, _, _ in transfers_of):
-            flags.append(
-                "The log has no bytes, so the rates of the links cannot be estimated; give bytes_down and"
-                " bytes_up, or a scenario."
-            )
-        else:
-            rows_of = [_rows_of(by, count) for by, _, _ in transfers_of]
-            down, up = (
-                [Link(sizes[rows], spans[rows]) for rows in split]
-                for (_, sizes, spans), split in zip(transfers_of, rows_of, strict=True)
-            )
-            links = list(zip(down, up, strict=True))
-            transfers = identify(links, assumptions.transport, assumptions.latency_s)
-            transport, latency_s = transfers.transport, transfers.latency_s
-            latency_errors = transfers.latency_errors
-            latency_from = transfers.latency_from
-            flags += transfers.flags
-            too_fast = np.zeros(count, dtype=bool)
-            for way, (by, _, _) in enumerate(transfers_of):
-                each = np.empty(len(by))
-                for one, rows in enumerate(rows_of[way]):
-                    link = links[one][way]
-                    each[rows] = link.rates_bps(transport, latency_s[one])
-                    slopes[way, one] = link.slope(transport, latency_s[one], latency_errors[one])
-                too_fast[by[each >= FASTEST_BPS]] = True
-                rates[way] = _by_client(by, each, count)
-                direction = ("down", "up")[way]
-                flags += _fit_flags(f"rates {direction}", "normal", rates[way], by, each)
-            if latency_from == "scenario" and too_fast.any():
-                flags.insert(
-                    0,
-                    "The log's transfers are shorter than the scenario's latency allows for"
-                    f" {too_fast.sum()} of {format_counted(count, 'client')}, so the rates of these links mean nothing."
-                    " Correct devices.network.latency.",
-                )
+        if links := _links(done, client, count, assumptions, flags):
+            transfers, rates, slopes = links
     else:
         compute_s = (done["end_s"] - done["start_s"]).to_numpy()
+        left = "All time counts as compute."
         if assumptions.transfers_s is not None:
-            flags += _too_slow_links(compute_s, assumptions.transfers_s[client])
-            compute_s = np.maximum(compute_s - assumptions.transfers_s[client], 1e-9)
+            wire_s = assumptions.transfers_s[client]
+            flags += _too_slow_links(compute_s, wire_s)
+            compute_s = np.maximum(compute_s - wire_s, 1e-9)
+            left = "What the scenario's links do not take counts as compute."
         flags.append(
-            "The log has only total times: compute and network cannot be separated. "
-            + (
-                "All time counts as compute."
-                if assumptions.transfers_s is None
-                else "What the scenario's links do not take counts as compute."
-            )
+            f"The log has only total times: compute and network cannot be separated. {left}"
         )
     step_times = compute_s / steps
     shown = np.isfinite(step_times)
@@ -328,7 +274,6 @@ def estimate(
             "A client's step times are assumed to vary lognormally, by the same share for all clients."
         )
     flags += _fit_flags("step times", "lognormal", step, computing, step_times)
-    dispatches = np.bincount(client, minlength=count)
     informative = np.bincount(computing, minlength=count)
     if unseen := int((informative == 0).sum()):
         flags.append(
@@ -343,32 +288,70 @@ def estimate(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
     flags = _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates])) + flags
-    online = _online(log, clients)
     absent = log["client"][(log["outcome"] == "dropped") & log["ended_s"].notna()]
     flags.append(
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
         " not estimated. A scenario that names this bundle needs devices.availability: always."
-        if not online
+        if absent.empty
         else f"Availability is estimated from the dropped dispatches ({format_count(len(absent))}) of"
         f" {format_counted(absent.nunique(), 'client')}, which count as offline from such a dispatch to their next one:"
         " they may have been back earlier, and away at other times."
     )
     return Estimates(
-        tuple(clients),
-        dispatches,
-        step,
-        (rates[0], rates[1]),
-        latency_s,
-        latency_errors,
-        latency_from,
-        slopes,
-        transport,
-        rounds,
-        assumptions.kinds,
-        assumptions.ram_bytes,
-        online,
-        tuple(flags),
+        **{**vars(transfers), "flags": tuple(flags)},
+        clients=tuple(clients),
+        dispatches=np.bincount(client, minlength=count),
+        step_s=step,
+        rates_bps=(rates[0], rates[1]),
+        rate_slopes=slopes,
+        rounds=rounds,
+        kinds=assumptions.kinds,
+        ram_bytes=assumptions.ram_bytes,
+        online=_online(log, clients),
     )
+
+
+def _links(
+    done: pd.DataFrame, client: Ints, count: int, assumptions: Assumptions, flags: list[str]
+) -> tuple[Transfers, list[Varying], FloatArray] | None:
+    """Transfers, rates and their slopes; None if the log does not show them. Adds to ``flags``."""
+    shown, links = [], []
+    for way in WAYS:
+        sizes, spans_s = done[f"bytes_{way}"].to_numpy(float), done[f"{way}load_s"].to_numpy()
+        sizes = np.where(np.isnan(sizes), getattr(assumptions, f"bytes_{way}"), sizes)
+        rows = np.flatnonzero(np.isfinite(sizes) & np.isfinite(spans_s))
+        ends = np.bincount(client[rows], minlength=count).cumsum()[:-1]
+        by_client = np.split(rows[np.argsort(client[rows], kind="stable")], ends)
+        links.append([Link(sizes[each], spans_s[each]) for each in by_client])
+        shown.append((client[rows], Link(sizes[rows], spans_s[rows])))
+    if not all(len(by) for by, _ in shown):
+        flags.append(
+            "The log has no bytes, so the rates of the links cannot be estimated; give bytes_down and"
+            " bytes_up, or a scenario."
+        )
+        return None
+    pairs = list(zip(*links, strict=True))
+    transfers = identify(pairs, assumptions.transport, assumptions.latency_s)
+    flags += transfers.flags
+    slopes = np.zeros((2, count))
+    for row, way in enumerate(links):
+        each = zip(way, transfers.latency_s, transfers.latency_errors, strict=True)
+        slopes[row] = [link.slope(transfers.transport, *latency) for link, *latency in each]
+    del pairs, links
+    rates, too_fast = [], np.zeros(count, dtype=bool)
+    for way, (by, link) in zip(WAYS, shown, strict=True):
+        rates_bps = link.rates_bps(transfers.transport, transfers.latency_s[by])
+        too_fast[by[rates_bps >= FASTEST_BPS]] = True
+        rates.append(_by_client(by, rates_bps, count))
+        flags += _fit_flags(f"rates {way}", "normal", rates[-1], by, rates_bps)
+    if transfers.latency_from == "scenario" and too_fast.any():
+        flags.insert(
+            0,
+            "The log's transfers are shorter than the scenario's latency allows for"
+            f" {too_fast.sum()} of {format_counted(count, 'client')}, so the rates of these links mean nothing."
+            " Correct devices.network.latency.",
+        )
+    return transfers, rates, slopes
 
 
 def _too_slow_links(total_s: FloatArray, transfers_s: FloatArray) -> list[str]:
@@ -384,12 +367,6 @@ def _too_slow_links(total_s: FloatArray, transfers_s: FloatArray) -> list[str]:
     if over.mean() > _MOSTLY:
         raise UserError(fact, hint=fix)
     return [f"{fact}. {fix}"]
-
-
-def _rows_of(client: npt.NDArray[np.int64], count: int) -> list[npt.NDArray[np.int64]]:
-    """The rows of each of ``count`` clients."""
-    ends = np.bincount(client, minlength=count).cumsum()
-    return np.split(np.argsort(client, kind="stable"), ends[:-1])
 
 
 def _incomplete(done: pd.DataFrame) -> list[str]:
@@ -426,28 +403,22 @@ def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float
     dropped = (log["outcome"] == "dropped") & log["ended_s"].notna()
     if not dropped.any():
         return ()
-    end_s = horizon_s(log)
-    intervals = []
-    events: list[list[tuple[float, float]]] = [[] for _ in clients]
     # Only a drop and the dispatch after it change whether a client is online.
-    changing = dropped | dropped.groupby(log["client"]).shift(fill_value=False)
-    rows = log.assign(left_s=log["ended_s"].where(dropped))[changing]
-    for client, start, left in zip(rows["client"], rows["start_s"], rows["left_s"], strict=True):
-        events[client].append((start, left))
-    for name, worked in zip(clients, events, strict=True):
-        start_s: float | None = 0.0
-        left_s = 0.0
-        for start, left in worked:
-            if start_s is None:
-                # A client may get work before the loss of its previous dispatch is noticed.
-                start_s = max(start, left_s)
-            if not math.isnan(left):
-                if left > start_s:
-                    intervals.append((name, start_s, left))
-                start_s, left_s = None, max(left, left_s)
-        if start_s is not None:
-            intervals.append((name, start_s, end_s))
-    return tuple(intervals)
+    after = dropped.groupby(log["client"]).shift(fill_value=False)
+    rows = log.assign(dropped=dropped, after=after)[dropped | after]
+    by_client = rows["client"]
+    rows["left_s"] = rows["ended_s"].where(rows["dropped"])
+    gone_s = rows["left_s"].groupby(by_client).cummax().groupby(by_client).ffill()
+    # A client may get work before the loss of its previous dispatch is noticed.
+    back_s = rows["start_s"].clip(lower=gone_s.groupby(by_client).shift())
+    rows["since_s"] = back_s.where(rows["after"], 0.0)
+    left = rows[rows["dropped"] & (rows["left_s"] > rows["since_s"])]
+    stays = list(zip(left["client"], left["since_s"], left["left_s"], strict=True))
+    end_s = horizon_s(log)
+    last = rows.groupby("client").last()
+    stays += [(number, since, end_s) for number, since in last["since_s"][~last["dropped"]].items()]
+    stays += [(number, 0.0, end_s) for number in range(len(clients)) if number not in last.index]
+    return tuple((clients[number], since, until) for number, since, until in sorted(stays))
 
 
 def horizon_s(log: pd.DataFrame) -> float:
@@ -455,7 +426,7 @@ def horizon_s(log: pd.DataFrame) -> float:
     return float(np.nanmax(log[["start_s", "end_s", "ended_s"]].to_numpy(float))) + 1.0
 
 
-def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) -> Varying:
+def _by_client(client: Ints, values: FloatArray, count: int) -> Varying:
     """The means of ``count`` clients, and their variation.
 
     The error of the variation is that of a standard deviation, ``sqrt((kurtosis - 1) / n) / 2``.
@@ -477,7 +448,7 @@ def _by_client(client: npt.NDArray[np.int64], values: FloatArray, count: int) ->
 
 
 def _fit_flags(
-    name: str, family: str, fitted: Varying, client: npt.NDArray[np.int64], values: FloatArray
+    name: str, family: str, fitted: Varying, client: Ints, values: FloatArray
 ) -> list[str]:
     """A flag if the values do not vary as in the simulation."""
     if not fitted.cv:
@@ -492,7 +463,7 @@ def _fit_flags(
     ]
 
 
-def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
+def family_p(client: Ints, values: FloatArray) -> float:
     """The share of normal samples that are farther from a normal distribution than the values are.
 
     Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), from
@@ -500,16 +471,17 @@ def family_p(client: npt.NDArray[np.int64], values: FloatArray) -> float:
     """
     rows = np.bincount(client)
     mean = np.bincount(client, values) / np.maximum(rows, 1)
-    several = rows[client] > 1
-    client = client[several]
-    # The distance of a value from the mean of n has the share 1 - 1 / n of the variance.
-    left = (values[several] - mean[client]) / np.sqrt(1 - 1 / rows[client])
-    largest = np.abs(values).max(initial=0)
-    if len(left) <= len(np.unique(client)) + 1 or not varies(left.std(), largest, len(values)):
+    several = np.flatnonzero((rows > 1)[client])
+    if len(several) <= (rows > 1).sum() + 1:
         return 1.0
-    tested = np.unique(np.linspace(0, len(left) - 1, _TESTED).round().astype(int))
+    tested = several[np.unique(np.linspace(0, len(several) - 1, _TESTED).round().astype(int))]
+    # The distance of a value from the mean of n has the share 1 - 1 / n of the variance.
+    left = values[tested] - mean[client[tested]]
+    left /= np.sqrt(1 - 1 / rows[client[tested]])
+    if not varies(left.std(), np.abs(values).max(), len(values)):
+        return 1.0
     test = stats.goodness_of_fit(
-        stats.norm, left[tested], statistic="ks", n_mc_samples=_DRAWN_TESTS, random_state=0
+        stats.norm, left, statistic="ks", n_mc_samples=_DRAWN_TESTS, random_state=0
     )
     return float(test.pvalue)
 

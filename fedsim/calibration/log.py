@@ -132,22 +132,25 @@ def read_log(path: Path) -> Log:
     log = pd.DataFrame({name: _category(frame, column.get(name)) for name in ("client", "outcome")})
     seconds, clock = instants(frame, {name: column[name] for name in INSTANTS if name in column})
     for name in INSTANTS:
-        log[name] = seconds.get(name, np.nan)
-    for name in _NUMBERS:
-        log[name] = frame.number(column[name], 1.0, cells.Bounds()) if name in column else np.nan
+        log[name] = seconds.pop(name, np.nan)
     for name in ("client", "start_s"):
         every = "every dispatch needs its client, and when it started"
         unknown = log[name].isna().to_numpy()
         frame.refuse(unknown, f"{column[name]} is {{}}", every, column[name])
+    frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
+    for name in _NUMBERS:
+        log[name] = frame.number(column[name], 1.0, cells.Bounds()) if name in column else np.nan
+    frame.drop(column.values())
     origin_s = float(log["start_s"].min())
     for name in INSTANTS:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
     flags += _complete(log, frame, 0.0 if is_run else clock.resolution_s)
-    # Arrow would keep the memory of the text for later tables.
-    del frame, seconds
+    order = np.lexsort((log["client"].cat.codes, log["start_s"]))
+    for name in log:
+        log[name] = log[name].array[order]
+    # What Arrow has freed only now.
     pa.default_memory_pool().release_unused()
-    log = log.sort_values(["start_s", "client"], kind="stable", ignore_index=True)
     return Log(log, column["client"], origin_s, clock, tuple(flags))
 
 

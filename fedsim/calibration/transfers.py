@@ -68,18 +68,14 @@ class Link:
         rows = order[np.unique(np.linspace(0, len(order) - 1, _ROWS).round().astype(int))]
         return Link(self.sizes[rows], self.spans_s[rows])
 
-    def rates_bps(self, transport: Transport, latency_s: float) -> FloatArray:
-        """The rate at which each transfer takes its time, shape ``(n,)``."""
+    def rates_bps(self, transport: Transport, latency_s: float | FloatArray) -> FloatArray:
+        """The rate at which each transfer takes its time, shape ``(n,)``; latencies may differ between transfers."""
         if isinstance(transport, Fluid):
             wire_s = np.maximum(self.spans_s, _CLOCK_S) - latency_s
             rates = 8 * self.sizes / np.maximum(wire_s, 1e-18)
             return np.asarray(np.clip(rates, _SLOWEST_BPS, FASTEST_BPS))
-        return np.array(
-            [
-                _rate_bps(transport, latency_s, float(size), float(span))
-                for size, span in zip(self.sizes, self.spans_s, strict=True)
-            ]
-        )
+        transfers = np.broadcast(latency_s, self.sizes, self.spans_s)
+        return np.array([_rate_bps(transport, *map(float, each)) for each in transfers])
 
     def slope(self, transport: Transport, latency_s: float, change_s: float) -> float:
         """Relative change of the rates per second of latency, for a change of the latency; 0 without one."""
@@ -96,16 +92,20 @@ class Link:
 
 @dataclass(frozen=True)
 class Transfers:
-    """Results from transfers: transport, latency of each client with its error (seconds), and flags for the rest.
+    """Results from transfers; columns of shape ``(clients,)``.
 
-    Without a source, the latencies are 0.
+    Attributes:
+        transport: how transfers send their bytes; the assumed one unless the log clearly shows another.
+        latency_s, latency_errors: one-way latency (NaN if the log does not show it) and its standard error in seconds.
+        latency_from: whether the latencies are estimated from the log, those of the scenario, or neither (they are 0).
+        flags: statements about the rest.
     """
 
     transport: Transport
     latency_s: FloatArray
     latency_errors: FloatArray
-    latency_from: LatencySource
-    flags: tuple[str, ...]
+    latency_from: LatencySource = "nothing"
+    flags: tuple[str, ...] = ()
 
 
 def identify(

@@ -28,7 +28,7 @@ from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 
 _HEAD_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 24
+_BLOCK_BYTES = 1 << 22
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 
@@ -294,6 +294,14 @@ class Frame:
             self._tables.append(table.rename_columns(list(present)))
             self.starts.append(self.starts[-1] + table.num_rows)
         return self
+
+    def drop(self, names: Collection[str]) -> None:
+        """Free the memory of columns that have been read, whose cells are then unknown."""
+        for number, table in enumerate(self._tables):
+            kept = [name for name in table.column_names if name not in names]
+            self._tables[number] = table.select(kept)
+        # Arrow would keep it for later tables.
+        pa.default_memory_pool().release_unused()
 
     def columns(self, name: str) -> list[Any]:
         """The cells of each file as an Arrow array; null in a file without the column."""
