@@ -8,14 +8,14 @@ import os
 import signal
 import sys
 import threading
-import time
 import types
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing import forkserver, resource_tracker
-from multiprocessing.connection import Connection, wait
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import connection, forkserver, resource_tracker
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from fedsim.processes import preloading, stopping
 from fedsim.processes.launch import alone
@@ -23,8 +23,9 @@ from fedsim.sweeps.task import Performer, Result, Results, Task
 
 _NOT_STARTED = -1.0
 _LOOK_S = 0.2
-_END_S = 5.0
-"""Seconds that a process has to end at once, before it is killed."""
+_GO_ON, _SAVE, _END = range(3)
+"""What the processes of a pool are to do: go on, save the runs in progress and end, or end at once."""
+_KILLED = "the process of this run was killed; there may be too little memory"
 _SIGNALS = (signal.SIGINT, *stopping.SIGNALS)
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 """Environment of a process that uses one core; numerical libraries read it when they are loaded."""
@@ -34,6 +35,7 @@ _NO_THREADS = {**ONE_THREAD, "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 _CONTEXT: Any = multiprocessing.get_context(
     "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 )
+_Future: TypeAlias = "Future[Result | None]"
 
 
 class Shares:
@@ -44,7 +46,7 @@ class Shares:
 
     def __init__(self, count: int) -> None:
         self.values: Any = _CONTEXT.RawArray("d", [_NOT_STARTED] * count)
-        self.stop: Any = _CONTEXT.RawValue("b", False)
+        self.stop: Any = _CONTEXT.RawValue("b", _GO_ON)
 
     def started(self, task: Task) -> bool:
         """Whether a process has started the task."""
@@ -97,163 +99,68 @@ def run_on_pool(
 
     Data sets and traces are loaded by one of the processes, and mapped into the memory of all from files in ``folder``.
 
-    A task whose process dies (for lack of memory, say) while others are in progress is tried again alone, after all
+    A task whose process dies (for lack of memory, say) while others are in progress is continued alone, after all
     others.
 
     If the caller closes the iterator early, the runs in progress save their work and end; as soon as ``period`` is
     urgent, their processes end at once.
     """
-    pool = _Pool(min(jobs, len(tasks)), shares, folder, period)
-    yield from pool.perform(tasks)
-    for task in pool.lost:
+    prepare()
+    lost = yield from _perform(tasks, jobs, shares, folder, period)
+    for task in lost:
         shares.forget(task)
-        yield from _Pool(1, shares, folder, period).perform([task])
+        yield from _perform([task], 1, shares, folder, period)
 
 
-class _Pool:
-    """Processes that perform tasks; ``lost`` then holds those whose process died while others were in progress.
+def _perform(
+    tasks: Sequence[Task], jobs: int, shares: Shares, folder: Path, period: stopping.Grace
+) -> Generator[Result | None, None, list[Task]]:
+    """Perform tasks; returns those whose process died while others were in progress.
 
-    Each process has its own pipes: one that ends at any moment leaves nothing locked, and nothing half read, for the
-    others. There are no threads and no exceptions from signals, so that closing the pool cannot be interrupted.
+    There is an executor for each process, because an executor ends all of its processes when one of them dies.
     """
-
-    def __init__(self, jobs: int, shares: Shares, folder: Path, period: stopping.Grace) -> None:
-        self.lost: list[Task] = []
-        self._jobs, self._shares, self._folder, self._period = jobs, shares, folder, period
-        self._workers: list[_Worker] = []
-        prepare()
-
-    def perform(self, tasks: Sequence[Task]) -> Iterator[Result | None]:
-        waiting = deque(tasks)
-        try:
-            while waiting or self._busy():
-                if self._period.requested is None:
-                    self._hand_out(waiting)
-                ready = self._ready()
-                for worker in ready:
-                    task = worker.task
-                    try:
-                        yield worker.receive()
-                    except EOFError:
-                        self._workers.remove(worker)
-                        worker.end()
-                        if task is not None:
-                            yield self._died(task)
-                if not ready:
-                    yield None
-        finally:
-            self._close()
-
-    def _busy(self) -> list[_Worker]:
-        return [worker for worker in self._workers if worker.task is not None]
-
-    def _hand_out(self, waiting: deque[Task]) -> None:
-        """Give each process without a task one that waits; processes are started as they are needed."""
-        while waiting:
-            idle = next((worker for worker in self._workers if worker.task is None), None)
-            if idle is None:
-                if len(self._workers) == self._jobs:
-                    return
-                idle = _Worker(self._shares, self._folder)
-                self._workers.append(idle)
-            idle.give(waiting.popleft())
-
-    def _ready(self) -> list[_Worker]:
-        """The processes that have finished their task or have ended; waits a moment for the first."""
-        ready = wait(
-            [
-                *(worker.connection for worker in self._busy()),
-                *(worker.process.sentinel for worker in self._workers),
-            ],
-            _LOOK_S,
-        )
-        return [
-            worker
-            for worker in self._workers
-            if worker.connection in ready or worker.process.sentinel in ready
-        ]
-
-    def _died(self, task: Task) -> Result | None:
-        """The result of a task whose process has died; None if it is tried again."""
-        if self._busy():
-            self.lost.append(task)
-            return None
-        if not self._shares.started(task):
-            raise RuntimeError("the processes of the pool ended before they started a run")
-        return Result(task, "the process of this run was killed; there may be too little memory")
-
-    def _close(self) -> None:
-        """End the processes; runs in progress record that they were interrupted."""
-        self._shares.stop.value = bool(self._busy())
-        for worker in self._workers:
-            worker.give(None)
-        ended_at = None
-        while self._workers:
-            if self._period.urgent and ended_at is None:
-                ended_at = time.monotonic()
-                for worker in self._workers:
-                    worker.end()
-            if ended_at is not None and time.monotonic() - ended_at > _END_S:
-                for worker in self._workers:
-                    worker.process.kill()
-            for worker in self._ready():
-                # A process waits until its last result is read.
-                with contextlib.suppress(EOFError):
-                    worker.receive()
-                if not worker.process.is_alive():
-                    self._workers.remove(worker)
-
-
-class _Worker:
-    """A process of the pool, as its parent sees it.
-
-    Attributes:
-        process: the process.
-        connection: sends tasks, and receives their results.
-        task: the task in progress, if any.
-    """
-
-    def __init__(self, shares: Shares, folder: Path) -> None:
-        self.connection, tasks = _CONTEXT.Pipe()
-        ending, self._ending = _CONTEXT.Pipe(duplex=False)
-        self.task: Task | None = None
-        # Each run of a sweep has one process, however the sweep was started.
-        environment = {**alone(os.environ), **_NO_THREADS}
-        self.process = _CONTEXT.Process(
-            target=_work,
-            args=(tasks, ending, shares.values, shares.stop, folder, environment),
-        )
-        # The process loads numpy before it sets its environment.
-        with _environment(_NO_THREADS), _without_main():
-            self.process.start()
-        tasks.close()
-        ending.close()
-
-    def give(self, task: Task | None) -> None:
-        """Send the process its next task; None if there is none."""
-        self.task = task or self.task
-        with contextlib.suppress(OSError):  # The process has died, which its sentinel shows.
-            self.connection.send(task)
-
-    def receive(self) -> Result | None:
-        """The result of the task, or None if it was interrupted.
-
-        Raises:
-            EOFError: the process ended without one.
-        """
-        self.task = None
-        try:
-            # A process that has ended may have left a result, or the beginning of one.
-            if not self.connection.poll():
-                raise EOFError
-            result: Result | None = self.connection.recv()
-        except OSError as error:
-            raise EOFError from error
-        return result
-
-    def end(self) -> None:
-        """Let the process end at once, whatever it is doing."""
-        self._ending.close()
+    waiting, lost, pools = deque(tasks), list[Task](), list[ProcessPoolExecutor]()
+    idle, running = list[ProcessPoolExecutor](), dict[_Future, tuple[Task, ProcessPoolExecutor]]()
+    # Each run of a sweep has one process, however the sweep was started.
+    environment = {**alone(os.environ), **_NO_THREADS}
+    given = (shares.values, shares.stop, folder, environment)
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs and period.requested is None:
+                if not idle:
+                    idle.append(ProcessPoolExecutor(1, _CONTEXT, _begin, given))
+                    pools.append(idle[-1])
+                pool = idle.pop()
+                try:
+                    # The process, which starts now, loads numpy before it sets its environment.
+                    with _environment(_NO_THREADS), _without_main():
+                        future = pool.submit(_work, waiting[0])
+                except BrokenProcessPool:
+                    continue  # It died while it was idle.
+                running[future] = waiting.popleft(), pool
+            done = wait(running, _LOOK_S, FIRST_COMPLETED).done
+            for future in done:
+                task, pool = running.pop(future)
+                if not isinstance(future.exception(), BrokenProcessPool):
+                    idle.append(pool)
+                    yield future.result()
+                elif running:
+                    lost.append(task)
+                elif shares.started(task):
+                    yield Result(task, _KILLED)
+                else:
+                    raise RuntimeError("the processes of the pool ended before they started a run")
+            if not done:
+                yield None
+    finally:
+        # Runs in progress record that they were interrupted.
+        shares.stop.value = _SAVE if running else _GO_ON
+        while wait(running, _LOOK_S).not_done:
+            if period.urgent:
+                shares.stop.value = _END
+        for pool in pools:
+            pool.shutdown()
+    return lost
 
 
 @contextlib.contextmanager
@@ -285,18 +192,18 @@ def _without_main() -> Iterator[None]:
 # -- in the processes of the pool ----------------------------------------------------------------------------------
 
 
-def _work(
-    tasks: Connection,
-    ending: Connection,
-    shares: Any,
-    stop: Any,
-    folder: Path,
-    environment: Mapping[str, str],
-) -> None:
-    """Perform the tasks that arrive, with one thread, until there are no more.
+_performer: Performer
+_values: Any
+_requested: Any
+
+
+def _begin(values: Any, requested: Any, folder: Path, environment: Mapping[str, str]) -> None:
+    """Prepare a process for tasks, each with one thread.
 
     The parent alone handles signals, also those that a terminal or a scheduler sends to all processes of a group.
     """
+    global _performer, _values, _requested
+    _values, _requested = values, requested
     # Forks inherit the environment from an earlier point in time.
     os.environ.clear()
     os.environ.update(environment)
@@ -309,29 +216,32 @@ def _work(
 
     def follow() -> None:
         # A killed parent cannot end its children, and a restarted sweep must not find them still running.
-        wait([parent.sentinel, ending])
+        while requested.value != _END and not connection.wait([parent.sentinel], _LOOK_S):
+            pass
         os._exit(1)
 
     threading.Thread(target=follow, daemon=True).start()
     import torch
 
     torch.set_num_threads(1)
-    performer = Performer(threads=1, folder=folder)
-    while (task := tasks.recv()) is not None:
-        tasks.send(_perform(performer, task, shares, stop))
+    _performer = Performer(threads=1, folder=folder)
 
 
-def _perform(performer: Performer, task: Task, shares: Any, stop: Any) -> Result | None:
+def _work(task: Task) -> Result | None:
+    """Perform a task; returns None if it was interrupted."""
+
     def report(share: float) -> None:
-        shares[task.number] = share
-        if stop.value:
+        _values[task.number] = share
+        if _requested.value:
             stopping.request(signal.SIGINT)
 
     try:
         report(0.0)
-        return performer.perform(task, report)
+        return _performer.perform(task, report)
     except KeyboardInterrupt:
         return None
+    except SystemExit:
+        os._exit(1)  # Code of the user ends the process of its run, not the sweep.
 
 
 def _pass(number: int, frame: types.FrameType | None) -> None:
