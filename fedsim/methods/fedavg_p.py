@@ -27,7 +27,7 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.methods.control_variates import NEEDS_RECEIVED
-from fedsim.methods.personal import SplitMethod, SplitParams
+from fedsim.methods.personal import FedSim, SplitParams
 
 
 class FedAvgPParams(SplitParams):
@@ -43,7 +43,7 @@ class FedAvgPParams(SplitParams):
     otherwise the part stays as it was."""
 
 
-class FedAvgP(SplitMethod):
+class FedAvgP(FedSim):
     """Joint local steps on a shared part u and a personal part v_i, with an outer step for each.
 
     A local step moves both parts along gradients taken at the same point, with step sizes gamma_u and gamma_v. Then
@@ -179,7 +179,10 @@ class ScaffoldP(FedAvgP):
         """Corrected local steps; in the prologue gradients at the initial model."""
         start, split = self.start(cohort), self.split
         if self._is_prologue(int(cohort.versions[0])):
-            return self._first_gradients(cohort, start, trainer)
+            first = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
+            assert first.mean_gradient is not None
+            vectors = {"control": split.shared(first.mean_gradient)}
+            return LocalUpdate(vectors, first.loss, vectors)
         previous, mean = cohort.memory["control"], cohort.down["control"]
         correction = mean - previous
 
@@ -227,13 +230,6 @@ class ScaffoldP(FedAvgP):
     def _is_prologue(self, version: int) -> bool:
         """Whether work on this version belongs to the prologue."""
         return version == 0 and self.params.c0 == "gradients"
-
-    def _first_gradients(self, cohort: Cohort, start: Tensor, trainer: Trainer) -> LocalUpdate:
-        """c_i: the mean of mini-batch gradients at the initial model."""
-        trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
-        assert trained.mean_gradient is not None
-        control = self.split.shared(trained.mean_gradient)
-        return LocalUpdate({"control": control}, trained.loss, {"control": control})
 
     def _lengths(self, cohort: Cohort) -> Tensor:
         """K gamma_u of each client, (B, 1)."""
