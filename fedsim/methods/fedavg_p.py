@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -68,17 +67,11 @@ class FedAvgP(FedSim):
         outer_steps = params.eta_u != 1 or params.eta_v != 1
         if outer_steps or self.learning_rate_scale() is not None:
             self.collect = ("change",)
-        if params.keep_v_on_drop and not self.only_synchronous:
+        self.kept_when_lost = params.keep_v_on_drop
+        if params.keep_v_on_drop:
             self.only_synchronous = (
                 "with keep_v_on_drop, a client's dispatches must end in the order they began"
             )
-
-    def memories(self) -> Mapping[str, Memory]:
-        """The personal part."""
-        return {
-            name: replace(memory, kept_when_lost=self.params.keep_v_on_drop)
-            for name, memory in super().memories().items()
-        }
 
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
         """The change of u, and v_i after its outer step."""

@@ -153,6 +153,7 @@ class FedSim(FedAvg):
     Params: ClassVar[type[Parameters]] = FedSimParams
     params: SplitParams
     collect: Sequence[Collected] = ()
+    kept_when_lost = False
 
     def __init__(self, params: SplitParams, context: MethodContext) -> None:
         super().__init__(params, context)
@@ -163,8 +164,9 @@ class FedSim(FedAvg):
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""
-        size = self.split.personal_size
-        return {"personal": Memory(size, self.split.personal, follows={})} if size else {}
+        split, kept = self.split, self.kept_when_lost
+        row = Memory(split.personal_size, split.personal, kept_when_lost=kept, follows={})
+        return {"personal": row} if split.personal_size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The whole model (P,) and its shared part."""
