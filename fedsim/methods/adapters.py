@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -12,7 +13,6 @@ from pydantic import Field
 
 from fedsim.methods.base import (
     Cohort,
-    FloatArray,
     LocalUpdate,
     Method,
     MethodContext,
@@ -61,23 +61,16 @@ class AdapterMethod(Method):
         """The mean of the models, with the adapters of :meth:`combine`; unchanged without contributions."""
         if not len(updates):
             return server
-        weights = averaging_weights(updates, self.params.weights)
-        model = updates.weighted_sum("model", weights)
         layout = self.context.layout
+        model = updates.weighted_sum("model", averaging_weights(updates, self.params.weights))
         received = [pairs(layout, updates.row("model", k)) for k in range(len(updates))]
         for index, merged in enumerate(pairs(layout, model)):
-            self.combine(merged, [of_client[index] for of_client in received], weights, updates)
+            self.combine(merged, [of_client[index] for of_client in received], updates)
         return {"model": model}
 
-    def combine(
-        self,
-        merged: Pair,
-        received: Sequence[Pair],
-        weights: FloatArray,
-        updates: Updates,
-    ) -> None:
+    @abstractmethod
+    def combine(self, merged: Pair, received: Sequence[Pair], updates: Updates) -> None:
         """Write the server's adapter into ``merged``, whose matrices are the weighted means of those ``received``."""
-        raise NotImplementedError
 
 
 class HetLora(AdapterMethod):
@@ -96,14 +89,8 @@ class HetLora(AdapterMethod):
         "EMNLP 2024: truncation, zero-padding and sparsity-weighted aggregation"
     )
 
-    def combine(
-        self,
-        merged: Pair,
-        received: Sequence[Pair],
-        weights: FloatArray,
-        updates: Updates,
-    ) -> None:
-        """The means weighted by norms; those by ``weights`` while all products are zero."""
+    def combine(self, merged: Pair, received: Sequence[Pair], updates: Updates) -> None:
+        """The means weighted by norms; those of the models while all products are zero."""
         # The squared norm of B A is the inner product of B'B and AA'.
         squares = [float(((each.b.T @ each.b) * (each.a @ each.a.T)).sum()) for each in received]
         shares = np.sqrt(np.maximum(squares, 0)) * updates.multiplicity
@@ -135,16 +122,11 @@ class FlexLora(AdapterMethod):
         """The trained model, whose adapters are decomposed anew in every version."""
         return [replace(one, varies=True) for one in super().upload()]
 
-    def combine(
-        self,
-        merged: Pair,
-        received: Sequence[Pair],
-        weights: FloatArray,
-        updates: Updates,
-    ) -> None:
+    def combine(self, merged: Pair, received: Sequence[Pair], updates: Updates) -> None:
         """The singular value decomposition of the weighted mean of the products."""
         import torch
 
+        weights = averaging_weights(updates, self.params.weights)
         # Stacked matrices have the sum of the products as their product.
         b = torch.cat([each.b * weight for each, weight in zip(received, weights, strict=True)], 1)
         a = torch.cat([each.a for each in received])

@@ -163,10 +163,14 @@ class Vector:
         return (self.compression.bits(compressed, entry_bits) + exact_bits) / 8
 
     @property
+    def is_lossy(self) -> bool:
+        """Whether its compression changes it."""
+        return self.compression is not None and self.compression.lossy
+
+    @property
     def in_full(self) -> Vector:
         """The vector as sent to a client that has nothing from which a compressed one could differ."""
-        is_exact = self.compression is None or not self.compression.lossy
-        return self if is_exact else replace(self, compression=None)
+        return replace(self, compression=None) if self.is_lossy else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -615,7 +619,8 @@ class Method(Component, ABC):
         stay as they are."""
 
     def buffer_weights(self, updates: Updates) -> FloatArray:
-        """Weights of the clients' buffers in their mean, (C,), with sum 1, or 0 if none counts."""
+        """Weights of the clients' buffers, and of their optimizers' states, in the mean, (C,), with sum 1, or 0 if none
+        counts."""
         return averaging_weights(updates, getattr(self.params, "weights", "uniform"))
 
     def whole_model(self, state: ServerState) -> Tensor:

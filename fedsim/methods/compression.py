@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -14,6 +14,7 @@ from fedsim.errors import UserError
 from fedsim.learning.compression import Compression, Draws
 from fedsim.methods.base import (
     Cohort,
+    Factor,
     LocalUpdate,
     Memory,
     Method,
@@ -33,6 +34,12 @@ Way = Literal["up", "down"]
 _CPU_ENTRIES = 1 << 18
 _CUDA_ENTRIES = 1 << 27
 
+# Memories by vector: the error of an upload, what a compression keeps between uploads, and what was received last.
+_ERROR, _KEPT, _REFERENCE = (
+    "error of {}".format,
+    "compression of {}".format,
+    "reference of {}".format,
+)
 _SOME = "compress uploads only, or name other vectors in vectors"
 _FOLLOWS = "give its Memory follows={} if it does not, or else the vectors with which it moves: follows={'delta': 1.0}"
 
@@ -59,48 +66,44 @@ class _Compressed(Method):
                         where=f"server.compression.{way}.vectors",
                         hint=f"it sends {format_names(sent)}",
                     )
-        for why in (self._changing, self._unsteady):
-            self._refuse("up", self._with_feedback(), why, "set error_feedback: false")
-        self._refuse("down", self.download(), self._changing, "compress uploads only")
-        self._refuse("down", self.download(), lambda one: self.needs_exact.get(one.name), _SOME)
-        self._refuse(
-            "up", self.upload(), lambda one: self.needs_exact_uploads, "compress downloads only"
-        )
-        self._refuse("up", self.upload(), lambda one: self._undeclared, _FOLLOWS)
+        up, down, errors = self.upload(), self.download(), self._with_feedback()
+        for way, lossy, why, hint in (
+            ("up", errors, self._changing, "set error_feedback: false"),
+            ("up", errors, self._unsteady, "set error_feedback: false"),
+            ("down", down, self._changing, "compress uploads only"),
+            ("down", down, lambda one: self.needs_exact.get(one.name), _SOME),
+            ("up", up, lambda one: self.needs_exact_uploads, "compress downloads only"),
+            ("up", up, self._undeclared, _FOLLOWS),
+        ):
+            for vector in lossy:
+                if vector.is_lossy and (reason := why(vector)):
+                    # Parts that move make every method's vectors change.
+                    moves = self.parts is not None and self.parts.submodels.moves
+                    subject = self.parts.submodels.name if self.parts and moves else self.title
+                    raise UserError(
+                        f"{subject or self.name} does not work with a lossy compression of '{vector.name}': {reason}",
+                        where=f"server.compression.{way}",
+                        hint=hint,
+                    )
 
-    def _refuse(
-        self, way: Way, vectors: Sequence[Vector], why: Callable[[Vector], str | None], hint: str
-    ) -> None:
-        """Refuse a lossy compression of one of these vectors for a reason."""
-        for vector in vectors:
-            if _is_lossy(vector) and (reason := why(vector)):
-                raise UserError(
-                    f"{self.title or self.name} does not work with a lossy compression of '{vector.name}': {reason}",
-                    where=f"server.compression.{way}",
-                    hint=hint,
-                )
-
-    def _changing(self, vector: Vector) -> str | None:
+    def _changing(self, vector: Vector) -> str:
         if not vector.varies:
-            return None
+            return ""
         return "it changes with every dispatch, so nothing of earlier dispatches can be used"
 
-    def _unsteady(self, vector: Vector) -> str | None:
+    def _unsteady(self, vector: Vector) -> str:
         """A memory that moves with the vector by a factor of the dispatch."""
-        for name, memory in super().memories().items():
-            if callable((memory.follows or {}).get(vector.name)):
+        for name, factor in self._followers(vector).items():
+            if callable(factor):
                 return f"an error of an earlier dispatch would count in '{name}' with the factor of a later one"
-        return None
+        return ""
 
-    @property
-    def _undeclared(self) -> str | None:
+    def _undeclared(self, vector: Vector) -> str:
         """A memory whose relation to uploads is unknown."""
         for name, memory in super().memories().items():
             if memory.keeper == "client" and memory.follows is None:
                 return f"it does not declare whether the server depends on what clients keep as '{name}'"
-        return None
-
-    # -- traffic and memories -----------------------------------------------------------------------------------------
+        return ""
 
     def download(self) -> Sequence[Vector]:
         """Those of the method, compressed."""
@@ -121,21 +124,23 @@ class _Compressed(Method):
         """Those of the method, the errors of uploads, what compressions keep, and the references of downloads."""
         up = self.ways["up"]
         kept = {
-            _kept(vector): Memory(up.kept(vector.elements - vector.exact))
+            _KEPT(vector.name): Memory(up.kept(vector.elements - vector.exact))
             for vector in self.upload()
-            if _is_lossy(vector) and up.kept(vector.elements - vector.exact)
+            if vector.is_lossy and up.kept(vector.elements - vector.exact)
         }
         # Rows that are compressed one by one.
         errors = {
-            _error(vector): Memory(
+            _ERROR(vector.name): Memory(
                 vector.elements, in_place=self.parts is None and vector.elements > _CPU_ENTRIES // 2
             )
             for vector in self._with_feedback()
         }
         references = {
-            _reference(vector): Memory(vector.elements, partial(self._initial_row, vector.name))
+            _REFERENCE(vector.name): Memory(
+                vector.elements, partial(lambda name, _: self._initial[name], vector.name)
+            )
             for vector in self.download()
-            if _is_lossy(vector)
+            if vector.is_lossy
         }
         return {**super().memories(), **errors, **kept, **references}
 
@@ -144,8 +149,6 @@ class _Compressed(Method):
         self._initial = super().initial_state(model)
         return self._initial
 
-    # -- the rules ----------------------------------------------------------------------------------------------------
-
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method, from what the client decodes; sent is what the server decodes, which memories follow."""
         import torch
@@ -153,24 +156,24 @@ class _Compressed(Method):
         down, memory = dict(cohort.down), {}
         complete = cohort.in_full.nonzero()[0]
         for number, vector in enumerate(self.download()):
-            if _is_lossy(vector):
-                exact, reference = cohort.down[vector.name], cohort.memory[_reference(vector)]
+            if vector.is_lossy:
+                exact, reference = cohort.down[vector.name], cohort.memory[_REFERENCE(vector.name)]
                 received = self._passed("down", number, exact, cohort, base=reference)
                 received[complete] = exact[complete]
-                down[vector.name] = memory[_reference(vector)] = received
+                down[vector.name] = memory[_REFERENCE(vector.name)] = received
         cohort = replace(cohort, down=down)
         update = super().local_update(cohort, trainer)
         vectors, memory = dict(update.vectors), {**update.memory, **memory}
         # Not all are those of a round.
-        prologue = super().prologue()
-        declared = [*self.upload(), *(self._on_the_way("up", prologue.upload) if prologue else ())]
+        prologue = self.prologue()
+        declared = [*self.upload(), *(prologue.upload if prologue else ())]
         for number, vector in enumerate({one.name: one for one in declared}.values()):
-            if not _is_lossy(vector) or vector.name not in vectors:
+            if not vector.is_lossy or vector.name not in vectors:
                 continue
-            exact, kept = vectors[vector.name], cohort.memory.get(_kept(vector))
-            error = cohort.memory.get(_error(vector))
-            rows = cohort.in_place.get(_error(vector), error)
-            followers = self._followers(vector, cohort)
+            exact, kept = vectors[vector.name], cohort.memory.get(_KEPT(vector.name))
+            error = cohort.memory.get(_ERROR(vector.name))
+            rows = cohort.in_place.get(_ERROR(vector.name), error)
+            followers = self._followers(vector)
             before = torch.stack(list(rows)) if followers and rows is not None else None
             vectors[vector.name] = sent = self._passed(
                 "up",
@@ -185,26 +188,21 @@ class _Compressed(Method):
                 # A memory and what is still to be sent add up to what the server has.
                 decay = self.ways["up"].error_decay or 0.0
                 missed = sent - exact if before is None else (decay - 1) * before
-                memory[name] = memory[name] + factor * missed
+                moved = factor(cohort) if callable(factor) else factor
+                memory[name] = memory[name] + moved * missed
             if kept is not None:
-                memory[_kept(vector)] = kept
+                memory[_KEPT(vector.name)] = kept
             if error is not None:
-                memory[_error(vector)] = error
+                memory[_ERROR(vector.name)] = error
         return replace(update, vectors=vectors, memory=memory)
 
-    def _followers(self, vector: Vector, cohort: Cohort) -> dict[str, float | Tensor]:
+    def _followers(self, vector: Vector) -> dict[str, Factor]:
         """Memories that move with a vector, and their factors."""
-        factors = {
+        return {
             name: memory.follows[vector.name]
             for name, memory in super().memories().items()
             if memory.follows and vector.name in memory.follows
         }
-        return {name: one(cohort) if callable(one) else one for name, one in factors.items()}
-
-    def _initial_row(self, name: str, model: Tensor) -> Tensor:
-        return self._initial[name]
-
-    # -- helpers ------------------------------------------------------------------------------------------------------
 
     def _on_the_way(self, way: Way, vectors: Sequence[Vector]) -> list[Vector]:
         compression = self.ways[way]
@@ -220,7 +218,7 @@ class _Compressed(Method):
     def _with_feedback(self) -> list[Vector]:
         """Vectors whose errors a client keeps."""
         feedback = self.ways["up"].error_decay is not None
-        return [vector for vector in self.upload() if feedback and _is_lossy(vector)]
+        return [vector for vector in self.upload() if feedback and vector.is_lossy]
 
     def _passed(
         self,
@@ -283,25 +281,6 @@ def _pieces(rows: Tensor, block: int | None) -> Iterator[tuple[slice, slice]]:
     for first in range(0, count, height):
         for left in range(0, elements, width):
             yield slice(first, first + height), slice(left, left + width)
-
-
-def _is_lossy(vector: Vector) -> bool:
-    return vector.compression is not None and vector.compression.lossy
-
-
-def _error(vector: Vector) -> str:
-    """Name of the memory that holds the error of an upload."""
-    return f"error of {vector.name}"
-
-
-def _kept(vector: Vector) -> str:
-    """Name of the memory that holds what a compression keeps between uploads."""
-    return f"compression of {vector.name}"
-
-
-def _reference(vector: Vector) -> str:
-    """Name of the memory that holds what was received last."""
-    return f"reference of {vector.name}"
 
 
 def with_compression(method: type[Method], up: Compression, down: Compression) -> type[Method]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import ClassVar, Literal
 
 from pydantic import Field
@@ -27,7 +26,7 @@ from fedsim.methods.base import (
     averaging_weights,
 )
 from fedsim.methods.control_variates import NEEDS_RECEIVED
-from fedsim.methods.personal import SplitMethod, SplitParams
+from fedsim.methods.personal import FedSim, SplitParams
 
 
 class FedAvgPParams(SplitParams):
@@ -43,7 +42,7 @@ class FedAvgPParams(SplitParams):
     otherwise the part stays as it was."""
 
 
-class FedAvgP(SplitMethod):
+class FedAvgP(FedSim):
     """Joint local steps on a shared part u and a personal part v_i, with an outer step for each.
 
     A local step moves both parts along gradients taken at the same point, with step sizes gamma_u and gamma_v. Then
@@ -68,17 +67,11 @@ class FedAvgP(SplitMethod):
         outer_steps = params.eta_u != 1 or params.eta_v != 1
         if outer_steps or self.learning_rate_scale() is not None:
             self.collect = ("change",)
-        if params.keep_v_on_drop and not self.only_synchronous:
+        self.kept_when_lost = params.keep_v_on_drop
+        if params.keep_v_on_drop:
             self.only_synchronous = (
                 "with keep_v_on_drop, a client's dispatches must end in the order they began"
             )
-
-    def memories(self) -> Mapping[str, Memory]:
-        """The personal part."""
-        return {
-            name: replace(memory, kept_when_lost=self.params.keep_v_on_drop)
-            for name, memory in super().memories().items()
-        }
 
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
         """The change of u, and v_i after its outer step."""
@@ -179,7 +172,10 @@ class ScaffoldP(FedAvgP):
         """Corrected local steps; in the prologue gradients at the initial model."""
         start, split = self.start(cohort), self.split
         if self._is_prologue(int(cohort.versions[0])):
-            return self._first_gradients(cohort, start, trainer)
+            first = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
+            assert first.mean_gradient is not None
+            vectors = {"control": split.shared(first.mean_gradient)}
+            return LocalUpdate(vectors, first.loss, vectors)
         previous, mean = cohort.memory["control"], cohort.down["control"]
         correction = mean - previous
 
@@ -227,13 +223,6 @@ class ScaffoldP(FedAvgP):
     def _is_prologue(self, version: int) -> bool:
         """Whether work on this version belongs to the prologue."""
         return version == 0 and self.params.c0 == "gradients"
-
-    def _first_gradients(self, cohort: Cohort, start: Tensor, trainer: Trainer) -> LocalUpdate:
-        """c_i: the mean of mini-batch gradients at the initial model."""
-        trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
-        assert trained.mean_gradient is not None
-        control = self.split.shared(trained.mean_gradient)
-        return LocalUpdate({"control": control}, trained.loss, {"control": control})
 
     def _lengths(self, cohort: Cohort) -> Tensor:
         """K gamma_u of each client, (B, 1)."""

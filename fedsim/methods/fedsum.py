@@ -1,11 +1,20 @@
-"""The FedSUM family: the server adds up the differences of the clients' mean gradients.
+"""The FedSUM family: uplink-merge at the server, and what clients remember (last lines of Algorithms 1 to 3).
 
-You and Pu, FedSUM Family: Efficient Federated Learning Methods under Arbitrary Client Participation, arXiv:2512.18275.
+Client i keeps h_i, the mean of its mini-batch gradients when it last participated, and sends the difference between the
+new mean and h_i. The server adds up the differences: y is the sum of h_i over all clients (0 for those never seen).
+Then x = x - (eta_g eta_l K / N) y, always with 1/N. Under a schedule with ``min_updates: 0`` an empty round steps along
+the old y, as in the algorithms read literally.
+
+eta_l is the local learning rate of the round, K the number of local steps of a full dispatch (the mean over clients if
+they differ). A client drawn several times for a round has a single h_i and counts once. Sums of gradients are collected
+directly, because recovering them from models would multiply rounding errors by N / (eta_l K). Buffers of the model are
+averaged over the contributions.
+
+Weight decay is part of the objective: a gradient is that of the loss plus weight_decay x w, wherever it occurs.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -36,7 +45,7 @@ PAPER = (
 )
 
 
-class UplinkMergeParams(Parameters):
+class FedSumParams(Parameters):
     """Parameters of the FedSUM family."""
 
     server_lr: float = Field(default=1.0, gt=0)
@@ -44,30 +53,25 @@ class UplinkMergeParams(Parameters):
     gradients."""
 
 
-class UplinkMerge(Method):
-    """The server of the family (last lines of Algorithms 1 to 3) and the clients' memory.
+class FedSum(Method):
+    """Clients follow the server's direction y and update their own share of it at every local step.
 
-    Client i keeps h_i, the mean of its mini-batch gradients when it last participated, and sends the difference between
-    the new mean and h_i. The server adds up the differences: y is the sum of h_i over all clients (0 for those never
-    seen). Then x = x - (eta_g eta_l K / N) y, always with 1/N. Under a schedule with ``min_updates: 0`` an empty round
-    steps along the old y, as in the algorithms read literally.
-
-    eta_l is the local learning rate of the round, K the number of local steps of a full dispatch (the mean over clients
-    if they differ). A client drawn several times for a round has a single h_i and counts once. Sums of gradients are
-    collected directly, because recovering them from models would multiply rounding errors by N / (eta_l K). Buffers of
-    the model are averaged over the contributions.
-
-    Weight decay is part of the objective: a gradient is that of the loss plus weight_decay x w, wherever it occurs.
+    Model and y are sent down, one vector is sent up. A local step is w - (eta_l / N) (g + y - h_i). With one local step
+    it is FedSUM-B; with N = 1 it is plain local SGD.
     """
 
+    name = "fedsum"
+    title = "FedSUM"
+    paper = f"{PAPER}, Algorithm 2 and equation 9"
+    downloads: Sequence[str] = ("model", "merged")
     paper_schedules = ("sync",)
     needs_no_momentum = (
         "the server steps along the mean of all clients' gradients, which does not include momentum"
     )
     server_vectors = ("merged",)
-    Params = UplinkMergeParams
+    Params = FedSumParams
 
-    def __init__(self, params: UplinkMergeParams, context: MethodContext) -> None:
+    def __init__(self, params: FedSumParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.steps = float(context.local_steps.mean())
         self.weight_decay = context.optimizer.penalty
@@ -76,9 +80,9 @@ class UplinkMerge(Method):
         """h_i."""
         return {"gradient": Memory(self.context.layout.size, follows={"delta": 1.0})}
 
-    @abstractmethod
     def correction(self, cohort: Cohort) -> Tensor | None:
         """y_i - h_i of the local steps, (B, P); None for gradients at the received model, without local steps."""
+        return cohort.down["merged"] - cohort.memory["gradient"]
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """The new mean gradient; its difference from the last one is sent."""
@@ -138,7 +142,7 @@ class UplinkMerge(Method):
         return {"model": server["model"] - scale * merged, "merged": merged}
 
 
-class FedSumB(UplinkMerge):
+class FedSumB(FedSum):
     """The server steps along the sum of every client's latest mean gradient; clients take no local steps.
 
     The K local steps of a dispatch are K independent mini-batches at the received model. Only the product
@@ -149,6 +153,7 @@ class FedSumB(UplinkMerge):
     name = "fedsum_b"
     title = "FedSUM-B"
     paper = f"{PAPER}, Algorithm 1"
+    downloads = ("model",)
 
     def vector_operations(self) -> float:
         """1: each step adds its gradient to a sum."""
@@ -158,24 +163,7 @@ class FedSumB(UplinkMerge):
         """None: there are no local steps."""
 
 
-class FedSum(UplinkMerge):
-    """Clients follow the server's direction y and update their own share of it at every local step.
-
-    Model and y are sent down, one vector is sent up. A local step is w - (eta_l / N) (g + y - h_i). With one local step
-    it is FedSUM-B; with N = 1 it is plain local SGD.
-    """
-
-    name = "fedsum"
-    title = "FedSUM"
-    paper = f"{PAPER}, Algorithm 2 and equation 9"
-    downloads = ("model", "merged")
-
-    def correction(self, cohort: Cohort) -> Tensor:
-        """y - h_i."""
-        return cohort.down["merged"] - cohort.memory["gradient"]
-
-
-class FedSumCrParams(UplinkMergeParams):
+class FedSumCrParams(FedSumParams):
     """Parameters of FedSUM-CR."""
 
     correction: Literal["literal", "lr_sum"] = "literal"
@@ -187,7 +175,7 @@ class FedSumCrParams(UplinkMergeParams):
     model sent with its first dispatch. Only the bytes differ."""
 
 
-class FedSumCr(UplinkMerge):
+class FedSumCr(FedSum):
     """FedSUM whose clients recover the server's direction from the model they received last.
 
     Client i keeps the model z_i that it received when it last participated, and its version a_i. Its correction is
@@ -200,6 +188,7 @@ class FedSumCr(UplinkMerge):
     name = "fedsum_cr"
     title = "FedSUM-CR"
     paper = f"{PAPER}, Algorithm 3 and equation 11"
+    downloads = ("model",)
     Params = FedSumCrParams
 
     def __init__(self, params: FedSumCrParams, context: MethodContext) -> None:

@@ -18,7 +18,6 @@ from fedsim.methods.base import (
     Trainer,
     Updates,
     Vector,
-    averaging_weights,
     with_mixin,
 )
 
@@ -54,33 +53,59 @@ class _Kept(_Continuing):
 
 
 class _Sent(_Continuing):
-    """A method whose server averages the states of the clients' optimizers and sends the mean with the model."""
+    """A method whose server averages the states of the clients' optimizers and sends the mean with the model.
+
+    Clients keep the state of their personal parts. The number of steps is always sent.
+    """
+
+    def __init__(self, params: Any, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self._sent, self._personal = _elements(self), None
+        if names := self.personal_parts():
+            layout, buffers = context.layout, context.optimizer.buffers
+            mask = layout.mask(names)[: layout.trainable].repeat(buffers)
+            if count := int(mask.sum()):
+                self._personal = mask.new_zeros(self._sent).to(context.device)
+                self._personal[:-1] = mask
+                self._sent -= count
 
     def download(self) -> Sequence[Vector]:
         """Those of the method, and the state."""
-        return (*super().download(), Vector(STATE, _elements(self)))
+        return (*super().download(), Vector(STATE, self._sent))
 
     def upload(self) -> Sequence[Vector]:
         """Those of the method, and the state."""
-        return (*super().upload(), Vector(STATE, _elements(self)))
+        return (*super().upload(), Vector(STATE, self._sent))
+
+    def memories(self) -> Mapping[str, Memory]:
+        """Those of the method, and the state of personal parts."""
+        size = _elements(self) - self._sent
+        return {**super().memories(), **({STATE: Memory(size, follows={})} if size else {})}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """That of the method, and a state of zeros."""
-        return {**super().initial_state(model), STATE: model.new_zeros(_elements(self))}
+        return {**super().initial_state(model), STATE: model.new_zeros(self._sent)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
         """That of the method, and the new state."""
+        if self._personal is not None:
+            state = cohort.down[STATE].new_empty(len(cohort.clients), _elements(self))
+            state[:, ~self._personal] = cohort.down[STATE]
+            state[:, self._personal] = cohort.memory[STATE]
+            cohort = replace(cohort, memory={**cohort.memory, STATE: state})
         update = super().local_update(cohort, trainer)
-        state = trainer.optimizer_state(cohort)
+        state, memory = trainer.optimizer_state(cohort), dict(update.memory)
+        if self._personal is not None:
+            memory[STATE], state = state[:, self._personal], state[:, ~self._personal]
         if self._is_silent(int(cohort.versions[0])):
             return update
-        return replace(update, vectors={**update.vectors, STATE: state})
+        return replace(update, vectors={**update.vectors, STATE: state}, memory=memory)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """That of the method, and the plain mean of the states."""
+        """That of the method, and the mean of the states, weighted as the models are."""
         mean = server[STATE]
         if len(updates) and not self._is_silent(updates.version - 1):
-            mean = updates.weighted_sum(STATE, averaging_weights(updates, "uniform"))
+            mean = updates.mean(STATE, self.buffer_weights(updates), mean)
         method: Any = super()
         return {**method.aggregate(server, updates), STATE: mean}
 

@@ -129,33 +129,44 @@ def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
     return entries.to(device), count
 
 
-class SplitMethod(FedAvg):
-    """A method in which each client keeps part of the model to itself.
+class FedSimParams(SplitParams):
+    """Parameters of FedSim."""
 
-    The server averages the changes of the shared part u; the personal part v_i never crosses the network. The server's
-    model holds the initial personal part. A client's personal part changes only if the server uses its update, unless
-    the method declares otherwise.
+    weights: Literal["samples", "uniform"] = "uniform"
+    """Weight of a client in the average: its number of training samples, or equal for all clients."""
+
+
+class FedSim(FedAvg):
+    """Clients step their shared and personal parts together; the server averages the shared parts.
+
+    Both gradients of a step come from one backward pass at the same point. With ``personal: none`` it is FedAvg; with
+    ``personal: all`` every client trains alone. It is FedAvg-P with outer step sizes 1.
     """
 
-    name = title = paper = ""
+    # The personal part v_i never crosses the network, and changes only if the server uses the client's update. The
+    # model of the server holds the initial personal part.
+    name = "fedsim"
+    title = "FedSim"
+    paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
     personal = True
     downloads: Sequence[str] = ("shared",)
-    Params: ClassVar[type[Parameters]] = SplitParams
+    Params: ClassVar[type[Parameters]] = FedSimParams
     params: SplitParams
     collect: Sequence[Collected] = ()
+    kept_when_lost = False
 
     def __init__(self, params: SplitParams, context: MethodContext) -> None:
         super().__init__(params, context)
         self.split = Split(context.layout, params.personal, context.device)
         self.elements = self.split.shared_size
         base = context.learning_rate(0, 0.0)
-        self.gammas = (params.gamma_u or base, params.gamma_v or base)
-        self._factors = (self.gammas[0] / base, self.gammas[1] / base)
+        self._factors = ((params.gamma_u or base) / base, (params.gamma_v or base) / base)
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""
-        size = self.split.personal_size
-        return {"personal": Memory(size, self.split.personal, follows={})} if size else {}
+        split, kept = self.split, self.kept_when_lost
+        row = Memory(split.personal_size, split.personal, kept_when_lost=kept, follows={})
+        return {"personal": row} if split.personal_size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The whole model (P,) and its shared part."""
@@ -186,11 +197,9 @@ class SplitMethod(FedAvg):
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
         """The update after training from ``start`` (B, P)."""
         delta = self.split.shared(trained.model) - self.split.shared(start)
-        return LocalUpdate({"delta": delta}, trained.loss, self.kept(trained.model))
-
-    def kept(self, models: Tensor) -> Mapping[str, Tensor]:
-        """The personal parts of ``models`` (B, P) as rows of the memory."""
-        return {"personal": self.split.personal(models)} if self.split.personal_size else {}
+        personal = {"personal": self.split.personal(trained.model)}
+        kept = personal if self.split.personal_size else {}
+        return LocalUpdate({"delta": delta}, trained.loss, kept)
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
         """The state with the shared part moved by ``change``."""
@@ -216,26 +225,6 @@ class SplitMethod(FedAvg):
     def personal_parts(self) -> Sequence[str]:
         """The personal tensors."""
         return self.split.personal_names
-
-
-class FedSimParams(SplitParams):
-    """Parameters of FedSim."""
-
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client in the average: its number of training samples, or equal for all clients."""
-
-
-class FedSim(SplitMethod):
-    """Clients step their shared and personal parts together; the server averages the shared parts.
-
-    Both gradients of a step come from one backward pass at the same point. With ``personal: none`` it is FedAvg; with
-    ``personal: all`` every client trains alone. It is FedAvg-P with outer step sizes 1.
-    """
-
-    name = "fedsim"
-    title = "FedSim"
-    paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
-    Params: ClassVar[type[Parameters]] = FedSimParams
 
 
 class FedPerParams(FedSimParams):

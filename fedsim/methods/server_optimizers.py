@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 from pydantic import Field, model_validator
 
 from fedsim.methods.base import (
-    IntArray,
     Method,
     ServerState,
     Tensor,
@@ -282,18 +281,13 @@ class Fadas(Method):
         momentum = params.beta1 * server["momentum"] + (1 - params.beta1) * change
         second = params.beta2 * server["second_moment"] + (1 - params.beta2) * change.square()
         largest = server["largest"].maximum(second)
-        step = self.rate(updates.staleness) * momentum / (largest.sqrt() + params.epsilon)
+        rate, longest = params.server_lr, int(updates.staleness.max())
+        if params.delay is not None and longest > params.delay:
+            rate = min(rate, 1 / longest)
+        step = rate * momentum / (largest.sqrt() + params.epsilon)
         return {
             "model": server["model"] + step,
             "momentum": momentum,
             "second_moment": second,
             "largest": largest,
         }
-
-    def rate(self, staleness: IntArray) -> float:
-        """The server learning rate for a buffer with these delays."""
-        rate: float = self.params.server_lr
-        longest = int(staleness.max())
-        if self.params.delay is None or longest <= self.params.delay:
-            return rate
-        return min(rate, 1 / longest)

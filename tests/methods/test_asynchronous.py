@@ -1,4 +1,4 @@
-"""Methods under schedules without rounds: every version against its paper's rule, with the arrivals of a simulation."""
+"""Weights of stale updates, and methods without rounds: every version by its paper's rule, as updates arrive."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -8,6 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from fedsim.methods.asynchronous import (
+    ConstantStaleness,
+    FedAsmuStaleness,
+    HingeStaleness,
+    PolynomialStaleness,
+    ReciprocalStaleness,
+)
 from tests.methods.fakes import Written, make
 from tests.scheduling.worlds import World, play
 
@@ -387,6 +394,30 @@ def test_fedat_averages_inside_a_tier_and_with_one_tier_is_fedavg() -> None:
     assert sync.w == fedat.w
 
 
-def test_fedbuff_under_the_synchronous_schedule_is_fedavg() -> None:
-    fedbuff, fedavg = (quadratics(FAST, {"name": n}, rounds=5) for n in ("fedbuff", "fedavg"))
-    assert fedbuff.w == fedavg.w
+def test_staleness_weights() -> None:
+    ages = np.arange(6.0)
+    assert PolynomialStaleness().factor(ages, 4) * 0.9 == pytest.approx(
+        [0.9, 0.636396, 0.519615, 0.45, 0.402492, 0.367423], abs=5.1e-7
+    )
+    assert PolynomialStaleness(exponent=0.0).factor(ages, 4).tolist() == [1.0] * 6
+    assert ConstantStaleness(name="constant").factor(ages, 4).tolist() == [1.0] * 6
+    # Xie et al., section 5.2: 1 up to b, then 1 / (a (s - b) + 1).
+    assert HingeStaleness(name="hinge", delay=3, slope=2).factor(ages, 4).tolist() == [
+        1,
+        1,
+        1,
+        1,
+        1 / 3,
+        1 / 5,
+    ]
+    assert ReciprocalStaleness(name="reciprocal", delay=2).factor(ages, 4).tolist() == [
+        1,
+        1,
+        1,
+        2 / 3,
+        2 / 4,
+        2 / 5,
+    ]
+    # xi = 3 / (sqrt(4) (s + 1)) + 0.5 and 2 xi / (1 + 2 xi).
+    asmu = FedAsmuStaleness(name="fedasmu", mu=2, scale=3, exponent=1, offset=0.5)
+    assert asmu.factor(ages[:3], 4) == pytest.approx([4 / 5, 2.5 / 3.5, 2 / 3])

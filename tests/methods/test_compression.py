@@ -415,6 +415,13 @@ def test_downloads_that_must_arrive_as_they_are(tmp_path: Path, method: Any, mes
         assemble(load_scenario_dict(content, tmp_path))
 
 
+def test_the_message_names_parts_that_move(tmp_path: Path) -> None:
+    submodels = {"name": "fedrolex", "rates": [1, 0.5], "by": "speed"}
+    server = {"method": "fedprox", "submodels": submodels, "compression": {"up": "topk"}}
+    with pytest.raises(UserError, match=r"fedrolex does not work with .* it changes with every"):
+        assemble(load_scenario_dict(digits(server=server), tmp_path))
+
+
 NORMALIZED = """
 from torch import nn
 

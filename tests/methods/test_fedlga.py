@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.tasks.kinds.quadratic import QuadraticTask
-from tests.methods.driver import FloatArray, Part, Player, Round, close, play, quadratic
+from tests.methods.driver import FloatArray, Part, Round, close, play, quadratic
 
 SOURCES = ("mean_delta", "last_grad", "raw_delta", "secant")
 HESSIANS = ("outer", "diag", "per_tensor", "identity", "none")
@@ -165,14 +165,6 @@ def test_every_switch(source: str, hessian: str) -> None:
         }
         x = play("fedlga", task, [parts], lr=0.2, steps=4, **params).models[1]
         close(x, reference(task, parts, 0.2, 4, **params))
-
-
-def test_a_gradient_at_the_last_model_is_sent_up() -> None:
-    """Two vectors up with last_grad, one otherwise; one down."""
-    for source, vectors in zip(SOURCES, (1, 2, 1, 1), strict=True):
-        method = Player("fedlga", four(), grad_source=source).played.learner.station.method
-        assert len(method.upload()) == vectors
-        assert len(method.download()) == 1
 
 
 def test_momentum_of_the_local_optimizer() -> None:

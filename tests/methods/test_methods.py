@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from click.testing import CliRunner
+from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.cli import cli
@@ -28,19 +29,22 @@ from tests.methods.personal_worlds import CASE_B, Story, coupled
 pytestmark = pytest.mark.usefixtures("without_reports")
 
 CPU = torch.device("cpu")
-VARIANTS: list[dict[str, Any]] = [
+
+
+def variants(text: str) -> list[dict[str, Any]]:
+    """Methods with parameters, written as in a scenario, without the outer braces."""
+    lines = (f"{{name: {line.strip()}}}" for line in text.split(";"))
+    return [YAML(typ="safe").load(line) for line in lines]
+
+
+VARIANTS = [
     *({"name": name} for name in CATALOG.parts("method")),
-    {"name": "fedsum_cr", "correction": "lr_sum"},
-    {"name": "scaffold", "uplink": 1},
-    {"name": "scaffold_p", "uplink": 1, "keep_v_on_drop": True},
-    {"name": "scaffold_p", "keep_v_on_drop": True},
-    {"name": "fedau", "cutoff": 2},
-    {"name": "fedawe", "clip_norm": 0.5},
-    {"name": "mtgc"},
-    {"name": "fedlga", "hessian": "per_tensor", "clip": True, "k2_empty": "last"},
-    {"name": "fedlga", "grad_source": "last_grad", "sign": -1, "lam": 0.1},
-    {"name": "generalized_fedavg", "every_rounds": 3, "amplification": 2.0},
-    {"name": "wait", "local": "frozen"},
+    *variants(
+        """fedsum_cr, correction: lr_sum; scaffold, uplink: 1; scaffold_p, uplink: 1, keep_v_on_drop: true;
+        scaffold_p, keep_v_on_drop: true; fedau, cutoff: 2; fedawe, clip_norm: 0.5;
+        fedlga, hessian: per_tensor, clip: true, k2_empty: last; fedlga, grad_source: last_grad, sign: -1, lam: 0.1;
+        generalized_fedavg, every_rounds: 3, amplification: 2.0; wait, local: frozen"""
+    ),
 ]
 
 
@@ -138,29 +142,17 @@ def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
     [
         *(
             (variant, [3, 2, 3, 1])
-            for variant in (
-                {"name": "mifa", "server_lr": 3.0},
-                {"name": "fedvarp", "server_lr": 3.0},
-                {"name": "fedau", "server_lr": 3.0},
-                {"name": "fedawe", "server_lr": 3.0},
-                {"name": "fednova", "weights": "uniform"},
-                {"name": "fedlga"},
-                {"name": "fedlga", "hessian": "identity"},
-                {"name": "rescale", "weights": "uniform"},
-                {"name": "generalized_fedavg", "every_rounds": 1, "amplification": 9.0},
-                {"name": "wait", "server_lr": 3.0},
-                {"name": "fedavg", "server_lr": 3.0, "weights": "uniform"},
-                {"name": "fedprox", "server_lr": 3.0, "weights": "uniform"},
-                {"name": "fedavgm", "server_lr": 3.0, "weights": "uniform"},
-                {"name": "fedbuff", "server_lr": 3.0},
-                {"name": "scaffold", "server_lr": 3.0},
-                {"name": "scaffold", "server_lr": 3.0, "uplink": 1},
+            for variant in variants(
+                """mifa, server_lr: 3; fedvarp, server_lr: 3; fedau, server_lr: 3; fedawe, server_lr: 3; fednova;
+                fedlga; fedlga, hessian: identity; rescale; generalized_fedavg, every_rounds: 1, amplification: 9;
+                wait, server_lr: 3; fedavg, server_lr: 3; fedprox, server_lr: 3; fedavgm, server_lr: 3;
+                fedbuff, server_lr: 3; scaffold, server_lr: 3; scaffold, server_lr: 3, uplink: 1"""
             )
         ),
         # One local step sees the same batches at the same model as FedAvg.
         *(
             ({"name": name}, [1, 1, 1])
-            for name in (
+            for name in [
                 "feddyn",
                 "fedadagrad",
                 "fedadam",
@@ -168,7 +160,7 @@ def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
                 "fedsum_b",
                 "fedsum",
                 "fedsum_cr",
-            )
+            ]
         ),
     ],
     ids=lambda given: label(given) if isinstance(given, dict) else "",
@@ -205,34 +197,15 @@ def one_round(variant: dict[str, Any], steps: list[int]) -> Learner:
 
 @pytest.mark.parametrize(
     "variant",
-    [
-        {"name": "fedavg", "server_lr": 3.0},
-        {"name": "fedavgm", "server_lr": 3.0},
-        {"name": "fedadam"},
-        {"name": "fedbuff", "server_lr": 2.0},
-        {"name": "fedbuff", "scale": "population"},
-        {"name": "fedcompass", "momentum": 0.5, "normalized": True},
-        {"name": "fedasync", "form": "delta"},
-        {"name": "async_sgd", "server_lr": 3.0, "staleness": {"name": "reciprocal", "delay": 1}},
-        {"name": "ringmaster", "server_lr": 3.0},
-        {"name": "delayed_nesterov", "momentum_every": 2},
-        {"name": "ringleader", "server_lr": 3.0},
-        {"name": "mindflayer", "expected": 4},
-        {"name": "ata"},
-        {"name": "fadas"},
-        {"name": "ace", "server_lr": 3.0},
-        {"name": "aced", "server_lr": 3.0},
-        {"name": "ca2fl", "server_lr": 3.0},
-        {"name": "mifa"},
-        {"name": "fedau"},
-        {"name": "fedlga", "server_lr": 3.0},
-        {"name": "generalized_fedavg", "every_rounds": 1, "amplification": 9.0},
-        {"name": "scaffold", "server_lr": 3.0},
-        {"name": "fedsum"},
-        {"name": "fedsum_cr"},
-        {"name": "fedavg_p", "eta_u": 3.0},
-        {"name": "fedsim"},
-    ],
+    variants(
+        """fedavg, server_lr: 3; fedavgm, server_lr: 3; fedadam; fedbuff, server_lr: 2; fedbuff, scale: population;
+        fedcompass, momentum: 0.5, normalized: true; fedasync, form: delta;
+        async_sgd, server_lr: 3, staleness: {name: reciprocal, delay: 1}; ringmaster, server_lr: 3;
+        delayed_nesterov, momentum_every: 2; ringleader, server_lr: 3; mindflayer, expected: 4; ata; fadas;
+        ace, server_lr: 3; aced, server_lr: 3; ca2fl, server_lr: 3; mifa; fedau; fedlga, server_lr: 3;
+        generalized_fedavg, every_rounds: 1, amplification: 9; scaffold, server_lr: 3; fedsum; fedsum_cr;
+        fedavg_p, eta_u: 3; fedsim"""
+    ),
     ids=label,
 )
 def test_buffers_of_late_updates_are_not_added_up(variant: dict[str, Any]) -> None:

@@ -54,9 +54,9 @@ def model(folder: Path, content: dict[str, Any]) -> float:
     return float(value)
 
 
-def oracle(kind: Any, options: dict[str, Any], state: str) -> float:
-    """The same with one optimizer of torch per client, whose state stays in it, or is averaged."""
-    x = 2.0
+def oracle(kind: Any, options: dict[str, Any], state: str, samples: tuple[int, ...]) -> float:
+    """The same with one optimizer of torch per client, whose state stays in it, or is averaged as the models are."""
+    x, shares = 2.0, np.array(samples) / sum(samples)
     parameters = [torch.tensor([x], dtype=torch.float64, requires_grad=True) for _ in CENTERS]
     optimizers = [kind([each], lr=0.05, **options) for each in parameters]
     for _ in range(4):
@@ -67,25 +67,54 @@ def oracle(kind: Any, options: dict[str, Any], state: str) -> float:
             for _ in range(3):
                 parameter.grad = curvature * (parameter.detach() - center)
                 optimizer.step()
-        x = float(np.mean([float(each.detach()) for each in parameters]))
+        x = float(shares @ [float(each.detach()) for each in parameters])
         if state == "sent":
             held = [opt.state[par] for opt, par in zip(optimizers, parameters, strict=True)]
             for key in held[0]:
-                mean = torch.stack([one[key].double() for one in held]).mean(0)
+                mean = sum(
+                    share * one[key].double() for share, one in zip(shares, held, strict=True)
+                )
                 for one in held:
                     one[key] = mean.to(one[key].dtype).clone()
     return x
 
 
+@pytest.mark.parametrize("samples", [(1, 1, 1), (1, 2, 5)])
 @pytest.mark.parametrize("state", ["kept", "sent"])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_state_goes_on_as_in_torch(tmp_path: Path, name: str, state: str) -> None:
+def test_the_state_goes_on_as_in_torch(
+    tmp_path: Path, name: str, state: str, samples: tuple[int, ...]
+) -> None:
     optimizer, kind, options = OPTIMIZERS[name]
-    result = model(tmp_path / "run", scenario(optimizer, state))
-    assert result == pytest.approx(oracle(kind, options, state), rel=1e-12)
-    assert result != pytest.approx(
-        model(tmp_path / "reset", scenario(optimizer, "reset")), rel=1e-3
-    )
+    content = scenario(optimizer, state, method="fedavg")
+    content["task"]["samples"] = list(samples)
+    result = model(tmp_path / "run", content)
+    assert result == pytest.approx(oracle(kind, options, state, samples), rel=1e-12)
+    content["training"]["optimizer_state"] = "reset"
+    assert result != pytest.approx(model(tmp_path / "reset", content), rel=1e-4)
+
+
+def test_states_of_personal_parts_stay_with_the_clients(tmp_path: Path) -> None:
+    """FedSim with momentum: the velocity of the shared number is averaged, that of the personal one is not."""
+    content = scenario(OPTIMIZERS["momentum"][0], "sent", method="fedsim")
+    centers = np.array([[1.0, 2.0], [-1.0, 0.5], [4.0, -2.0]])
+    curvature = np.array([[1.0, 0.5], [0.5, 1.5]])
+    content["task"] |= {
+        "names": {"body": 1, "head": 1},
+        "centers": centers.tolist(),
+        "curvatures": [curvature.tolist()] * 3,
+        "initial": [2.0, 2.0],
+    }
+    models, velocities = np.full((3, 2), 2.0), np.zeros((3, 2))
+    for _ in range(4):
+        for _ in range(3):
+            velocities = 0.9 * velocities + (models - centers) @ curvature
+            models = models - 0.05 * velocities
+        models[:, 0], velocities[:, 0] = models[:, 0].mean(), velocities[:, 0].mean()
+    run = fedsim.run(content, tmp_path / "run")
+    assert run.model()["body"].item() == pytest.approx(models[0, 0], rel=1e-12)
+    # The shared number, its velocity and the number of steps, 8 bytes each.
+    assert set(run.dispatches["bytes_up"]) == {24}
 
 
 def test_only_what_is_sent_costs_bytes(tmp_path: Path) -> None:

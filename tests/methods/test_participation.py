@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.methods.fedsum import FedSumCr
 from fedsim.tasks.kinds.quadratic import QuadraticTask
 from tests.methods.driver import Part, Played, Player, Round, close, play, quadratic, x_of
 
@@ -365,55 +364,7 @@ def test_two_dispatches_of_one_version_leave_cr_finite() -> None:
         close(player.played.memory("gradient").sum(0), player.played.state("merged")[-1])
 
 
-def test_the_first_download_changes_bytes_alone() -> None:
-    plain, sent = (
-        play("fedsum_cr", q2(), LOG, steps=2, bootstrap=bootstrap)
-        for bootstrap in ("shared_seed", "first_download")
-    )
-    assert (plain.x == sent.x).all()
-    method = sent.learner.station.method
-    assert isinstance(method, FedSumCr)
-    assert [vector.elements for vector in method.first_download()] == [1]
-    assert not plain.learner.station.method.first_download()
-
-
 # -- consistency -------------------------------------------------------------------------------------------------------
-
-
-@settings(max_examples=30)
-@given(
-    st.lists(
-        st.tuples(st.sampled_from(["hand out", "use", "lose", "version"]), st.integers(0, 2)),
-        min_size=12,
-        max_size=60,
-    ),
-    st.sampled_from([*FEDSUM, "scaffold"]),
-)
-def test_lost_and_late_updates_leave_clients_and_server_consistent(
-    events: list[tuple[str, int]], method: str
-) -> None:
-    """Whatever is dropped, late or merged several versions later: y = sum of h_i, c = mean of c_i."""
-    player = Player(method, q3(), steps=2, lr=0.05)
-    at_work: dict[int, Any] = {}
-    buffered: list[Any] = []
-    for what, client in events:
-        if what == "hand out" and client not in at_work:
-            at_work[client] = player.dispatch(Part(client))
-        elif what == "use" and client in at_work:
-            buffered.append(at_work.pop(client))
-        elif what == "lose" and client in at_work:
-            player.lose(at_work.pop(client))
-        elif what == "version":
-            player.aggregate(buffered)
-            buffered = []
-    for train in [*at_work.values(), *buffered]:
-        player.lose(train)
-    played = player.played
-    played.learner.close()
-    if method == "scaffold":
-        close(played.memory("control").mean(0), played.learner.server["control"].numpy())
-    else:
-        close(played.memory("gradient").sum(0), played.learner.server["merged"].numpy())
 
 
 def test_a_client_drawn_twice_counts_twice_and_has_one_memory() -> None:
@@ -441,16 +392,6 @@ def test_a_client_drawn_twice_counts_twice_and_has_one_memory() -> None:
 
 
 # -- cases in which several methods are the same -----------------------------------------------------------------------
-
-
-@settings(max_examples=12)
-@given(LOGS)
-def test_one_step_makes_the_variants_the_same(log: list[list[int]]) -> None:
-    """K = 1: all gradients are at x, so the family and MIFA agree for any participation; SCAFFOLD and FedVARP do."""
-    first = play("fedsum_b", q3(), log).x
-    for other in ("fedsum", "fedsum_cr", "mifa"):
-        close(play(other, q3(), log).x, first)
-    close(play("scaffold", q3(), log).x, play("fedvarp", q3(), log).x)
 
 
 @pytest.mark.parametrize("rounds", [1, 3])

@@ -80,23 +80,6 @@ def test_adaptive_servers(method: str, weights: str) -> None:
     np.testing.assert_allclose(run.state("momentum")[-1], m, rtol=1e-11)
 
 
-@pytest.mark.parametrize("method", SECOND_MOMENTS)
-def test_without_adaptivity_the_server_averages(method: str) -> None:
-    """v stays tau^2 where tau is large and v does not fade: server_lr / (2 tau) times the mean change is FedAvg."""
-    tau = 1e6
-    options = {} if method == "fedadagrad" else {"beta2": 1 - 1e-12}
-    run = played(method, tau=tau, server_lr=2 * tau, beta1=0.0, **options)
-    np.testing.assert_allclose(run.models, played("fedavg").models, rtol=1e-9)
-
-
-@pytest.mark.parametrize("method", ["fedadam", "fedyogi"])
-def test_without_memory_the_first_step_goes_by_signs(method: str) -> None:
-    """beta2 = 0: Adam's v is D^2; Yogi's is v - D^2 sign(v - D^2), which after one step from zero is D^2 too."""
-    run = played(method, [LOG[0]], beta1=0.0, beta2=0.0, tau=1e-9, server_lr=0.5)
-    change = played("fedavg", [LOG[0]]).models[1] - START
-    np.testing.assert_allclose(run.models[1], START + 0.5 * np.sign(change), rtol=1e-7)
-
-
 @settings(max_examples=15)
 @given(
     st.sampled_from([0.1, 0.5, 1.0]),

@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fedsim
 from fedsim.errors import UserError
+from tests.composition.worlds import quadratic as scripted
 from tests.devices.worlds import timing
 from tests.methods.driver import close
 from tests.methods.simulated import Simulated, simulate, world
@@ -273,3 +275,64 @@ def test_mifa_may_begin_with_everybody() -> None:
             latest[client] = (x[-1] - 1) if client == 0 else 3 * (x[-1] + 1)
         x.append(x[-1] - 0.1 * sum(latest) / 2)
     close(ran.x, x)
+
+
+def test_waiting_for_all(tmp_path: Path) -> None:
+    """Client 0 is online from 0 to 100 s, client 1 from 20 s; a step takes 3 s. Each works once per window."""
+    online_bundle([(0.0, 100.0)], [(20.0, 22.0), (30.0, 100.0)], horizon_s=1000.0).write(
+        tmp_path / "trace"
+    )
+    scenario = world(
+        [1.0, 3.0],
+        method="wait",
+        stop={"rounds": 3},
+        devices={
+            "trace": str(tmp_path / "trace"),
+            "compute": {"name": "values", "step": [3.0, 3.0]},
+        },
+    )
+    ran = simulate(scenario)
+    close(ran.x, [0, 0.2, 0.38, 0.542])
+    rows = ran.dispatches
+    # Client 1 is offline until 20 s, drops out at 22 s and is back at 30 s; then both are there.
+    assert [round(aggregate.time_s, 3) for aggregate in ran.book.aggregates] == [33, 36, 39]
+    assert rows["client"].tolist()[:3] == [0, 1, 1]
+    assert rows["dispatched"].tolist()[:3] == pytest.approx([0, 20, 30])
+    assert (rows["version"] == [0, 0, 0, 1, 1, 2, 2]).all()
+
+
+def test_fedavg_on_quadratics_gives_the_iterates_worked_out_by_hand(tmp_path: Path) -> None:
+    """x -> b + (1 - 0.1 a)^2 (x - b) for each client; the mean of the participants; float64."""
+    script = [[0, 1], [1, 2], [0, 1, 2], [2]]
+    run = fedsim.run(scripted(script), tmp_path / "run")
+    a, b, x = (1.0, 2.0, 4.0), (0.0, 3.0, -1.0), 1.0
+    expected = [x]
+    for clients in script:
+        x = sum(b[i] + (1 - 0.1 * a[i]) ** 2 * (x - b[i]) for i in clients) / len(clients)
+        expected.append(x)
+    final = run.model()["x"]
+    assert final.dtype == torch.float64
+    assert final.item() == pytest.approx(expected[-1], rel=1e-12)
+    losses = [sum(0.5 * a[i] * (x - b[i]) ** 2 for i in range(3)) / 3 for x in expected]
+    assert run.metrics["loss"].to_list() == pytest.approx(losses, rel=1e-12)
+    assert run.metrics["version"].to_list() == [0, 1, 2, 3, 4]
+    assert run.metrics["round"].to_list() == [0, 1, 2, 3, 4]
+    # 8 bytes at 1 Mbit/s are 64 us each way; two steps of the slowest participant.
+    durations = np.diff([0.0, *run.aggregations["time_s"]])
+    assert durations == pytest.approx([4.000128, 6.000128, 6.000128, 6.000128], abs=1e-9)
+
+
+def test_sample_weights_and_server_learning_rate(tmp_path: Path) -> None:
+    """Weights 1 : 3 and server learning rate 0.5, one round by hand: changes -0.19 and 0.72."""
+    scenario = scripted(
+        [[0, 1]],
+        server={
+            "method": {"name": "fedavg", "weights": "samples", "server_lr": 0.5},
+            "selection": {"name": "scripted", "rounds": [[0, 1]]},
+        },
+    )
+    scenario["task"] = {**scenario["task"], "samples": [1, 3, 1]}
+    run = fedsim.run(scenario, tmp_path / "run")
+    assert run.model()["x"].item() == pytest.approx(
+        1 + 0.5 * (0.25 * -0.19 + 0.75 * 0.72), rel=1e-12
+    )
