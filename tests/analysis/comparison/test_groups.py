@@ -41,7 +41,7 @@ def facts(
     return MadeFacts(
         path=Path("/runs") / folder,
         scenario={"name": folder, "seed": seed, **scenario},
-        replicate=(seed, seed),
+        seed=seed,
         progress=progress,
         metrics=("accuracy",) if accuracy else (),
         figures=dict.fromkeys(SPENT, 0.0),
