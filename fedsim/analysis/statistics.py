@@ -139,26 +139,10 @@ def staleness(dispatches: pd.DataFrame, aggregations: pd.DataFrame) -> pd.DataFr
     return pd.DataFrame({"versions": versions[rows], "seconds": age[rows]})
 
 
-@dataclass(frozen=True)
-class Delays:
-    """Absences of clients from the model, in server updates.
+def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Integers:
+    """FedSUM's delay tau_t of each server update t = 0..T-1, shape (T,), see section 2.2, equations 2 to 4.
 
-    Attributes:
-        tau: tau_t of each server update t = 0..T-1, shape (T,): number of updates since the longest-absent client last
-            contributed; t + 1 if a client never has. See FedSUM, section 2.2, equations 2 to 4.
-        tau_max: the largest tau_t (0 if there are no updates).
-        tau_avg: the mean of tau_t (0 if there are no updates).
-        tau_seen: tau_t among the clients that participate at all, shape (T,).
-    """
-
-    tau: Integers
-    tau_max: int
-    tau_avg: float
-    tau_seen: Integers
-
-
-def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
-    """FedSUM's delay statistics.
+    It is the number of updates since the longest-absent client last contributed; t + 1 if a client never has.
 
     Args:
         dispatches: as :attr:`Run.dispatches`.
@@ -167,20 +151,9 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Delays:
     """
     entered = aggregated_versions(dispatches)
     order = np.argsort(entered, kind="stable")[(entered == 0).sum() :]
-    client_ids = dispatches["client_id"].to_numpy()[order]
-    versions = np.arange(1, updates + 1)
     sizes = np.bincount(entered[order], minlength=updates + 1)[1:]
-    last_version = np.zeros(clients, np.int64)
-    if not updates:
-        return Delays(versions, 0, 0.0, versions)
-    tau = absences(last_version, versions, sizes, client_ids)
-    seen = last_version > 0
-    tau_seen = tau
-    if seen.any() and not seen.all():
-        numbers = np.cumsum(seen) - 1
-        of_seen = np.zeros(int(seen.sum()), np.int64)
-        tau_seen = absences(of_seen, versions, sizes, numbers[client_ids])
-    return Delays(tau, int(tau.max()), float(tau.mean()), tau_seen)
+    client_ids = dispatches["client_id"].to_numpy()[order]
+    return absences(np.zeros(clients, np.int64), np.arange(1, updates + 1), sizes, client_ids)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ import pandas as pd
 
 from fedsim.runs.phases import WORK_PHASES, outcome_codes
 from fedsim.runs.run import Run
+from fedsim.units import parse_duration_s
 from fedsim.vocabulary.outcomes import Outcome
 
 CAUSES = {
@@ -106,6 +107,14 @@ def saving(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving:
     return _Path(run).saving(path, causes)
 
 
+def seconds_of(value: Any) -> float:
+    """A duration of a scenario, which a user's own part may state as text such as ``10min``; 0 if it is none."""
+    try:
+        return parse_duration_s(value)
+    except ValueError:
+        return 0.0
+
+
 def _dispatches(run: Run) -> pd.DataFrame:
     """The dispatches of the server that made the versions: those to edge servers, if there are any."""
     return run.edge_dispatches if run.has_edges else run.dispatches
@@ -127,7 +136,7 @@ class _Path:
         self._marks_s = np.stack([*marks_s, self._ended_s], axis=1)
         outcome = outcome_codes(table)
         detection = server.get("failure_detection")
-        lost_s = np.inf if detection == "never" else float(detection or 0)
+        lost_s = np.inf if detection == "never" else seconds_of(detection)
         # When the server learns of the end of a dispatch.
         known_s = self._ended_s + np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
         known_s[outcome == Outcome.UNFINISHED] = np.inf
@@ -137,12 +146,13 @@ class _Path:
         self._is_cut = outcome == Outcome.CUT
         self._by_end = np.lexsort((np.arange(len(table)), known_s))
         self._ends_s = known_s[self._by_end]
-        self._aggregation_s = float(server.get("aggregation_time") or 0)
-        self._pause_s = float(server.get("schedule", {}).get("pause") or 0)
+        schedule = server.get("schedule", {})
+        self._aggregation_s = seconds_of(server.get("aggregation_time"))
+        self._pause_s = seconds_of(schedule.get("pause"))
+        self._deadline_s = seconds_of(schedule.get("deadline")) or np.inf
         is_timed = server.get("selection", {}).get("name") in _TIMED
         self._some_online = "selection" if is_timed else "too_few_online"
         self._lost_s = np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
-        self._deadline_s = float(server.get("schedule", {}).get("deadline") or np.inf)
         devices = server.get("edges", {}) if run.has_edges else run.scenario.get("devices", {})
         network = devices.get("network", {})
         is_fluid = network.get("transport", {}).get("name") == "fluid"

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from fedsim.analysis.comparison import Comparison, compare
+from fedsim.analysis.comparison.page import render as render_comparison
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
 from fedsim.sweeps import Sweep
@@ -61,6 +62,11 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 @pytest.fixture(scope="session")
 def comparison(sweep: Sweep) -> Comparison:
     return compare(sweep.path, targets=[f"accuracy={value}" for value in compared.TARGETS])
+
+
+@pytest.fixture(scope="session")
+def comparison_page(comparison: Comparison) -> str:
+    return render_comparison(comparison)
 
 
 @pytest.fixture(scope="session")

@@ -54,7 +54,7 @@ def test_every_kind_of_file(described: list[BundleStatistics], tmp_path: Path) -
         ("p.pdf", b"%PDF"),
         ("p.html", b"<!doctype"),
     ):
-        write_plot(described, tmp_path / name)
+        write_plot(described[:1], tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(beginning)
     with pytest.raises(UserError, match="cannot draw"):
         write_plot(described, tmp_path / "p.doc")

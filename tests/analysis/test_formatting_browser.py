@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from fedsim.analysis.pages import TEMPLATES
-from fedsim.analysis.run import Run
 from fedsim.vocabulary.formatting import format_level, format_value
 from tests.analysis.browser import Page
+from tests.runs.synthetic_runs import build_run
 from tests.vocabulary.test_formatting import CASES, LEVELS
 
 pytestmark = pytest.mark.browser
@@ -69,13 +69,16 @@ def test_ticks_are_exact(page: Page, start: float, step: float) -> None:
     ]
 
 
-@pytest.mark.parametrize("width", [500, 1300])
-def test_labels_of_a_zoomed_axis_do_not_overlap(page: Page, width: int, tmp_path: Path) -> None:
-    """The page's own choice of ticks, asked for a stretch of half an hour on the second day."""
-    from synthetic_runs import build_run
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_run(tmp_path_factory.mktemp("formatting") / "run", clients=6, hours=40).report()
 
-    run: Run = build_run(tmp_path / "run", clients=6, hours=40)
-    page.open(run.report())
+
+@pytest.mark.parametrize("width", [500, 1300])
+def test_labels_of_a_zoomed_axis_do_not_overlap(chromium: Page, report: Path, width: int) -> None:
+    """The page's own choice of ticks, asked for a stretch of half an hour on the second day."""
+    page = chromium
+    page.show(report)
     texts = page.run(
         f"fedsim.ticksThatFit('time', 127000, 128800, {width}, 84).map((t) => fedsim.onAxis('time', t))"
     )
@@ -84,10 +87,9 @@ def test_labels_of_a_zoomed_axis_do_not_overlap(page: Page, width: int, tmp_path
     assert sum(7.2 * len(text) + 14 for text in texts[1:]) <= width
 
 
-def test_ticks_below_a_second_share_a_unit(page: Page, tmp_path: Path) -> None:
-    from synthetic_runs import build_run
-
-    page.open(build_run(tmp_path / "run", clients=6, hours=1).report())
+def test_ticks_below_a_second_share_a_unit(chromium: Page, report: Path) -> None:
+    page = chromium
+    page.show(report)
 
     def texts(scale: str, low: float, high: float) -> list[str]:
         axis = f"kind: 'time', low: {low}, high: {high}, scale: '{scale}'"

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.analysis.comparison import Comparison
-from fedsim.analysis.comparison.page import render
 from fedsim.analysis.pages import write_page
 from tests.analysis.browser import Page
 from tests.runs.synthetic_runs import build_run
@@ -15,11 +13,11 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module", params=["report", "comparison"])
 def written(
-    request: pytest.FixtureRequest, comparison: Comparison, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, comparison_page: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     path = tmp_path_factory.mktemp("pages") / "page.html"
     if request.param == "comparison":
-        write_page(path, render(comparison))
+        write_page(path, comparison_page)
         return path
     return build_run(path.parent / "run", clients=20, hours=12, asynchronous=True).report(path)
 

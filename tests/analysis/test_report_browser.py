@@ -23,6 +23,11 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return run
 
 
+@pytest.fixture(scope="module")
+def synchronous(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return build_run(tmp_path_factory.mktemp("synchronous") / "run", clients=12, hours=30)
+
+
 @pytest.fixture
 def page(chromium: Page, run: Run) -> Page:
     chromium.open(run.folder.report)
@@ -201,14 +206,11 @@ CROSSED = """(() => {
 
 @pytest.mark.parametrize("target", [0.3, 0.8, 0.99])
 def test_the_curve_does_not_run_through_words(
-    chromium: Page, tmp_path: Path, target: float
+    chromium: Page, synchronous: Run, target: float
 ) -> None:
-    run = build_run(tmp_path / "run", clients=12, hours=30)
-    text = run.folder.scenario.read_text().replace("accuracy: 0.8", f"accuracy: {target}")
-    run.folder.scenario.write_text(text)
-    run.folder.close(run.status)
-    load_run(run.path).report()
-    chromium.open(run.folder.report)
+    run = Run(synchronous.folder)
+    run.scenario["stop"]["target"]["accuracy"] = target
+    chromium.open(run.report(run.path / "target.html"))
     for width in (400, 1300):
         chromium.resize(width)
         chromium.settle()
@@ -359,11 +361,10 @@ def test_clients_can_be_sorted_filtered_and_found(page: Page, run: Run) -> None:
 
 
 def test_clients_can_be_sorted_and_filtered_by_lateness_and_speed(
-    chromium: Page, tmp_path: Path
+    chromium: Page, synchronous: Run
 ) -> None:
-    run = build_run(tmp_path / "run", clients=20, hours=12)
-    run.report()
-    chromium.open(run.folder.report)
+    run = synchronous
+    chromium.open(run.report())
     chromium.choose("sort", "most late updates first")
     late = run.dispatches[run.dispatches["outcome"] == "late"]["client_id"].value_counts()
     assert late[int(chromium.run(CLIENTS)[0])] == late.max()

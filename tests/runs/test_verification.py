@@ -16,7 +16,7 @@ from fedsim.runs.verification import verify_bundle_folder, verify_run_folder
 from fedsim.traces.synthesis import Synthesis, synthesize
 from tests.composition.worlds import digits
 
-FLIPS = 3
+FLIPS = 2
 
 
 def test_a_bundle_is_intact_damaged_or_not_verifiable(tmp_path: Path) -> None:
@@ -110,12 +110,11 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
             else:
                 (path / name).write_bytes(flipped(content, draw))
             assert verify_run_folder(path).state == "damaged", (name, flip)
-            assert verify(path)[0] == 2
-            with pytest.raises(UserError):
-                read_everything(path)
-            with pytest.raises(UserError):
-                fedsim.resume(path)
+            for use in (read_everything, fedsim.resume):
+                with pytest.raises(UserError):
+                    use(path)
             shutil.rmtree(path)
+    assert verify(Path(shutil.copytree(complete, path, ignore=lambda *_: ["run.json"])))[0] == 2
 
 
 @pytest.fixture

@@ -123,8 +123,8 @@ def copies(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[st
     for group in groups:
         by_values[text(dict(group.values))].append(group)
     for alike in (alike for alike in by_values.values() if len(alike) > 1):
-        results = {(run.replicate, run.digest) for group in alike for run in group.runs}
-        is_equal = len(results) == len({replicate for replicate, _ in results})
+        results = {(run.seed, run.digest) for group in alike for run in group.runs}
+        is_equal = len(results) == len({seed for seed, _ in results})
         names = _listed([group.label for group in alike])
         outcome = "identical: one is enough" if is_equal else "different: code or libraries changed"
         yield f"{names} are runs of one scenario with the same seeds, and their results are {outcome}."

@@ -30,7 +30,6 @@ from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition, definition, me
 from fedsim.vocabulary.outcomes import LOST_LABELS
 
 Floats = npt.NDArray[np.float64]
-Replicate = tuple[int, int]
 
 DIGESTED = ("dispatches", "aggregations", "metrics")
 SPENT: Mapping[str, tuple[str, Kind]] = {
@@ -89,7 +88,7 @@ class RunFacts:
     Attributes:
         path: its folder.
         scenario: see :func:`compared_scenario`.
-        replicate: its seed and that of its devices, which differ if it was trained on another run's timeline.
+        seed: the scenario's seed.
         progress: one row per evaluation: the :data:`COSTS` and :data:`CLIENT_UPDATES` so far, and one column per
             metric.
         metrics: names of the measured metrics, accuracy first.
@@ -105,7 +104,7 @@ class RunFacts:
 
     path: Path
     scenario: dict[str, Any]
-    replicate: Replicate
+    seed: int
     progress: pd.DataFrame
     metrics: tuple[str, ...]
     figures: Mapping[str, float]
@@ -130,11 +129,6 @@ class RunFacts:
                 writer.write_table(table)
             content.update(sink.getvalue())
         return content.hexdigest()
-
-    @property
-    def seed(self) -> int:
-        """The scenario's seed."""
-        return self.replicate[0]
 
     @property
     def target(self) -> dict[str, float]:
@@ -190,7 +184,6 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         run: the run.
         sections: cache of parsed sections of scenarios by text, because parsing YAML takes longer than all else.
     """
-    seed, timeline = run.entry("seed"), run.info.get("timeline")
     texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
     for text in texts:
         if text not in sections:
@@ -206,7 +199,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
     return RunFacts(
         path=run.path,
         scenario=compared_scenario(run, run.scenario),
-        replicate=(seed, timeline["seed"] if timeline else seed),
+        seed=run.entry("seed"),
         progress=_progress(run),
         metrics=tuple(sorted(measured, key=lambda name: name != "accuracy")),
         figures=_figures(run, given),

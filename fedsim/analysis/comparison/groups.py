@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.analysis.comparison.facts import Replicate, RunFacts
+from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.scenario.comparing import Namer, Values, differing, distinct_tail, flattened, key_of
 from fedsim.scenario.description import with_units
 
@@ -29,7 +29,7 @@ class Group:
     Attributes:
         setting: name of the setting; empty if there is only one.
         label: name of the variant in its setting.
-        runs: one per replicate, in order of the seeds.
+        runs: one per seed, in order of the seeds.
         values: the grouping's differing paths and their values; absent ones are left out.
     """
 
@@ -99,11 +99,11 @@ def group_runs(
     name_setting = Namer(of_settings, written, "")
     renamed = renamed or {}
     members: dict[tuple[str, int], list[int]] = {}
-    copies: Counter[tuple[str, Replicate]] = Counter()
+    copies: Counter[tuple[str, int]] = Counter()
     for number, run in enumerate(runs):
         key = key_of(flat[number], paths)
-        copies[key, run.replicate] += 1
-        members.setdefault((key, copies[key, run.replicate]), []).append(number)
+        copies[key, run.seed] += 1
+        members.setdefault((key, copies[key, run.seed]), []).append(number)
     copied = {key for key, copy in members if copy > 1}
     own_names = _own_names(runs, list(members.values())) if len(between_groups) > _UNRELATED else {}
     seen: Counter[tuple[str, str]] = Counter()
@@ -113,7 +113,7 @@ def group_runs(
         setting, label = name_setting(written[numbers[0]]), name_variant(written[numbers[0]])
         setting, label = ("", own_names[numbers[0]]) if own_names else (setting, label)
         setting, label = renamed.get(setting, setting), renamed.get(label, label)
-        chosen = sorted((runs[number] for number in numbers), key=lambda run: run.replicate)
+        chosen = sorted((runs[number] for number in numbers), key=lambda run: run.seed)
         if key in copied:
             others = [run.path.resolve().parts for run in runs if run is not chosen[0]]
             label = "/".join(distinct_tail(chosen[0].path.resolve().parts, others))

@@ -206,7 +206,7 @@ class ComparisonTables:
             return [same for same in by_results.values() if len(same) > 1]
 
         # Digests take time, and runs of other durations cannot be identical.
-        alike = sharing(self.groups, lambda run: (run.replicate, run.figures.get("simulated_s")))
+        alike = sharing(self.groups, lambda run: (run.seed, run.figures.get("simulated_s")))
         return [
             tuple(groups)
             for candidates in alike
@@ -261,20 +261,20 @@ class ComparisonTables:
 
     @functools.cached_property
     def reached(self) -> pd.DataFrame:
-        """One row per target and run: ``goal``, ``replicate``, and the :data:`COSTS` and ``client_updates`` of the
+        """One row per target and run: ``goal``, ``seed``, and the :data:`COSTS` and ``client_updates`` of the
         first evaluation that reached it, NaN if none did."""
         rows = [
-            {**group.names, "goal": goal, "replicate": run.replicate, **reaching(run, goal)}
+            {**group.names, "goal": goal, "seed": run.seed, **reaching(run, goal)}
             for goal in self.goals
             for group in self.groups
             for run in group.runs
         ]
-        return pd.DataFrame(rows, columns=[*_KEY, "goal", "replicate", *COSTS, CLIENT_UPDATES])
+        return pd.DataFrame(rows, columns=[*_KEY, "goal", "seed", *COSTS, CLIENT_UPDATES])
 
     def at(self, setting: str, goal: Target, cost: str = "time_s") -> pd.DataFrame:
         """The time or another cost at which a setting's runs reached a target: a row per seed, a column per variant."""
         rows = self.reached[(self.reached["setting"] == setting) & (self.reached["goal"] == goal)]
-        return rows.pivot(index="replicate", columns="label", values=cost)
+        return rows.pivot(index="seed", columns="label", values=cost)
 
     @functools.cached_property
     def targets(self) -> pd.DataFrame:
@@ -331,7 +331,7 @@ class ComparisonTables:
             groups = self.grouping.of(setting)
             values = {
                 f"final {name}": pd.DataFrame(
-                    {g.label: {run.replicate: run.final(name) for run in g.runs} for g in groups}
+                    {g.label: {run.seed: run.final(name) for run in g.runs} for g in groups}
                 ).sort_index()
                 for name in self.metrics
             }

@@ -205,13 +205,16 @@ def delay(run: Run) -> Figure | None:
     updates = len(run.aggregations)
     if updates < 2 or run.has_edges:
         return None
-    delays = statistics.delays(run.dispatches, population(run), updates)
-    rows = thin(updates)
-    columns = [Column("tau", "server updates missed", "count", delays.tau[rows])]
-    mean, largest = format_mean_count(delays.tau_avg), format_counted(delays.tau_max, "update")
+    tau, rows = run.aggregations["delay_max"].to_numpy(), thin(updates)
+    columns = [Column("tau", "server updates missed", "count", tau[rows])]
+    mean, largest = format_mean_count(tau.mean()), format_counted(tau.max(), "update")
     finding = f"The client absent longest had missed {largest} at worst, and {mean} on average"
-    if (statistics.participation_counts(run.dispatches, population(run)) == 0).any():
-        seen = delays.tau_seen
+    used = run.dispatches[run.dispatches["aggregated_version"].notna()]
+    ids, numbers = np.unique(used["client_id"], return_inverse=True)
+    if len(ids) < population(run):
+        seen = tau
+        if len(ids):
+            seen = statistics.delays(used.assign(client_id=numbers), len(ids), updates)
         columns.append(Column("tau_seen", "among clients that participated", "count", seen[rows]))
         mean, largest = format_mean_count(seen.mean()), format_count(seen.max())
         finding += (

@@ -25,7 +25,7 @@ from fedsim.analysis.figures.base import (
 )
 from fedsim.analysis.figures.learning import targets
 from fedsim.runs import Run
-from fedsim.runs.critical import CAUSES, critical_path, saving, waiting_by_cause
+from fedsim.runs.critical import CAUSES, critical_path, saving, seconds_of, waiting_by_cause
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 from fedsim.vocabulary.formatting import (
     format_bytes,
@@ -313,7 +313,7 @@ def _spare(run: Run) -> str:
     if not len(late) or (schedule.get("over_selection") or 1) == 1:
         return ""
     waited_s = late["arrived_s"] - late["round"].map(_began_s(run))
-    count = int((waited_s <= (schedule.get("deadline") or math.inf)).sum())
+    count = int((waited_s <= (seconds_of(schedule.get("deadline")) or math.inf)).sum())
     if not count:
         return ""
     return (
@@ -379,9 +379,13 @@ def outcomes(run: Run) -> Figure | None:
     counts = [counts_in(begun[codes == code], edges) for code in range(len(OUTCOME_LABELS))]
     totals = statistics.outcome_counts(table)
     number = len(table)
+    causes = [
+        f"{cause} {format_count(count)}" for cause, count in statistics.cause_counts(table).items()
+    ]
+    dropped = f" Causes of drops: {format_names(causes)}." if causes else ""
     finding = (
         f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
-        f"({format_share(totals['aggregated'] / number)}) were aggregated.{_causes(table)}"
+        f"({format_share(totals['aggregated'] / number)}) were aggregated.{dropped}"
     )
     return Figure(
         "outcomes",
@@ -397,13 +401,6 @@ def outcomes(run: Run) -> Figure | None:
         ),
         {"totals": totals},
     )
-
-
-def _causes(dispatches: pd.DataFrame) -> str:
-    """A sentence about the causes of drops; empty if none was recorded."""
-    counts = statistics.cause_counts(dispatches)
-    causes = [f"{cause} {format_count(count)}" for cause, count in counts.items()]
-    return f" Causes of drops: {format_names(causes)}." if causes else ""
 
 
 def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:

@@ -4,11 +4,9 @@ from typing import Any
 
 import pytest
 
-from fedsim.analysis.comparison import Comparison
-from fedsim.analysis.comparison.page import render
 from tests.analysis.documents import embedded
 
 
 @pytest.fixture(scope="session")
-def document(comparison: Comparison) -> dict[str, Any]:
-    return embedded(render(comparison))
+def document(comparison_page: str) -> dict[str, Any]:
+    return embedded(comparison_page)

@@ -183,12 +183,10 @@ def test_the_factors_of_real_runs_are_those_of_their_tables(raced: Sweep, tmp_pa
         assert lead.rate_ratio / lead.updates_ratio == pytest.approx(lead.speedup, rel=1e-12)
         relative = row(comparison.targets, setting, "fedbuff")["relative"]
         assert lead.speedup == pytest.approx(1 / relative, rel=1e-12)
-    # The terminal and its JSON document.
+    # The terminal's JSON document.
     sentences = [explanation(lead) for lead in every]
-    arguments = [str(raced.path), "-o", str(tmp_path / "out")]
-    shown = CliRunner().invoke(command, arguments, env={"COLUMNS": "400"}).output
-    assert all(sentence in shown for sentence in sentences)
-    document = json.loads(CliRunner().invoke(command, [*arguments, "--json"]).stdout)
+    arguments = [str(raced.path), "-o", str(tmp_path / "out"), "--json"]
+    document = json.loads(CliRunner().invoke(command, arguments).stdout)
     assert [item["sentence"] for item in document["causes"]] == sentences
     assert document["causes"][0]["speedup"] == pytest.approx(every[0].speedup)
 
@@ -197,7 +195,6 @@ def test_client_updates_to_a_target_that_nobody_reached_are_absent(raced: Sweep)
     comparison = compare(raced.path, targets=["loss=0.0000001"])
     assert comparison.targets["client_updates"].isna().all()
     assert "client updates" not in latex(comparison)
-    assert "client updates & updates per hour" in latex(compare(raced.path))
 
 
 def test_variants_that_no_evaluation_tells_apart_tie(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import fedsim
 from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import COSTS, SPENT, RunFacts
-from fedsim.analysis.comparison.groups import Grouping, group_runs
+from fedsim.analysis.comparison.groups import group_runs
 from fedsim.files.checksums import file_sha256
 from tests.composition.worlds import digits
 
@@ -41,7 +41,7 @@ def facts(
     return MadeFacts(
         path=Path("/runs") / folder,
         scenario={"name": folder, "seed": seed, **scenario},
-        replicate=(seed, seed),
+        seed=seed,
         progress=progress,
         metrics=("accuracy",) if accuracy else (),
         figures=dict.fromkeys(SPENT, 0.0),
@@ -57,18 +57,6 @@ def server(method: str, **more: Any) -> dict[str, Any]:
 
 def scheduled(**parameters: Any) -> dict[str, Any]:
     return {"server": {"schedule": {"name": "sync", **parameters}}}
-
-
-def names(grouping: Grouping) -> list[tuple[str, str, int]]:
-    return [(group.setting, group.label, len(group.runs)) for group in grouping.groups]
-
-
-def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
-    runs = [facts(server("fedavg"), seed, f"run{seed}") for seed in (2, 0, 1)]
-    grouping = group_runs(runs)
-    assert names(grouping) == [("", "fedavg", 3)]
-    assert [run.seed for run in grouping.groups[0].runs] == [0, 1, 2]
-    assert grouping.differing == ()
 
 
 @pytest.mark.parametrize(
@@ -174,44 +162,60 @@ def crossed(method: str, alpha: float) -> dict[str, Any]:
     return {**server(method), "task": {"partition": {"alpha": alpha}}}
 
 
-def test_what_is_crossed_with_the_server_section_is_a_setting() -> None:
-    runs = [facts(crossed(m, a), 0, f"{m}{a}") for m in ("fedavg", "mifa") for a in (0.1, 1.0)]
-    assert names(group_runs(runs)) == [
-        ("alpha=0.1", "fedavg", 1),
-        ("alpha=0.1", "mifa", 1),
-        ("alpha=1", "fedavg", 1),
-        ("alpha=1", "mifa", 1),
-    ]
+def limited(method: str, limits: Any) -> dict[str, Any]:
+    return {**server(method), "training": {"limited": limits}}
 
 
-def test_a_setting_that_is_nothing_in_some_runs_has_a_name() -> None:
-    runs = [
-        facts({**server(method), "training": {"limited": limited}}, 0, method)
-        for method in ("fedavg", "fedlga")
-        for limited in (None, {"share": 0.5, "most": 2})
-    ]
-    assert names(group_runs(runs)) == [
-        ("limited=none", "fedavg", 1),
-        ("limited=none", "fedlga", 1),
-        ("limited.share=0.5", "fedavg", 1),
-        ("limited.share=0.5", "fedlga", 1),
-    ]
+GRID = [crossed(method, alpha) for method in ("fedavg", "mifa") for alpha in (0.1, 1.0)]
 
 
-def test_what_is_tuned_for_each_variant_belongs_to_it() -> None:
-    runs = [facts(crossed(m, a), 0, m) for m, a in (("fedavg", 0.1), ("mifa", 1.0))]
-    assert names(group_runs(runs)) == [("", "fedavg", 1), ("", "mifa", 1)]
+@pytest.mark.parametrize(
+    ("scenarios", "options", "expected"),
+    [
+        # What is crossed with the server section is a setting.
+        (GRID, {}, ["alpha=0.1: fedavg", "alpha=0.1: mifa", "alpha=1: fedavg", "alpha=1: mifa"]),
+        # A setting that is nothing in some runs has a name.
+        (
+            [
+                limited(method, of)
+                for method in ("a", "b")
+                for of in (None, {"share": 1, "most": 2})
+            ],
+            {},
+            ["limited=none: a", "limited=none: b", "limited.share=1: a", "limited.share=1: b"],
+        ),
+        # What is tuned for each variant belongs to it.
+        ([crossed("fedavg", 0.1), crossed("mifa", 1.0)], {}, [": fedavg", ": mifa"]),
+        # A failed run does not change the names.
+        (
+            [GRID[0], GRID[2], GRID[1]],
+            {"others": [{"seed": 0, **GRID[3]}]},
+            ["alpha=0.1: fedavg", "alpha=0.1: mifa", "alpha=1: fedavg"],
+        ),
+        # Runs of one scenario and seed are not averaged.
+        ([server("fedavg")] * 2, {}, [": run0", ": run1"]),
+        # Other names can be given.
+        (
+            GRID,
+            {"renamed": {"mifa": "MIFA", "alpha=1": "mild"}},
+            ["alpha=0.1: fedavg", "alpha=0.1: MIFA", "mild: fedavg", "mild: MIFA"],
+        ),
+    ],
+)
+def test_settings_and_variants(
+    scenarios: list[dict[str, Any]], options: dict[str, Any], expected: list[str]
+) -> None:
+    runs = [facts(scenario, 0, f"run{number}") for number, scenario in enumerate(scenarios)]
+    groups = group_runs(runs, **options).groups
+    assert [f"{group.setting}: {group.label}" for group in groups] == expected
+    assert [len(group.runs) for group in groups] == [1] * len(expected)
 
 
-def test_a_failed_run_does_not_change_the_names() -> None:
-    runs = [facts(crossed("fedavg", 0.1), 0, "a"), facts(crossed("mifa", 0.1), 0, "b")]
-    runs.append(facts(crossed("fedavg", 1.0), 0, "c"))
-    complete = group_runs(runs, others=[{"seed": 0, **crossed("mifa", 1.0)}])
-    assert names(complete) == [
-        ("alpha=0.1", "fedavg", 1),
-        ("alpha=0.1", "mifa", 1),
-        ("alpha=1", "fedavg", 1),
-    ]
+def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
+    grouping = group_runs([facts(server("fedavg"), seed, f"run{seed}") for seed in (2, 0, 1)])
+    (group,) = grouping.groups
+    assert (group.setting, group.label, grouping.differing) == ("", "fedavg", ())
+    assert [run.seed for run in group.runs] == [0, 1, 2]
 
 
 def test_keys_that_differ_are_those_of_the_compared_runs() -> None:
@@ -219,20 +223,6 @@ def test_keys_that_differ_are_those_of_the_compared_runs() -> None:
     grouping = group_runs(runs, others=[{"seed": 0, "stop": {"rounds": 3}, **crossed("mifa", 1.0)}])
     assert grouping.differing == ("server.method.name",)
     assert [set(group.values) for group in grouping.groups] == [{"server.method.name"}] * 2
-
-
-def test_equal_runs_of_one_seed_are_not_averaged() -> None:
-    runs = [facts(server("fedavg"), 0, folder) for folder in ("a/run", "b/run")]
-    assert names(group_runs(runs)) == [("", "a/run", 1), ("", "b/run", 1)]
-
-
-def test_other_names_can_be_given() -> None:
-    runs = [facts(crossed(m, a), 0, f"{m}{a}") for m in ("fedavg", "mifa") for a in (0.1, 1.0)]
-    renamed = group_runs(runs, renamed={"mifa": "MIFA", "alpha=1": "mild"})
-    assert [(group.setting, group.label) for group in renamed.groups][1::2] == [
-        ("alpha=0.1", "MIFA"),
-        ("mild", "MIFA"),
-    ]
 
 
 def _of_code(path: Path, version: int) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def test_long_tables_are_printed_whole(unchanged: Page) -> None:
 
 def test_timing_only_runs_have_a_page_too(chromium: Page, tmp_path: Path) -> None:
     runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
-    chromium.open(compare(runs).write(tmp_path / "out"))
+    chromium.open(page_of(compare(runs), tmp_path))
     assert chromium.complaints == []
     assert chromium.run("document.getElementById('learning')") is None
     assert "NaN" not in chromium.run("document.body.innerText")

@@ -7,6 +7,7 @@ import pytest
 
 from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.page import render
+from fedsim.analysis.comparison.reference import read_reference
 from fedsim.errors import UserError
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import cells, row
@@ -50,12 +51,15 @@ tables:
     assert compare(tmp_path / "sweep", baseline="FedAvg").baseline == "FedAvg"
 
 
-def test_a_wrong_reference_is_refused_with_its_place(sweep: Sweep, tmp_path: Path) -> None:
-    shutil.copytree(sweep.path, tmp_path / "sweep")
-    path = tmp_path / "sweep" / "reference.yaml"
-    path.write_text("source: x\ntables:\n  - {title: T, quantity: seconds, values: {a: 1}}\n")
-    with pytest.raises(UserError, match=r"reference\.yaml:3:26"):
-        compare(tmp_path / "sweep")
-    path.write_text("source: x\ntables:\n  - {title: T, quantity: time_s, values: {a: 1}}\n")
-    with pytest.raises(UserError, match="a table of time_s needs a target"):
-        compare(tmp_path / "sweep")
+@pytest.mark.parametrize(
+    ("quantity", "problem"),
+    [("seconds", r"reference\.yaml:3:26"), ("time_s", "a table of time_s needs a target")],
+)
+def test_a_wrong_reference_is_refused_with_its_place(
+    quantity: str, problem: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "reference.yaml"
+    table = f"{{title: T, quantity: {quantity}, values: {{a: 1}}}}"
+    path.write_text(f"source: x\ntables:\n  - {table}\n")
+    with pytest.raises(UserError, match=problem):
+        read_reference(path)

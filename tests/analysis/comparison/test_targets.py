@@ -61,38 +61,33 @@ def test_half_of_the_runs_are_enough(values: list[float], is_enough: bool, media
     assert math.isnan(median) is not is_enough
 
 
-def test_a_ratio_is_over_the_seeds_that_both_have() -> None:
-    ratio = ratio_of_means(np.array([NAN, 3.0, 30.0, 4.0]), np.array([1.0, 2.0, NAN, 2.0]))
-    assert (ratio.mean, math.isnan(ratio.low)) == (1.75, True)
-    assert math.isnan(ratio_of_means(np.array([NAN, 3.0]), np.array([1.0, NAN])).mean)
-
-
-def test_no_interval_of_fewer_than_three() -> None:
-    """Of two values the resamples have only three means: the interval would be their range."""
-    for few in ([5.0], [5.0, 6.0], [5.0, 6.0, NAN, NAN]):
-        estimate = mean_of_reached(np.array(few))
-        assert estimate.mean == np.nanmean(few)
-        assert math.isnan(estimate.low)
-        assert math.isnan(mean_of_reached(np.array([-1.0, 0.5])).low)
-    three, two = np.array([3.0, 4.0, 5.0]), np.array([2.0, NAN, 3.0])
-    assert math.isfinite(ratio_of_means(three, three + 1).low)
-    assert math.isnan(ratio_of_means(three, two).low)
-    assert math.isnan(ratio_of_means(two, three).high)
-
-
-def test_no_ratio_without_a_baseline_that_got_there() -> None:
-    assert math.isnan(ratio_of_means(np.array([1.0]), np.array([NAN])).mean)
-    assert math.isnan(ratio_of_means(np.array([1.0]), np.array([0.0])).mean)
-    single = ratio_of_means(np.array([3.0]), np.array([2.0]))
-    assert (single.mean, math.isnan(single.low)) == (1.5, True)
-
-
-def test_the_interval_of_equal_values_is_a_point() -> None:
-    """Where a bias-corrected bootstrap is not defined, the percentile method is."""
-    estimate = mean_of_reached(np.array([4.0, 4.0, 4.0]))
-    assert (estimate.low, estimate.mean, estimate.high) == (4.0, 4.0, 4.0)
-    ratio = ratio_of_means(np.full(3, 6.0), np.full(3, 4.0))
-    assert (ratio.low, ratio.mean, ratio.high) == (1.5, 1.5, 1.5)
+@pytest.mark.parametrize(
+    ("values", "baseline", "mean", "low"),
+    [
+        # Of fewer than three values, the resamples have few means: the interval would be their range.
+        ([5.0], None, 5, NAN),
+        ([5.0, 6.0], None, 5.5, NAN),
+        ([5.0, 6.0, NAN, NAN], None, 5.5, NAN),
+        ([3.0, 4.0, 5.0], [2.0, NAN, 3.0], 8 / 5, NAN),
+        ([2.0, NAN, 3.0], [3.0, 4.0, 5.0], 5 / 8, NAN),
+        ([3.0], [2.0], 1.5, NAN),
+        # The interval of equal values is a point, where a bias-corrected bootstrap is not defined.
+        ([4.0] * 3, None, 4, 4),
+        ([6.0] * 3, [4.0] * 3, 1.5, 1.5),
+        # A ratio is over the seeds that both have, and needs a baseline that reached the target.
+        ([NAN, 3.0, 30.0, 4.0], [1.0, 2.0, NAN, 2.0], 1.75, NAN),
+        ([NAN, 3.0], [1.0, NAN], NAN, NAN),
+        ([1.0], [NAN], NAN, NAN),
+        ([1.0], [0.0], NAN, NAN),
+    ],
+)
+def test_means_and_ratios_with_their_intervals(
+    values: list[float], baseline: list[float] | None, mean: float, low: float
+) -> None:
+    every = np.array(values)
+    both = baseline is not None
+    estimate = ratio_of_means(every, np.array(baseline)) if both else mean_of_reached(every)
+    assert estimate == pytest.approx((mean, low, low), nan_ok=True)
 
 
 @pytest.mark.filterwarnings("error")

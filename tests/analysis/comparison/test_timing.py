@@ -70,6 +70,7 @@ def test_the_figures_of_a_run_are_those_of_its_page(folder: Path) -> None:
 
 
 def test_the_terminal_shows_the_numbers_that_matter(folder: Path, tmp_path: Path) -> None:
+    build_run(folder / "killed", hours=1, finish=False)
     arguments = [str(folder), "-o", str(tmp_path / "out")]
     result = CliRunner().invoke(command, arguments, env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
@@ -86,6 +87,7 @@ def test_the_terminal_shows_the_numbers_that_matter(folder: Path, tmp_path: Path
     for share in frame["lost_steps"]:
         assert f"{share:.1%}"[:3] in result.output
     assert "±" in result.output
+    assert "1 run left out" in result.output
     assert "timing-only runs" in (tmp_path / "out" / "compare.html").read_text()
     assert not (tmp_path / "out" / "curves.pdf").exists()
     names = ("timing.pdf", "timing.png", "timing.svg", "table.tex", "compare.html")
