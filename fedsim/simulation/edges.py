@@ -8,7 +8,7 @@ out no work, and what its schedule requests meanwhile happens when the next mode
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -116,7 +116,7 @@ def build_hierarchy(
 
     def life(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Life:
         edge = edges[dispatch.client]
-        return EdgeLife(workload, dispatch, deadline_ns, online_until_ns, edge=edge)
+        return EdgeLife(edge, workload, dispatch, deadline_ns, online_until_ns)
 
     def dispatches(on_end: OnEnd) -> LiveDispatches:
         if isinstance(network, SharedNetwork):
@@ -406,11 +406,14 @@ class Edge(Above):
         self._call = self._engine.call_at(ends_ns, self._on_done, dispatch_id)
 
 
-@dataclass(slots=True, eq=False)
 class EdgeLife(Life):
     """A dispatch to an edge server."""
 
-    edge: Edge = field(kw_only=True)
+    __slots__ = ("edge",)
+
+    def __init__(self, edge: Edge, *args: Any) -> None:
+        super().__init__(*args)
+        self.edge = edge
 
     @override
     def story(self) -> Generator[Activity, Reached, None]:
