@@ -157,7 +157,7 @@ def _shown(value: Any) -> str:
 class RecordedTimeline:
     """Sends the instructions of a recorded run to the learning plane, and its rows to the run folder.
 
-    It takes the place of :class:`fedsim.simulation.server.Server`. The scenario of the new run may evaluate at
+    It takes the place of :class:`fedsim.simulation.story.Server`. The scenario of the new run may evaluate at
     different times from the recorded run.
     """
 

@@ -32,8 +32,9 @@ from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.level import Limits
-from fedsim.simulation.life import Life, Plan, lives
+from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches, OnEnd, at_once
+from fedsim.simulation.story import DeviceLife, lives
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
@@ -233,7 +234,7 @@ class _PlannedParcels(Dispatches):
         online_until_ns = workload.population.availability.online_until(
             dispatch.client, dispatch.dispatched_ns
         )
-        return at_once(Life(workload, dispatch, None, online_until_ns, stop_ns))
+        return at_once(DeviceLife(workload, dispatch, None, online_until_ns, stop_ns))
 
     def _end_at(self, dispatch: Dispatch, plan: Plan) -> None:
         if plan.end_ns < NEVER:

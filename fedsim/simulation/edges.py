@@ -33,7 +33,8 @@ from fedsim.simulation.handouts import OnDispatched, Steps
 from fedsim.simulation.level import Level, Limits
 from fedsim.simulation.life import Activity, EdgeRounds, Life, Reached
 from fedsim.simulation.plan import OnEnd
-from fedsim.simulation.server import Above, Server
+from fedsim.simulation.server import Above
+from fedsim.simulation.story import Server
 from fedsim.simulation.updates import EdgeRecorder, Updates
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
@@ -217,7 +218,7 @@ class MobileEdgeServer(EdgeServer):
         self._handouts.on_release = lambda client: on_release(self, ids[client])
 
     @override
-    def _hand_out(
+    def _begin(
         self,
         client: int,
         now: int,
@@ -233,7 +234,7 @@ class MobileEdgeServer(EdgeServer):
 
         # A client that moves on may finish its work.
         until_ns = self._population.availability.online_until(self._client_ids[client], now)
-        super()._hand_out(client, now, until_ns, steps, deadline_ns, note)
+        super()._begin(client, now, until_ns, steps, deadline_ns, note)
 
     def occupy(self, client: int) -> None:
         """Give a client of the run no work until :meth:`vacate`."""
@@ -417,11 +418,11 @@ class EdgeLife(Life):
 
     @override
     def story(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order, as :meth:`Life.story`; local steps are rounds."""
+        """The activities of the dispatch, in order, as :meth:`DeviceLife.story`; local steps are rounds."""
         workload, edge, dispatch = self.workload, self.edge, self.dispatch
 
         # Step 1. Download the model of the cloud.
-        if not (yield from self._transfer(Direction.DOWN, workload.bytes_down)):
+        if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
             return
         self.downloaded_ns = self.now_ns
 
@@ -438,7 +439,7 @@ class EdgeLife(Life):
         self.computed_ns = self.now_ns
 
         # Step 3. Upload the difference between the models.
-        if (yield from self._transfer(Direction.UP, workload.bytes_up)):
+        if (yield from self.transfer(Direction.UP, workload.bytes_up)):
             self.ending = Ending.ARRIVED
 
 

@@ -1,27 +1,28 @@
-"""The life of a dispatch: :meth:`Life.story` defines what happens to it, and is read from top to bottom.
+"""What takes time in a dispatch, and how far one under way has come.
 
-Simulated time passes only in the activities that a life yields: transfers, local steps (or the rounds of an edge
-server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each activity
-ended. :func:`fedsim.simulation.plan.at_once` runs a life at once if links are not shared;
+Simulated time passes only in the activities that the story of a dispatch yields: transfers, local steps (or the rounds
+of an edge server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each
+activity ended. :func:`fedsim.simulation.plan.at_once` runs a story at once if links are not shared;
 :mod:`fedsim.simulation.contended` runs it with events if they are.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple
 
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.energy import COMPUTE, DOWNLOAD, UPLOAD
+from fedsim.simulation.energy import DOWNLOAD, UPLOAD
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
 
 # Looking up a member of an enumeration costs several times as much as passing it on, and a named tuple's constructor is
 # one more call, which every dispatch would pay.
-_STOPPED, _ARRIVED = Ending.STOPPED, Ending.ARRIVED
-_DOWN, _UP = Direction
+_STOPPED = Ending.STOPPED
+_DOWN = Direction.DOWN
 _NEW_TUPLE: Any = tuple.__new__
 _BEYOND = 2 * NEVER
 """Later than every instant, including NEVER."""
@@ -88,8 +89,8 @@ class Plan(NamedTuple):
     upload_ns: int
 
 
-class Life:
-    """One dispatch under way.
+class Life(ABC):
+    """One dispatch under way, whose story a subclass tells.
 
     Args:
         workload: the rules of its work.
@@ -142,73 +143,11 @@ class Life:
         self._transfer_ns = [0, 0]
         self._battery = workload.battery(dispatch.client_id) if workload.has_batteries else None
 
+    @abstractmethod
     def story(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
-        stopped."""
-        workload, dispatch = self.workload, self.dispatch
-        client, sequence = dispatch.client_id, dispatch.sequence
+        """The activities of the dispatch, in order; after the last one, it has arrived, was dropped or was stopped."""
 
-        # Step 1. Download the model.
-        if not (yield from self._transfer(_DOWN, workload.bytes_down)):
-            return
-        self.downloaded_ns = began_ns = self.now_ns
-
-        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
-        # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
-        step_ns = workload.compute.step_ns(client, sequence, dispatch.dispatched_ns)
-        steps = dispatch.steps
-        if dispatch.free_ns >= 0:
-            began_ns = workload.begin_ns(dispatch, step_ns, self.now_ns)
-        if workload.shortens:
-            steps = workload.affordable_steps(
-                client, sequence, steps, began_ns, step_ns, self.deadline_ns
-            )
-        if steps < 1:
-            self.ending = Ending.DECLINED
-            return
-
-        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
-        # the work, pauses, stops, or continues offline.
-        end_ns, steps = workload.local_steps(
-            client, sequence, began_ns, step_ns, steps, self.online_until_ns
-        )
-        crash_ns = empty_ns = fails_ns = NEVER
-        if workload.fails:
-            crash_ns = workload.crash_after_ns(client, sequence)
-            empty_ns = NEVER if self._battery is None else self._battery.lasts_ns(COMPUTE)
-            fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
-        until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
-        if workload.drops and until_ns > self.online_until_ns:
-            until_ns = self.online_until_ns
-        self.now_ns, _ = yield _NEW_TUPLE(LocalSteps, (until_ns,))
-        self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
-        if self._battery is not None:
-            self._battery.discharge(COMPUTE, self.compute_ns)
-        if self.now_ns < end_ns or end_ns >= NEVER:
-            self.steps_done = workload.steps_by(
-                client, sequence, began_ns, step_ns, steps, self.now_ns
-            )
-            if self.now_ns >= fails_ns:
-                self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
-            elif self.now_ns < self.stop_ns:
-                self.ending = Ending.OFFLINE
-            return
-        self.steps_done = steps
-        if steps < 1:
-            self.ending = Ending.OFFLINE
-            return
-        self.computed_ns = self.now_ns
-
-        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
-        for attempt in range(workload.upload_attempts):
-            if not (yield from self._transfer(_UP, workload.bytes_up)):
-                return
-            if not (workload.loses_uploads and workload.upload_is_lost(client, sequence, attempt)):
-                self.ending = _ARRIVED
-                return
-        self.ending = Ending.LOST_UPLOAD
-
-    def _transfer(
+    def transfer(
         self, direction: Direction, size_bytes: float
     ) -> Generator[Activity, Reached, bool]:
         """Move bytes whenever the client is online; returns whether all of them arrived."""
@@ -278,10 +217,5 @@ class Life:
         return plan
 
 
-def lives(
-    workload_of: Callable[[Dispatch], Workload],
-) -> Callable[[Dispatch, int | None, int], Life]:
-    """A function that makes the life of a dispatch from its deadline and the time at which its client goes offline."""
-    return lambda dispatch, deadline_ns, online_until_ns: Life(
-        workload_of(dispatch), dispatch, deadline_ns, online_until_ns
-    )
+MakeLife = Callable[[Dispatch, int | None, int], Life]
+"""Makes the life of a dispatch from its deadline and the time at which its client goes offline."""

@@ -15,7 +15,7 @@ from typing_extensions import override
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import Engine
-from fedsim.simulation.life import Life, Plan, Transfer
+from fedsim.simulation.life import Life, MakeLife, Plan, Transfer
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
@@ -127,11 +127,12 @@ class _End(simpy.Event):
 class PlannedDispatches(Dispatches):
     """Dispatches whose plans are known when they are handed out; ``on_end`` is called when one ends by itself."""
 
-    def __init__(self, engine: Engine, workloads: Workloads, on_end: OnEnd) -> None:
+    def __init__(self, engine: Engine, workloads: Workloads, on_end: OnEnd, life: MakeLife) -> None:
         self._env = engine.env
         # SimPy's type of a priority is narrower than the integers that it accepts.
         self._schedule: Any = engine.env.schedule
         self._workload_of = workloads.of
+        self._life = life
         self._only = workloads.every[0] if len(workloads.every) == 1 else None
         self._on_end = on_end
         self._under_way: dict[int, _End] = {}
@@ -143,7 +144,7 @@ class PlannedDispatches(Dispatches):
         workload = self._only or self._workload_of(dispatch)
         plan = undisturbed(workload, dispatch, online_until_ns) if workload.plain else None
         if plan is None:
-            plan = at_once(Life(workload, dispatch, deadline_ns, online_until_ns))
+            plan = at_once(self._life(dispatch, deadline_ns, online_until_ns))
         dispatch_id = dispatch.dispatch_id
         self._under_way[dispatch_id] = end = _End(dispatch, plan, deadline_ns, self._callbacks)
         end_ns = plan[0]
@@ -158,10 +159,8 @@ class PlannedDispatches(Dispatches):
     @override
     def stop(self, dispatch: Dispatch) -> Plan:
         end = self._under_way.pop(dispatch.dispatch_id)
-        workload = self._workload_of(dispatch)
-        availability = workload.population.availability
+        availability = self._workload_of(dispatch).population.availability
         online_until_ns = availability.online_until(dispatch.client_id, dispatch.dispatched_ns)
-        life = Life(
-            workload, dispatch, end.deadline_ns, online_until_ns, stop_ns=int(self._env.now)
-        )
+        life = self._life(dispatch, end.deadline_ns, online_until_ns)
+        life.stop_ns = int(self._env.now)
         return at_once(life)._replace(ending=Ending.STOPPED)

@@ -16,10 +16,10 @@ from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules
 from fedsim.simulation.level import Level, Limits
-from fedsim.simulation.life import lives
 from fedsim.simulation.plan import PlannedDispatches
-from fedsim.simulation.server import Above, Server
+from fedsim.simulation.server import Above
 from fedsim.simulation.stall import clock_ends
+from fedsim.simulation.story import Server, lives
 from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
@@ -78,7 +78,7 @@ class Simulation(Above):
             updates,
             partial(ContendedDispatches, engine, network, life=lives(workloads.of))
             if isinstance(network, SharedNetwork)
-            else partial(PlannedDispatches, engine, workloads),
+            else partial(PlannedDispatches, engine, workloads, life=lives(workloads.of)),
         )
         self._levels = [devices]
         if hierarchy is None:
