@@ -410,8 +410,6 @@ class Edge(Above):
 class EdgeLife(Life):
     """A dispatch to an edge server."""
 
-    __slots__ = ("edge",)
-
     def __init__(self, edge: Edge, *args: Any) -> None:
         super().__init__(*args)
         self.edge = edge

@@ -105,23 +105,6 @@ class Life(ABC):
         others: see :class:`Plan`.
     """
 
-    __slots__ = (
-        "_battery",
-        "_bytes",
-        "_transfer_ns",
-        "compute_ns",
-        "computed_ns",
-        "deadline_ns",
-        "dispatch",
-        "downloaded_ns",
-        "ending",
-        "now_ns",
-        "online_until_ns",
-        "steps_done",
-        "stop_ns",
-        "workload",
-    )
-
     def __init__(
         self,
         workload: Workload,

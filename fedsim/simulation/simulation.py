@@ -63,12 +63,7 @@ class Simulation(Above):
         self._engine = engine = Engine()
         self._evaluations = Evaluations(evaluations, engine, plane)
         network = clients.population.network
-        updates = Updates(
-            recorder,
-            plane,
-            trains_lost_work=rules.trains_lost_work,
-            has_prologue=rules.has_prologue,
-        )
+        updates = Updates(recorder, plane, rules.keeps_from)
         devices = Level(
             engine,
             clients,

@@ -221,8 +221,6 @@ class Server(ServerBase):
 class DeviceLife(Life):
     """A dispatch to a device, from the download to the upload."""
 
-    __slots__ = ()
-
     def story(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
         stopped."""
