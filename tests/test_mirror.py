@@ -51,8 +51,10 @@ ELSEWHERE = {
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "scheduling/base.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
     "scheduling/port.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
-    "simulation/level.py": ("simulation/test_server.py", "what servers share"),
-    "simulation/simulation.py": ("simulation/test_server.py", "every test there runs one"),
+    "simulation/history.py": ("simulation/test_life.py", "steps ahead, and their absence"),
+    "simulation/server.py": ("simulation/test_story.py", "what schedules ask of it"),
+    "simulation/level.py": ("simulation/test_story.py", "what servers share"),
+    "simulation/simulation.py": ("simulation/test_story.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),
     "traces/parameters.py": ("composition/test_needs.py", "declarations"),
     "traces/synthesis/families/__init__.py": (

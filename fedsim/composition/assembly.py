@@ -353,9 +353,9 @@ def _rules(assembly: Assembly) -> Rules:
         section.schedule.create,
         failure_detection_ns=None if detection == "never" else to_ns(detection),
         aggregation_ns=to_ns(section.aggregation_time),
-        has_prologue=prologue is not None,
-        prologue_updates=None if prologue is None else prologue.updates,
-        trains_lost_work=assembly.keeps_lost_work,
+        first_updates=None if prologue is None else prologue.updates or 0,
+        # Nothing is kept of the work before the first round.
+        keeps_from=int(prologue is not None) if assembly.keeps_lost_work else None,
     )
 
 

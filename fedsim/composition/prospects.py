@@ -15,7 +15,6 @@ from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, Network
-from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Demands, cohort_of
 from fedsim.simulation.facts import Work
@@ -187,12 +186,6 @@ class Prospects:
         """Duration of download and upload at nominal rates, of each client that can be given work."""
         return transfers_s(self.population.network, np.flatnonzero(self.usable), self.traffic_bytes)
 
-    @property
-    def _traffic(self) -> list[tuple[Direction, float]]:
-        """The largest transfer in each direction."""
-        sizes = (float(np.max(size)) for size in self.traffic_bytes)
-        return list(zip(Direction, sizes, strict=True))
-
     @cached_property
     def needed_s(self) -> Floats:
         """Least duration of a dispatch at nominal speed and rates, of each client that can be given work."""
@@ -230,14 +223,7 @@ class Prospects:
         """Whether no draw makes a dispatch shorter than at nominal speed and rates."""
         compute, network = self.population.compute, self.population.network
         # On shared links, a client gets the nominal rate if no other client uses them.
-        return (
-            compute.steady
-            and compute.constant_steps_ns() is not None
-            and (
-                isinstance(network, SharedNetwork)
-                or all(network.constant_transfers_ns(*each) is not None for each in self._traffic)
-            )
-        )
+        return compute.steady and compute.constant and network.constant
 
 
 def transfers_s(

@@ -32,8 +32,9 @@ from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.level import Limits
-from fedsim.simulation.life import Plan, lives
-from fedsim.simulation.plan import Dispatches, OnEnd, Planner
+from fedsim.simulation.life import Plan
+from fedsim.simulation.plan import Dispatches, OnEnd, at_once
+from fedsim.simulation.story import DeviceLife, lives
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
@@ -134,7 +135,7 @@ class _ParcelWorkload(Workload):
             population, failures, len(parcel.payload), 0.0, send_partial_work=False, seed=seed
         )
         # The number of steps is requested when the download has ended.
-        self.shortens = True
+        self.shortens, self.plain = True, False
         self._parcel = parcel
         self._units: int | None = None
         self._slept_ns = 0
@@ -151,7 +152,7 @@ class _ParcelWorkload(Workload):
         least = self._parcel.least_units
         if not least:
             return True
-        end_ns, _ = super().local_steps(client, sequence, downloaded_ns, step_ns, least)
+        end_ns, _ = super().local_steps(client, sequence, downloaded_ns, step_ns, least, -1)
         crash_ns = self.crash_after_ns(client, sequence)
         until_ns = self.after_work_ns(client, downloaded_ns, crash_ns)
         if self.drops:
@@ -185,12 +186,18 @@ class _ParcelWorkload(Workload):
 
     @override
     def local_steps(
-        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
+        self,
+        client: int,
+        sequence: int,
+        start_ns: int,
+        step_ns: int,
+        steps: int,
+        online_until_ns: int,
     ) -> tuple[int, int]:
         start_ns += self._slept_ns
         if not self._units:
             return start_ns, steps
-        return super().local_steps(client, sequence, start_ns, step_ns, steps)
+        return super().local_steps(client, sequence, start_ns, step_ns, steps, online_until_ns)
 
 
 class _PlannedParcels(Dispatches):
@@ -207,7 +214,7 @@ class _PlannedParcels(Dispatches):
         workload = self._parcels.of(dispatch)
         self._under_way[dispatch.dispatch_id] = workload
         workload.only_download = True
-        plan = Planner(workload).live(dispatch, None)
+        plan = self._plan(dispatch)
         if plan.downloaded_ns < 0 or plan.end_ns >= NEVER:
             self._end_at(dispatch, plan)
             return
@@ -220,7 +227,14 @@ class _PlannedParcels(Dispatches):
     def _on_downloaded(self, dispatch: Dispatch) -> None:
         workload = self._under_way[dispatch.dispatch_id]
         workload.only_download = False
-        self._end_at(dispatch, Planner(workload).live(dispatch, None))
+        self._end_at(dispatch, self._plan(dispatch))
+
+    def _plan(self, dispatch: Dispatch, stop_ns: int = NEVER) -> Plan:
+        workload = self._parcels.of(dispatch)
+        online_until_ns = workload.population.availability.online_until(
+            dispatch.client, dispatch.dispatched_ns
+        )
+        return at_once(DeviceLife(workload, dispatch, None, online_until_ns, stop_ns))
 
     def _end_at(self, dispatch: Dispatch, plan: Plan) -> None:
         if plan.end_ns < NEVER:
@@ -234,9 +248,8 @@ class _PlannedParcels(Dispatches):
 
     @override
     def stop(self, dispatch: Dispatch) -> Plan:
-        workload = self._under_way.pop(dispatch.dispatch_id)
-        plan = Planner(workload).live(dispatch, None, stop_ns=self._engine.now_ns)
-        return plan._replace(ending=Ending.STOPPED)
+        del self._under_way[dispatch.dispatch_id]
+        return self._plan(dispatch, self._engine.now_ns)._replace(ending=Ending.STOPPED)
 
 
 class _ContendedParcels(ContendedDispatches):

@@ -53,7 +53,12 @@ class Network(abc.ABC):
     Args:
         latency_ns: one-way latency of all clients in each direction; columns of shape ``(clients,)``.
         rates_bps: nominal rates of all clients in each direction.
+
+    Attributes:
+        constant: whether the duration of a transfer depends neither on its start nor on the dispatch.
     """
+
+    constant = False
 
     def __init__(self, *, latency_ns: Sequence[IntArray], rates_bps: Sequence[FloatArray]) -> None:
         self._latency_ns = tuple(column_view(column) for column in latency_ns)
@@ -79,13 +84,6 @@ class Network(abc.ABC):
             sequence: number of earlier dispatches of the client; determines its rate if rates are drawn per dispatch.
             limit_bps: maximum rate of the transfer itself, above 0.
         """
-
-    def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
-        """Duration of a transfer of this size for each client, shape ``(clients,)``; ``NEVER`` if it never ends.
-
-        None if the duration depends on the start or the dispatch.
-        """
-        return None
 
     @abc.abstractmethod
     def bytes_by(

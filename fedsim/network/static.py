@@ -72,6 +72,8 @@ class ConstantNetwork(Network):
     integer. A link of rate 0 is down.
     """
 
+    constant = True
+
     def transfer_end_ns(
         self,
         client: int,
@@ -86,27 +88,14 @@ class ConstantNetwork(Network):
         if rate > 0:
             # Half the rate has the same effect as twice the bytes at the nominal rate.
             slower_bytes = size_bytes / self.factor(client, direction, sequence)
-            wire_ns = max(
-                slower_bytes * BIT_NS_PER_BYTE / rate, size_bytes * BIT_NS_PER_BYTE / limit_bps
-            )
+            wire_ns = slower_bytes * BIT_NS_PER_BYTE / rate
+            if limit_bps < math.inf:
+                wire_ns = max(wire_ns, size_bytes * BIT_NS_PER_BYTE / limit_bps)
             if wire_ns < NEVER:
                 end_ns: int = start_ns + self._latency_ns[direction][client] + round(wire_ns)
                 return end_ns if end_ns < NEVER else NEVER
             return NEVER
         return start_ns + self.latency_ns(client, direction) if size_bytes == 0 else NEVER
-
-    def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
-        """Latency plus size over rate, for each client."""
-        latency_ns = np.asarray(self._latency_ns[direction])
-        rates_bps = self.rates_bps(direction)
-        wire_ns = np.zeros(len(rates_bps))
-        if size_bytes:
-            with np.errstate(divide="ignore", over="ignore"):
-                wire_ns = size_bytes * BIT_NS_PER_BYTE / rates_bps
-        ends = wire_ns < NEVER - latency_ns
-        return np.where(
-            ends, np.rint(np.where(ends, wire_ns, 0)).astype(np.int64) + latency_ns, NEVER
-        )
 
     def bytes_by(
         self,
@@ -178,6 +167,8 @@ class VaryingNetwork(StaticNetwork):
         UserError: a value is negative or missing.
     """
 
+    constant = False
+
     def __init__(self, *, cv: FloatArray, streams: Sequence[Stream], **links: Any) -> None:
         super().__init__(**links)
         self._cvs = tuple(column_view(column) for column in np.nan_to_num(cv))
@@ -193,7 +184,3 @@ class VaryingNetwork(StaticNetwork):
         factor = 1.0 + cv * _STANDARD.inv_cdf(below_zero + (1 - below_zero) * u)
         # With a rate of exactly 0, the transfer would never end.
         return max(factor, 1e-6)
-
-    def constant_transfers_ns(self, direction: Direction, size_bytes: float) -> IntArray | None:
-        """None: rates are drawn per dispatch."""
-        return None

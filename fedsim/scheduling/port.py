@@ -87,8 +87,8 @@ class ServerPort(Protocol):
         clients: number of clients N.
         samples: training samples of each client, (N,).
         default_steps: local steps of a full workload of each client, (N,), from the training section.
-        has_prologue: whether version 0 goes to all clients first; see :meth:`fedsim.methods.base.Method.prologue`.
-        prologue_updates: updates that the prologue waits for; None for those of the clients online at the start.
+        first_updates: updates for which a first aggregation, before the rounds, waits; 0 for those of the clients that
+            are online at the start; None if the method has no prologue.
         detects_failures: whether the server detects that a busy client has gone offline.
         grid: carbon intensity at the clients' places; None if the scenario does not give it.
         version: number of server updates so far.
@@ -98,8 +98,7 @@ class ServerPort(Protocol):
     clients: int
     samples: npt.NDArray[np.int64 | np.float64]
     default_steps: npt.NDArray[np.int64]
-    has_prologue: bool
-    prologue_updates: int | None
+    first_updates: int | None
     detects_failures: bool
     grid: Grid | None
     version: int

@@ -7,7 +7,7 @@ as their clients need.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass
 
 from typing_extensions import override
@@ -22,13 +22,19 @@ from fedsim.simulation.engine import (
     Engine,
     ScheduledCall,
 )
-from fedsim.simulation.life import Activity, EdgeRounds, Life, LocalSteps, Plan, Reached, Transfer
+from fedsim.simulation.life import (
+    Activity,
+    EdgeRounds,
+    Life,
+    LocalSteps,
+    MakeLife,
+    Plan,
+    Reached,
+    Transfer,
+)
 from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
-
-MakeLife = Callable[[Dispatch, int | None, int], Life]
-"""Makes the life of a dispatch from its deadline and the time at which its client goes offline."""
 
 
 @dataclass(slots=True, eq=False)

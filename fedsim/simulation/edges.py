@@ -8,7 +8,7 @@ out no work, and what its schedule requests meanwhile happens when the next mode
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -33,7 +33,8 @@ from fedsim.simulation.handouts import OnDispatched, Steps
 from fedsim.simulation.level import Level, Limits
 from fedsim.simulation.life import Activity, EdgeRounds, Life, Reached
 from fedsim.simulation.plan import OnEnd
-from fedsim.simulation.server import Above, Server
+from fedsim.simulation.server import Above
+from fedsim.simulation.story import Server
 from fedsim.simulation.updates import EdgeRecorder, Updates
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
@@ -116,7 +117,7 @@ def build_hierarchy(
 
     def life(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Life:
         edge = edges[dispatch.client]
-        return EdgeLife(workload, dispatch, deadline_ns, online_until_ns, edge=edge)
+        return EdgeLife(edge, workload, dispatch, deadline_ns, online_until_ns)
 
     def dispatches(on_end: OnEnd) -> LiveDispatches:
         if isinstance(network, SharedNetwork):
@@ -217,7 +218,7 @@ class MobileEdgeServer(EdgeServer):
         self._handouts.on_release = lambda client: on_release(self, ids[client])
 
     @override
-    def _hand_out(
+    def _begin(
         self,
         client: int,
         now: int,
@@ -233,7 +234,7 @@ class MobileEdgeServer(EdgeServer):
 
         # A client that moves on may finish its work.
         until_ns = self._population.availability.online_until(self._client_ids[client], now)
-        super()._hand_out(client, now, until_ns, steps, deadline_ns, note)
+        super()._begin(client, now, until_ns, steps, deadline_ns, note)
 
     def occupy(self, client: int) -> None:
         """Give a client of the run no work until :meth:`vacate`."""
@@ -406,19 +407,20 @@ class Edge(Above):
         self._call = self._engine.call_at(ends_ns, self._on_done, dispatch_id)
 
 
-@dataclass(slots=True, eq=False)
 class EdgeLife(Life):
     """A dispatch to an edge server."""
 
-    edge: Edge = field(kw_only=True)
+    def __init__(self, edge: Edge, *args: Any) -> None:
+        super().__init__(*args)
+        self.edge = edge
 
     @override
     def story(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order, as :meth:`Life.story`; local steps are rounds."""
+        """The activities of the dispatch, in order, as :meth:`DeviceLife.story`; local steps are rounds."""
         workload, edge, dispatch = self.workload, self.edge, self.dispatch
 
         # Step 1. Download the model of the cloud.
-        if not (yield from self._transfer(Direction.DOWN, workload.bytes_down)):
+        if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
             return
         self.downloaded_ns = self.now_ns
 
@@ -435,7 +437,7 @@ class EdgeLife(Life):
         self.computed_ns = self.now_ns
 
         # Step 3. Upload the difference between the models.
-        if (yield from self._transfer(Direction.UP, workload.bytes_up)):
+        if (yield from self.transfer(Direction.UP, workload.bytes_up)):
             self.ending = Ending.ARRIVED
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from fedsim.devices.battery import ROUNDING_NS
 from fedsim.devices.population import Power
 from fedsim.units import NEVER, NS_PER_S
-
-if TYPE_CHECKING:
-    from fedsim.simulation.life import Plan
 
 DOWNLOAD, COMPUTE, UPLOAD = range(3)
 """Phases of work, in the order of the columns of :attr:`fedsim.devices.population.Power.watts`."""
@@ -27,8 +23,8 @@ class EnergyUse:
         """Power of a client's device while downloading, computing and uploading."""
         return self._watts[self._power_class[client]]
 
-    def joules(self, client: int, plan: Plan) -> float:
-        """Energy that a dispatch takes."""
+    def joules(self, client: int, plan: Sequence[float]) -> float:
+        """Energy that a dispatch takes, from its :class:`fedsim.simulation.life.Plan`."""
         download_w, compute_w, upload_w = self._watts[self._power_class[client]]
         return (download_w * plan[7] + compute_w * plan[8] + upload_w * plan[9]) / NS_PER_S
 

@@ -77,18 +77,16 @@ class Rules:
         schedule: creates the schedule.
         failure_detection_ns: how long after a failure the server notices it; None if it never does.
         aggregation_ns: duration of an aggregation.
-        has_prologue: whether version 0 is that of the method's prologue.
-        prologue_updates: updates that the prologue waits for; None for those of the clients online at the start.
-        trains_lost_work: whether clients keep what they learned even if the server never uses it.
+        first_updates: see :class:`fedsim.scheduling.port.ServerPort`.
+        keeps_from: version from which clients keep what they learned even if the server never uses it; None if never.
     """
 
     selection: Callable[[ServerPort], Selection]
     schedule: Callable[[ServerPort, Selection], Schedule]
     failure_detection_ns: int | None = 0
     aggregation_ns: int = 0
-    has_prologue: bool = False
-    prologue_updates: int | None = None
-    trains_lost_work: bool = False
+    first_updates: int | None = None
+    keeps_from: int | None = None
 
 
 class Facts:
@@ -102,8 +100,7 @@ class Facts:
         self.default_steps = Work(work.steps[members], work.time_budget_ns).nominal_steps(
             self._step_s
         )
-        self.has_prologue = rules.has_prologue
-        self.prologue_updates = rules.prologue_updates
+        self.first_updates = rules.first_updates
         self.detects_failures = rules.failure_detection_ns is not None
         footprint = clients.population.footprint
         grid = None if footprint is None else footprint.carbon

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fedsim.network.base import Direction
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.facts import Clients
+from fedsim.simulation.history import History
 from fedsim.simulation.life import Plan
 from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
@@ -26,8 +27,18 @@ from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
-    from fedsim.scheduling.base import Dispatch
-    from fedsim.simulation.server import Server
+    from fedsim.scheduling.base import Dispatch, Schedule
+
+
+class Receiver(Protocol):
+    """A server, as its level knows it."""
+
+    edge: int
+    empty_draws: int
+    schedule: Schedule
+
+    def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
+        """Handle a dispatch that has ended by itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +75,7 @@ class Level:
             last, so that -1 names it.
         dispatched, arrived: dispatches handed out, and updates received so far.
         sequences: number of dispatches of each client.
-        known: the server that last used an update of each client, whose downloads can differ from what the client has;
-            None if none differs.
-        finished: version of, and end of the local steps in, each client's last dispatch whose steps it has done.
+        history: what clients have from earlier dispatches; None if that does not matter.
         check_at: number of dispatches at which :meth:`check_progress` is due.
     """
 
@@ -86,17 +95,21 @@ class Level:
         self.time_budget_ns = clients.work.time_budget_ns
         steps = clients.work.steps
         self.same_steps = int(steps[0]) if steps.min() == steps.max() else None
-        self.continues = workloads.continues
-        self.known: dict[int, int] | None = {} if workloads.differs else None
+        self.history = None
+        if workloads.continues or workloads.differs:
+            self.history = History(
+                population.availability.online_until,
+                continues=workloads.continues,
+                differs=workloads.differs,
+            )
         self.is_patient = limits.until_ns is not None
         self.plane = plane
         self.updates = updates
         self.energy = EnergyUse(population.power)
         self.batteries = population.batteries
-        self.servers: list[Server] = []
+        self.servers: list[Receiver] = []
         self.dispatched = self.arrived = 0
         self.sequences = [0] * population.clients
-        self.finished: dict[int, tuple[int, int]] = {}
         self.last_dispatch = -1 if limits.dispatches is None else limits.dispatches
         self.last_arrival = -1 if limits.arrivals is None else limits.arrivals
         self._workloads = workloads

@@ -1,23 +1,31 @@
-"""The life of a dispatch: :meth:`Life.story` defines what happens to it, and is read from top to bottom.
+"""What takes time in a dispatch, and how far one under way has come.
 
-Simulated time passes only in the activities that a life yields: transfers, local steps (or the rounds of an edge
-server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each activity
-ended. :class:`fedsim.simulation.plan.Planner` runs a life at once, in closed form, if links are not shared;
+Simulated time passes only in the activities that the story of a dispatch yields: transfers, local steps (or the rounds
+of an edge server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each
+activity ended. :func:`fedsim.simulation.plan.at_once` runs a story at once if links are not shared;
 :mod:`fedsim.simulation.contended` runs it with events if they are.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.energy import COMPUTE, DOWNLOAD, UPLOAD, Battery
+from fedsim.simulation.energy import DOWNLOAD, UPLOAD
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
+
+# Looking up a member of an enumeration costs several times as much as passing it on, and a named tuple's constructor is
+# one more call, which every dispatch would pay.
+_STOPPED = Ending.STOPPED
+_DOWN = Direction.DOWN
+_NEW_TUPLE: Any = tuple.__new__
+_BEYOND = 2 * NEVER
+"""Later than every instant, including NEVER."""
 
 
 class Transfer(NamedTuple):
@@ -81,110 +89,68 @@ class Plan(NamedTuple):
     upload_ns: int
 
 
-@dataclass(slots=True, eq=False)
-class Life:
-    """One dispatch under way.
+class Life(ABC):
+    """One dispatch under way, whose story a subclass tells.
 
-    Attributes:
+    Args:
         workload: the rules of its work.
         dispatch: the dispatch; its client is online at the start.
         deadline_ns: latest useful arrival, if one was announced.
         online_until_ns: when the client goes offline next.
         stop_ns: when the server stops the dispatch, or the run ends. A runner that learns of the stop only when it
             happens sets the attribute to the current instant.
+
+    Attributes:
+        now_ns: the end of its last activity.
+        others: see :class:`Plan`.
     """
 
-    workload: Workload
-    dispatch: Dispatch
-    deadline_ns: int | None
-    online_until_ns: int
-    stop_ns: int = NEVER
-    now_ns: int = field(init=False)
-    ending: Ending = field(default=Ending.STOPPED, init=False)
-    downloaded_ns: int = field(default=-1, init=False)
-    computed_ns: int = field(default=-1, init=False)
-    steps_done: int = field(default=0, init=False)
-    compute_ns: int = field(default=0, init=False)
-    _bytes: list[float] = field(default_factory=lambda: [0.0, 0.0], init=False)
-    _transfer_ns: list[int] = field(default_factory=lambda: [0, 0], init=False)
-    _battery: Battery | None = field(init=False)
+    def __init__(
+        self,
+        workload: Workload,
+        dispatch: Dispatch,
+        deadline_ns: int | None,
+        online_until_ns: int,
+        stop_ns: int = NEVER,
+    ) -> None:
+        self.workload = workload
+        self.dispatch = dispatch
+        self.deadline_ns = deadline_ns
+        self.online_until_ns = online_until_ns
+        self.stop_ns = stop_ns
+        self.now_ns = dispatch.dispatched_ns
+        self.ending = _STOPPED
+        self.downloaded_ns = self.computed_ns = -1
+        self.steps_done = self.compute_ns = 0
+        self._bytes = [0.0, 0.0]
+        self._transfer_ns = [0, 0]
+        self._battery = workload.battery(dispatch.client_id) if workload.has_batteries else None
 
-    def __post_init__(self) -> None:
-        self.now_ns = self.dispatch.dispatched_ns
-        self._battery = self.workload.battery(self.dispatch.client_id)
-
+    @abstractmethod
     def story(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
-        stopped."""
-        workload, dispatch = self.workload, self.dispatch
-        client, sequence = dispatch.client_id, dispatch.sequence
+        """The activities of the dispatch, in order; after the last one, it has arrived, was dropped or was stopped."""
 
-        # Step 1. Download the model.
-        if not (yield from self._transfer(Direction.DOWN, workload.bytes_down)):
-            return
-        self.downloaded_ns = self.now_ns
-
-        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
-        # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
-        step_ns = workload.population.compute.step_ns(client, sequence, dispatch.dispatched_ns)
-        began_ns = workload.begin_ns(dispatch, step_ns, self.now_ns)
-        steps = workload.affordable_steps(
-            client, sequence, dispatch.steps, began_ns, step_ns, self.deadline_ns
-        )
-        if steps < 1:
-            self.ending = Ending.DECLINED
-            return
-
-        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
-        # the work, pauses, stops, or continues offline.
-        end_ns, steps = workload.local_steps(client, sequence, began_ns, step_ns, steps)
-        crash_ns, empty_ns = workload.crash_after_ns(client, sequence), self._powered_ns(COMPUTE)
-        fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
-        until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
-        if workload.drops:
-            until_ns = min(until_ns, self.online_until_ns)
-        self.now_ns, _ = yield LocalSteps(until_ns)
-        self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
-        self._discharge(COMPUTE, self.compute_ns)
-        if self.now_ns < end_ns or end_ns >= NEVER:
-            self.steps_done = workload.steps_by(
-                client, sequence, began_ns, step_ns, steps, self.now_ns
-            )
-            if self.now_ns >= fails_ns:
-                self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
-            elif self.now_ns < self.stop_ns:
-                self.ending = Ending.OFFLINE
-            return
-        self.steps_done = steps
-        if steps < 1:
-            self.ending = Ending.OFFLINE
-            return
-        self.computed_ns = self.now_ns
-
-        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
-        for attempt in range(workload.upload_attempts):
-            if not (yield from self._transfer(Direction.UP, workload.bytes_up)):
-                return
-            if not workload.upload_is_lost(client, sequence, attempt):
-                self.ending = Ending.ARRIVED
-                return
-        self.ending = Ending.LOST_UPLOAD
-
-    def _transfer(
+    def transfer(
         self, direction: Direction, size_bytes: float
     ) -> Generator[Activity, Reached, bool]:
         """Move bytes whenever the client is online; returns whether all of them arrived."""
-        before, moved = self._bytes[direction], 0.0
-        phase = DOWNLOAD if direction is Direction.DOWN else UPLOAD
+        before, moved, battery = self._bytes[direction], 0.0, self._battery
+        phase = DOWNLOAD if direction is _DOWN else UPLOAD
         # The client may have left and come back while computing.
         online = self.now_ns <= self.online_until_ns or (yield from self._return())
         while online:
             began_ns = self.now_ns
-            empty_ns = began_ns + self._powered_ns(phase)
-            until_ns = min(self.online_until_ns, self.stop_ns, empty_ns)
-            self.now_ns, moved_now = yield Transfer(direction, size_bytes - moved, until_ns)
-            self._transfer_ns[direction] += self.now_ns - began_ns
-            self._discharge(phase, self.now_ns - began_ns)
+            until_ns = min(self.online_until_ns, self.stop_ns)
+            empty_ns = _BEYOND
+            if battery is not None:
+                empty_ns = began_ns + battery.lasts_ns(phase)
+                until_ns = min(until_ns, empty_ns)
+            activity = _NEW_TUPLE(Transfer, (direction, size_bytes - moved, until_ns))
+            self.now_ns, moved_now = yield activity
+            worked_ns = self.now_ns - began_ns
+            self._transfer_ns[direction] += worked_ns
+            if battery is not None:
+                battery.discharge(phase, worked_ns)
             if moved_now is None:
                 self._bytes[direction] = before + size_bytes
                 return True
@@ -195,14 +161,6 @@ class Life:
                 return False
             online = yield from self._return()
         return False
-
-    def _powered_ns(self, phase: int) -> int:
-        """How long the battery lasts in a phase of work, rounded down; NEVER without one."""
-        return NEVER if self._battery is None else self._battery.lasts_ns(phase)
-
-    def _discharge(self, phase: int, worked_ns: int) -> None:
-        if self._battery is not None:
-            self._battery.discharge(phase, worked_ns)
 
     def _return(self) -> Generator[Activity, Reached, bool]:
         """Wait until a client that has left is back; returns False if the dispatch is dropped or stopped first."""
@@ -224,24 +182,23 @@ class Life:
         """The course of the dispatch up to now."""
         bytes_down, bytes_up = self._bytes
         download_ns, upload_ns = self._transfer_ns
-        return Plan(
-            self.now_ns,
-            self.ending,
-            self.downloaded_ns,
-            self.computed_ns,
-            self.steps_done,
-            bytes_down,
-            bytes_up,
-            download_ns,
-            self.compute_ns,
-            upload_ns,
+        plan: Plan = _NEW_TUPLE(
+            Plan,
+            (
+                self.now_ns,
+                self.ending,
+                self.downloaded_ns,
+                self.computed_ns,
+                self.steps_done,
+                bytes_down,
+                bytes_up,
+                download_ns,
+                self.compute_ns,
+                upload_ns,
+            ),
         )
+        return plan
 
 
-def lives(
-    workload_of: Callable[[Dispatch], Workload],
-) -> Callable[[Dispatch, int | None, int], Life]:
-    """A function that makes the life of a dispatch from its deadline and the time at which its client goes offline."""
-    return lambda dispatch, deadline_ns, online_until_ns: Life(
-        workload_of(dispatch), dispatch, deadline_ns, online_until_ns
-    )
+MakeLife = Callable[[Dispatch, int | None, int], Life]
+"""Makes the life of a dispatch from its deadline and the time at which its client goes offline."""

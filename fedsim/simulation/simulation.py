@@ -16,10 +16,10 @@ from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules
 from fedsim.simulation.level import Level, Limits
-from fedsim.simulation.life import lives
 from fedsim.simulation.plan import PlannedDispatches
-from fedsim.simulation.server import Above, Server
+from fedsim.simulation.server import Above
 from fedsim.simulation.stall import clock_ends
+from fedsim.simulation.story import Server, lives
 from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
@@ -63,12 +63,7 @@ class Simulation(Above):
         self._engine = engine = Engine()
         self._evaluations = Evaluations(evaluations, engine, plane)
         network = clients.population.network
-        updates = Updates(
-            recorder,
-            plane,
-            trains_lost_work=rules.trains_lost_work,
-            has_prologue=rules.has_prologue,
-        )
+        updates = Updates(recorder, plane, rules.keeps_from)
         devices = Level(
             engine,
             clients,
@@ -78,7 +73,7 @@ class Simulation(Above):
             updates,
             partial(ContendedDispatches, engine, network, life=lives(workloads.of))
             if isinstance(network, SharedNetwork)
-            else partial(PlannedDispatches, engine, workloads),
+            else partial(PlannedDispatches, engine, workloads, life=lives(workloads.of)),
         )
         self._levels = [devices]
         if hierarchy is None:

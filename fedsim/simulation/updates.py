@@ -60,8 +60,7 @@ class Updates:
     Args:
         recorder: records the rows.
         plane: receives the instructions to train and aggregate; None if nothing is trained.
-        trains_lost_work: whether clients keep what they learned even if the server never uses it.
-        has_prologue: whether version 0 is that of the method's prologue.
+        keeps_from: version from which clients keep what they learned even if the server never uses it; None if never.
 
     Attributes:
         held: updates that have arrived and are not used yet, in order of arrival.
@@ -72,15 +71,12 @@ class Updates:
         self,
         recorder: Recorder,
         plane: LearningPlane | None = None,
-        *,
-        trains_lost_work: bool = False,
-        has_prologue: bool = False,
+        keeps_from: int | None = None,
     ) -> None:
         self._recorder = recorder
         self._append = recorder.append_dispatch
         self._plane = plane
-        self._trains_lost_work = trains_lost_work
-        self._has_prologue = has_prologue
+        self._keeps_from = keeps_from
         self.held: dict[Dispatch, Plan] = {}
         self.lost: Counter[Outcome] = Counter()
 
@@ -152,7 +148,7 @@ class Updates:
 
     def _is_kept(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> bool:
         """Whether the client keeps what it learned in a dispatch that is not aggregated: it has done its steps."""
-        if not self._trains_lost_work or (self._has_prologue and dispatch.version == 0):
+        if self._keeps_from is None or dispatch.version < self._keeps_from:
             return False
         return plan.computed_ns >= 0 and outcome is not Outcome.UNFINISHED
 

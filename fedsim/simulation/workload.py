@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from fedsim.scenario.training import LimitedWork
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.energy import Battery, EnergyUse
 from fedsim.units import NEVER, NS_PER_S
-
-if TYPE_CHECKING:
-    from fedsim.simulation.life import Plan
 
 _NS_PER_HOUR = 3600 * NS_PER_S
 
@@ -61,8 +57,13 @@ class Workload:
         self.crashes = failures.crash_rate > 0
         self.loses_uploads = failures.upload_loss > 0
         self.upload_attempts = failures.upload_retries + 1
+        self.has_batteries = population.batteries is not None
+        self.fails = self.crashes or self.has_batteries
+        # A client that stays online does all of its work, without an interruption.
+        self.plain = not (self.shortens or self.fails or self.loses_uploads)
+        self.plain &= population.compute.steady
         self._policy = population.on_disconnect
-        self._compute = population.compute
+        self.compute = population.compute
         self._availability = population.availability
         self.failures = failures
         self._send_partial_work = send_partial_work
@@ -84,24 +85,13 @@ class Workload:
         after_ns = -math.log(u) / self.failures.crash_rate * _NS_PER_HOUR
         return int(after_ns) if after_ns < NEVER else NEVER
 
-    def battery(self, client: int) -> Battery | None:
-        """The battery of a client that has just been given work; None if batteries are not modeled."""
-        batteries = self.population.batteries
-        return (
-            None
-            if batteries is None
-            else Battery(batteries.left_j(client), self._energy.watts(client))
-        )
-
-    def has_charge_for(self, client: int, plan: Plan) -> bool:
-        """Whether the battery of a client that has just been given work lasts until the end of a plan."""
-        batteries = self.population.batteries
-        return batteries is None or self._energy.joules(client, plan) <= batteries.left_j(client)
+    def battery(self, client: int) -> Battery:
+        """The battery of a client that has just been given work; only if batteries are modeled."""
+        assert self.population.batteries is not None
+        return Battery(self.population.batteries.left_j(client), self._energy.watts(client))
 
     def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
-        """Whether this upload of a dispatch (``attempt`` from 0) does not arrive."""
-        if not self.loses_uploads:
-            return False
+        """Whether this upload of a dispatch (``attempt`` from 0) does not arrive; only if uploads may be lost."""
         u = self._losing.uniform(client, sequence * self.upload_attempts + attempt)
         return u < self.failures.upload_loss
 
@@ -114,7 +104,7 @@ class Workload:
         if free_ns < 0:
             return downloaded_ns
         steps = min(self.steps_ahead, dispatch.steps)
-        ahead_ns = self._compute.work_ns(client, dispatch.sequence, step_ns, steps)
+        ahead_ns = self.compute.work_ns(client, dispatch.sequence, step_ns, steps)
         instants = range(free_ns, downloaded_ns)
         return free_ns + bisect_left(
             instants, -ahead_ns, key=lambda t: -self._worked(client, t, downloaded_ns)
@@ -145,7 +135,7 @@ class Workload:
         if not self._foresight:
             return self._expected_steps(client, sequence, downloaded_ns, step_ns, steps, send_ns)
         worked_ns = self._worked(client, downloaded_ns, send_ns)
-        done = self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+        done = self.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
         return self._whole(client, done, steps)
 
     def _expected_steps(
@@ -156,7 +146,7 @@ class Workload:
         At the end of each unit (a step, or an epoch) it expects the next one to take as long per step as those before,
         excluding pauses. Before the first unit it has no expectation, so it always does that unit.
         """
-        compute, done = self._compute, 0
+        compute, done = self.compute, 0
         unit = 1 if self._partial_unit is None else self._partial_unit[client]
         if compute.steady and step_ns:
             # The expectation is always right, so all units but the last have ended when the last can still be done.
@@ -175,13 +165,23 @@ class Workload:
         return done
 
     def local_steps(
-        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int
+        self,
+        client: int,
+        sequence: int,
+        start_ns: int,
+        step_ns: int,
+        steps: int,
+        online_until_ns: int,
     ) -> tuple[int, int]:
         """End of local steps that begin at ``start_ns`` under the disconnect policy, and how many are done then.
 
         A policy that drops the dispatch when its client leaves is not applied here.
         """
-        compute, availability = self._compute, self._availability
+        compute, availability = self.compute, self._availability
+        if compute.steady:
+            end_ns = start_ns + step_ns * steps
+            if end_ns <= online_until_ns:
+                return end_ns, steps
         end_ns = self._end_ns(client, start_ns, compute.work_ns(client, sequence, step_ns, steps))
         if self._policy == "send_partial":
             # If the download ends at the very instant at which the client goes offline, this is start_ns.
@@ -197,7 +197,7 @@ class Workload:
     ) -> int:
         """Local steps done by ``until_ns`` of ``steps`` that began at ``start_ns``."""
         worked_ns = self._worked(client, start_ns, until_ns)
-        return self._compute.steps_of(client, sequence, step_ns, steps, worked_ns)
+        return self.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
 
     def after_work_ns(self, client: int, start_ns: int, worked_ns: int) -> int:
         """When a client has computed for ``worked_ns`` since ``start_ns``, excluding pauses; NEVER if that never
@@ -222,7 +222,7 @@ class Workload:
 
     def _worked(self, client: int, start_ns: int, until_ns: int) -> int:
         """Work done from ``start_ns`` to ``until_ns`` under the disconnect policy."""
-        compute = self._compute
+        compute = self.compute
         if self._policy != "pause":
             return compute.worked(client, start_ns, until_ns)
         return sum(
@@ -233,10 +233,10 @@ class Workload:
         """When work that begins at ``start_ns`` is done; NEVER if it never is."""
         if self._policy == "pause":
             return self._finish_with_pauses(client, start_ns, work_ns)
-        return self._compute.finish(client, start_ns, work_ns)
+        return self.compute.finish(client, start_ns, work_ns)
 
     def _finish_with_pauses(self, client: int, start_ns: int, work_ns: int) -> int:
-        compute, availability = self._compute, self._availability
+        compute, availability = self.compute, self._availability
         if compute.steady:
             return availability.finish_after(client, start_ns, work_ns)
         left_ns, at = work_ns, availability.next_online(client, start_ns)

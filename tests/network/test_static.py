@@ -90,29 +90,3 @@ def test_cutting_at_the_end_loses_nothing(size_bytes: int, rate_bps: float, star
     end_ns = network.transfer_end_ns(0, DOWN, size_bytes, start_ns)
     grain_bytes = rate_bps / 8e9 + 1e-12 * size_bytes  # what moves in one nanosecond
     assert abs(network.bytes_by(0, DOWN, size_bytes, start_ns, end_ns) - size_bytes) <= grain_bytes
-
-
-@given(
-    st.lists(
-        st.tuples(
-            st.floats(0, 100), st.one_of(st.just(0.0), st.just(np.inf), st.floats(1e-9, 1e12))
-        ),
-        min_size=1,
-        max_size=5,
-    ),
-    st.one_of(st.just(0.0), st.floats(0, 1e15)),
-)
-def test_constant_transfers_take_as_long_as_single_ones(
-    links: list[tuple[float, float]], size_bytes: float
-) -> None:
-    latency_s, rates_bps = np.array(links).T
-    network = StaticNetwork(
-        latency_s=latency_s, down_bps=rates_bps, up_bps=rates_bps[::-1], clients=len(links)
-    )
-    for direction in Direction:
-        durations_ns = network.constant_transfers_ns(direction, size_bytes)
-        assert durations_ns is not None
-        assert durations_ns.tolist() == [
-            network.transfer_end_ns(client, direction, size_bytes, 0)
-            for client in range(len(links))
-        ]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsim.parts.catalog import CATALOG
-from fedsim.simulation.server import Server
+from fedsim.simulation.story import Server
 from tests.scheduling.schedules.test_schedules import ALWAYS, run, versions
 from tests.scheduling.worlds import play
 from tests.simulation.harness import Book, online

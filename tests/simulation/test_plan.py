@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.scenario.model import Failures
-from fedsim.simulation.plan import Plan, Planner
+from fedsim.simulation.life import Plan
+from fedsim.simulation.plan import at_once, undisturbed
+from fedsim.simulation.story import DeviceLife
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
@@ -51,7 +53,7 @@ def traced(rates: list[float]) -> TracedNetwork:
 
 
 @st.composite
-def planners(draw: st.DrawFn) -> Planner:
+def workloads(draw: st.DrawFn) -> Workload:
     """Worlds of two clients whose seconds are whole, so that phases end as a client leaves or comes."""
     rates = draw(st.lists(st.sampled_from(RATES), min_size=4, max_size=4))
     latency_s = draw(st.sampled_from([0.0, 0.0, 0.25, 1.0]))
@@ -68,7 +70,7 @@ def planners(draw: st.DrawFn) -> Planner:
         compute=draw(st.sampled_from(COMPUTE)),
     )
     sizes = st.sampled_from([0.0, 1e6, 2e6])
-    workload = Workload(
+    return Workload(
         population,
         Failures(**draw(st.sampled_from(FAILURES))),
         draw(sizes),
@@ -77,38 +79,43 @@ def planners(draw: st.DrawFn) -> Planner:
         foresight=draw(st.booleans()),
         seed=draw(st.integers(0, 5)),
     )
-    return Planner(workload)
 
 
 @settings(max_examples=400, deadline=None)
 @given(
-    planner=planners(),
+    workload=workloads(),
     client=st.integers(0, 1),
     sequence=st.integers(0, 3),
     start_s=st.one_of(st.integers(0, 4), st.integers(20, 39), st.integers(60, 399)),
     steps=st.integers(1, 30),
     deadline_s=st.one_of(st.none(), st.integers(1, 40)),
 )
-def test_the_fast_path_is_the_definition(
-    planner: Planner, client: int, sequence: int, start_s: int, steps: int, deadline_s: int | None
+def test_an_undisturbed_dispatch_is_the_definition(
+    workload: Workload,
+    client: int,
+    sequence: int,
+    start_s: int,
+    steps: int,
+    deadline_s: int | None,
 ) -> None:
     start_ns = start_s * S
     deadline_ns = None if deadline_s is None else start_ns + deadline_s * S
-    until_ns = planner._workload.population.availability.online_until(client, start_ns)
-    asked = handed_out(client, start_ns, steps, sequence), deadline_ns
-    plan = planner.plan(*asked, until_ns)
-    assert isinstance(plan, Plan)
-    assert plan == planner.live(*asked)
+    until_ns = workload.population.availability.online_until(client, start_ns)
+    dispatch = handed_out(client, start_ns, steps, sequence)
+    plan = undisturbed(workload, dispatch, until_ns) if workload.plain else None
+    defined = at_once(DeviceLife(workload, dispatch, deadline_ns, until_ns))
+    assert isinstance(defined, Plan)
+    assert plan in (None, defined)
 
 
-def simple(policy: str, down_bps: float = 8e6, latency_s: float = 0.25) -> Planner:
+def simple(policy: str, down_bps: float = 8e6, latency_s: float = 0.25) -> Workload:
     population = make_population(
         [0.5, 2.0],
         StaticNetwork(latency_s=latency_s, down_bps=down_bps, up_bps=8e6, clients=2),
         online([(0, 40), (60, 400)], [(0, 20), (30, 1000)]),
         policy,
     )
-    return Planner(Workload(population, Failures(), 1e6, 2e6, send_partial_work=False, seed=3))
+    return Workload(population, Failures(), 1e6, 2e6, send_partial_work=False, seed=3)
 
 
 @pytest.mark.parametrize("policy", ["drop", "pause", "finish", "send_partial"])
@@ -118,13 +125,17 @@ def test_an_undisturbed_dispatch_by_hand(policy: str) -> None:
         *(round(41.5 * S), Ending.ARRIVED, round(31.25 * S), round(39.25 * S), 4, 1e6, 2e6),
         *(round(1.25 * S), 8 * S, round(2.25 * S)),
     )
-    assert simple(policy).plan(handed_out(1, 30 * S, 4), None, 1000 * S) == by_hand
-    assert simple(policy).live(handed_out(1, 30 * S, 4), None) == by_hand
+    workload, dispatch = simple(policy), handed_out(1, 30 * S, 4)
+    assert workload.plain
+    assert undisturbed(workload, dispatch, 1000 * S) == by_hand
+    assert undisturbed(workload, dispatch, by_hand[0] - 1) is None
+    assert at_once(DeviceLife(workload, dispatch, None, 1000 * S)) == by_hand
 
 
 def test_a_download_without_end() -> None:
-    planner = simple("pause", down_bps=0.0)
-    assert planner.plan(handed_out(0, 60 * S, 4), None, NEVER).end_ns == NEVER
+    workload, dispatch = simple("pause", down_bps=0.0), handed_out(0, 60 * S, 4)
+    assert undisturbed(workload, dispatch, NEVER) is None
+    assert at_once(DeviceLife(workload, dispatch, None, 400 * S)).end_ns == NEVER
     # Nothing of it had come when the run ended, a minute later.
-    plan = planner.live(handed_out(0, 60 * S, 4), None, stop_ns=120 * S)
+    plan = at_once(DeviceLife(workload, dispatch, None, 400 * S, stop_ns=120 * S))
     assert plan == (120 * S, Ending.STOPPED, -1, -1, 0, 0.0, 0.0, 60 * S, 0, 0)

@@ -143,7 +143,7 @@ def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch)
 def test_rounds_without_clients_that_take_no_time_end_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedsim.simulation.server.ROUNDS_AT_ONCE", 50)
+    monkeypatch.setattr("fedsim.simulation.story.ROUNDS_AT_ONCE", 50)
     nobody: dict[str, Any] = {
         "step_s": [1, 1],
         "selection": {"name": "bernoulli", "probability": 1e-9, "allow_empty": True},

@@ -28,6 +28,7 @@ class ComputeTimes:
     Attributes:
         step_s: nominal seconds of one local step of each client, (N,).
         steady: whether :meth:`step_ns` alone determines the duration.
+        constant: whether :meth:`step_ns` is the same for all dispatches of a client.
         draws: whether :meth:`step_ns` needs random numbers that :meth:`prepare` computes.
 
     Args:
@@ -77,6 +78,7 @@ class ComputeTimes:
         self._noise_stream = context.stream(Purpose.COMPUTE_JITTER, _NOISE)
         self._slowdowns = slowdowns(params.perturbations, context, series=params.series)
         self._plain = not (model.redraws or self._stragglers.probability or self._drift.amplitude)
+        self.constant = self._plain and not self._cv
         self.steady = not self._noise.sd and not self._slowdowns
         self.draws = bool(self._cv or self._stragglers.probability)
         self._last_key = (-1, -1, -1)
@@ -104,12 +106,6 @@ class ComputeTimes:
         if self._plain:
             return round(nominal)
         return round(nominal * self._special_factor(client, sequence, start_ns))
-
-    def constant_steps_ns(self) -> npt.NDArray[np.int64] | None:
-        """Work of a local step of each client, (N,); None if :meth:`step_ns` depends on anything else."""
-        if self._cv or not self._plain:
-            return None
-        return np.rint(self._step_ns).astype(np.int64)
 
     def _special_factor(self, client: int, sequence: int, start_ns: int) -> float:
         factor = 1.0

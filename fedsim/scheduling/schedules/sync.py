@@ -111,9 +111,8 @@ class Sync(Schedule):
     def run(self) -> Story[None]:
         """The prologue, if the method has one, and one round after another."""
         server, selection, params = self.server, self.selection, self.params
-        if server.has_prologue:
-            needed = server.prologue_updates
-            everyone = needed is not None
+        if (needed := server.first_updates) is not None:
+            everyone = needed > 0
             clients = list(range(server.clients)) if everyone else server.online_clients().tolist()
             # Clients that do not respond start without the prologue.
             server.aggregate((yield from self.round(clients, needed or len(clients), everyone)))
