@@ -20,6 +20,7 @@ from pydantic import Field
 
 from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.metrics import DispatchLoss
 
 if TYPE_CHECKING:
     from fedsim.devices.grid import Grid
@@ -138,7 +139,7 @@ class ServerPort(Protocol):
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
         """Training losses that came with these (aggregated) updates; executes pending training.
 
-        Mean losses over the steps, or as :attr:`Selection.squared_losses` says.
+        Mean losses over the steps, or as :attr:`Selection.dispatch_loss` says.
         """
 
     def client_accuracies(self) -> npt.NDArray[np.float64]:
@@ -218,15 +219,14 @@ class Selection(Component, ABC):
         needs_training: whether it learns from training losses or accuracies, so that a run without training cannot use
             it.
         needs_client_tests: whether it learns from accuracies on clients' own test samples.
-        squared_losses: whether its training losses are root mean squares over the samples that the dispatch visited,
-            each loss at the model before its step and without a penalty, instead of means over the steps.
+        dispatch_loss: the training losses that it needs.
         with_replacement: whether a client may be drawn several times for one round.
     """
 
     chooses: ClassVar[bool] = True
     needs_training: ClassVar[bool] = False
     needs_client_tests: ClassVar[bool] = False
-    squared_losses: ClassVar[bool] = False
+    dispatch_loss: ClassVar[DispatchLoss] = "mean"
     with_replacement: ClassVar[bool] = False
 
     def __init__(self, params: Any, server: ServerPort) -> None:
