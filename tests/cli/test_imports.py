@@ -48,8 +48,8 @@ def test_modules_of_traces_import_no_scipy_stats() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_check_of_built_in_parts_imports_arrow_alone() -> None:
-    assert imported_by("scenario", "check", SCENARIOS / "quickstart.yaml") <= {"pyarrow"}
+def test_a_check_of_built_in_parts_imports_arrow_and_torch_alone() -> None:
+    assert imported_by("scenario", "check", SCENARIOS / "quickstart.yaml") <= {"pyarrow", "torch"}
 
 
 def test_a_run_without_learning_and_its_report_import_no_torch(
