@@ -274,7 +274,7 @@ def build_station(scenario: Scenario, task: Task, method: Method, training: Trai
         training,
         scenario.seed,
         execution_of(training),
-        squared_losses=scenario.server.of_devices.selection.type.squared_losses,
+        dispatch_loss=scenario.server.of_devices.selection.type.dispatch_loss,
     )
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import uploaded
+from fedsim.learning.dispatch_loss import of_dispatch
 from fedsim.learning.kernels.base import Correction, Kernel
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Midway, Step, Trained
@@ -161,11 +162,9 @@ class LocalTrainer:
             buffers = change[:, trainable:]
             torch.sub(weights[:, trainable:], start[:, trainable:], out=buffers)
         model = weights.clone() if self.kernel.fixed_memory else weights
-        if self.kernel.squared_losses:
-            visited = np.maximum(self.kernel.visited(cohort.clients, steps), 1)
-            loss = (loss / torch.as_tensor(visited, device=start.device)).sqrt()
-        else:
-            loss = loss / divisors
+        visited = np.maximum(self.kernel.visited(cohort.clients, steps), 1)
+        samples = uploaded(visited, start.device).to(start.dtype)
+        loss = of_dispatch(self.kernel.dispatch_loss, loss, divisors, samples)
         return Trained(model, mean, loss, change)
 
     def _continue(self, optimizer: Optimizer, cohort: Cohort, state: Tensor) -> None:

@@ -325,8 +325,7 @@ class Trained:
     Attributes:
         model: local models after the last step, (B, P).
         mean_gradient: mean over a client's steps of its gradients, after clipping, before the rule, (B, P).
-        loss: mean training loss over its steps, (B,), or its root mean square over samples for selections with
-            ``squared_losses``.
+        loss: training loss as the selection needs it, (B,): usually the mean over its steps.
         change: model - start, (B, P), summed separately, so that steps below the rounding of the model count in full.
     """
 

@@ -27,6 +27,7 @@ from fedsim.scheduling.process import Process, Story
 from fedsim.scheduling.process import Round as Round
 from fedsim.scheduling.process import WakeUp as WakeUp
 from fedsim.units import to_ns
+from fedsim.vocabulary.metrics import DispatchLoss
 
 
 class Selection(Component, ABC):
@@ -37,15 +38,14 @@ class Selection(Component, ABC):
         needs_training: whether it learns from training losses or accuracies, so that a run without training cannot use
             it.
         needs_client_tests: whether it learns from accuracies on clients' own test samples.
-        squared_losses: whether its training losses are root mean squares over the samples that the dispatch visited,
-            each loss at the model before its step and without a penalty, instead of means over the steps.
+        dispatch_loss: the training losses that it needs.
         with_replacement: whether a client may be drawn several times for one round.
     """
 
     chooses: ClassVar[bool] = True
     needs_training: ClassVar[bool] = False
     needs_client_tests: ClassVar[bool] = False
-    squared_losses: ClassVar[bool] = False
+    dispatch_loss: ClassVar[DispatchLoss] = "mean"
     with_replacement: ClassVar[bool] = False
 
     def __init__(self, params: Any, server: ServerPort) -> None:

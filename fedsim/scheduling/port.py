@@ -138,7 +138,7 @@ class ServerPort(Protocol):
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
         """Training losses that came with these (aggregated) updates; executes pending training.
 
-        Mean losses over the steps, or as :attr:`Selection.squared_losses` says.
+        Mean losses over the steps, or as :attr:`Selection.dispatch_loss` says.
         """
 
     def client_accuracies(self) -> npt.NDArray[np.float64]:

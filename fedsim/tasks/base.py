@@ -1,7 +1,7 @@
 """The base of all kinds of task, and of tasks with gradients in closed form.
 
 Everything that a run needs to know about the learning problem is a method of its task, so that a new kind of task is
-one file. Values that need torch are computed on first use; building a task imports torch only for a user's module.
+one file. Values that need torch are computed on first use.
 """
 
 from __future__ import annotations

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedsim.parts.component import Parameters, is_bundled
-from fedsim.randomness import isolated
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.model import ModelComponent, Outline
-from fedsim.tasks.user_model import UserModule
+from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor, nn
@@ -68,26 +66,14 @@ class ExitsModel(ModelComponent):
         """The first blocks, a share ``rate`` of all."""
         part = copy.copy(self)
         part.rate = rate
-        if self._is_users:
+        if not self.is_bundled:
             part._model = self._model.at(rate)
         return part
 
     @property
-    def _is_users(self) -> bool:
-        return isinstance(self._model, UserModule) or not is_bundled(type(self._model))
-
-    def outline(self, dataset: Dataset) -> Outline | None:
-        """That of the module, which is built."""
-        if self._is_users:
-            return None
-        base = self._model.outline(dataset)
-        with isolated(0):
-            module = self.build(dataset)
-        return Outline(
-            tuple((name, tuple(value.shape)) for name, value in module.named_parameters()),
-            tuple((name, tuple(value.shape)) for name, value in module.named_buffers()),
-            batch_statistics=base is not None and base.batch_statistics,
-        )
+    def is_bundled(self) -> bool:
+        """That of the model."""
+        return self._model.is_bundled and is_bundled(type(self._model))
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The module with its exits."""
@@ -96,7 +82,7 @@ class ExitsModel(ModelComponent):
         from fedsim.tasks.modules.networks import EarlyExits, join_exits
 
         module = self._model.build(dataset)
-        if not self._is_users:
+        if self.is_bundled:
             exits = EarlyExits(module, torch.zeros(1, *dataset.input_shape), dataset.classes)
             exits.keep(max(1, math.floor(len(exits.blocks) * self.rate + 1e-9)))
             module = exits

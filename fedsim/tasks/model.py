@@ -1,7 +1,6 @@
 """Models: parts that build a torch module for a dataset.
 
-A model that ships with fedsim also has an :class:`Outline`, names and shapes without values, so that bytes and steps
-are known without importing torch. The modules themselves are in :mod:`fedsim.tasks.modules`.
+The modules themselves are in :mod:`fedsim.tasks.modules`.
 """
 
 from __future__ import annotations
@@ -9,11 +8,10 @@ from __future__ import annotations
 import copy
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, ClassVar, Literal, Self
 
 from fedsim.errors import UserError
-from fedsim.parts.component import Component
+from fedsim.parts.component import Component, is_bundled
 from fedsim.tasks.dataset import Dataset, TargetKind
 from fedsim.tasks.losses import Loss
 
@@ -21,34 +19,6 @@ if TYPE_CHECKING:
     from torch import Generator, nn
 
 Family = Literal["linear", "mlp", "module", "quadratic"]
-NamedShapes = tuple[tuple[str, tuple[int, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Outline:
-    """The tensors of a module without their values.
-
-    Attributes:
-        parameters: names and shapes, in the module's order.
-        buffers: names and shapes of the floating-point buffers that are part of the model.
-        batch_statistics: whether training may need several samples, as batch normalization does.
-        activations: number of values per sample kept for the backward pass; None if it must be measured.
-    """
-
-    parameters: NamedShapes
-    buffers: NamedShapes = ()
-    batch_statistics: bool = False
-    activations: int | None = None
-
-
-def linear(name: str, inputs: int, outputs: int) -> NamedShapes:
-    """Weight and bias of a linear layer."""
-    return ((f"{name}.weight", (outputs, inputs)), (f"{name}.bias", (outputs,)))
-
-
-def norm(name: str, channels: int) -> NamedShapes:
-    """Weight and bias of a normalization layer."""
-    return ((f"{name}.weight", (channels,)), (f"{name}.bias", (channels,)))
 
 
 class ModelComponent(Component, ABC):
@@ -69,11 +39,10 @@ class ModelComponent(Component, ABC):
     any_units: bool = True
     rate: float = 1.0
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if "build" in vars(cls) and "outline" not in vars(cls):
-            # An inherited outline describes the module of the inherited build.
-            cls.outline = ModelComponent.outline  # type: ignore[method-assign]
+    @property
+    def is_bundled(self) -> bool:
+        """Whether its module ships with fedsim, and so can be built without values and needs no check."""
+        return is_bundled(type(self).build)
 
     def at(self, rate: float) -> Self:
         """The part of the model of a ``rate``."""
@@ -84,14 +53,6 @@ class ModelComponent(Component, ABC):
     def scaled(self, width: int) -> int:
         """Width of a hidden layer of the part, rounded up."""
         return math.ceil(width * self.rate - 1e-9)
-
-    def outline(self, dataset: Dataset) -> Outline | None:
-        """The tensors of the module for ``dataset``; None if they are known only after it is built.
-
-        Raises:
-            UserError: the model cannot work on this dataset.
-        """
-        return None
 
     @abstractmethod
     def build(self, dataset: Dataset) -> nn.Module:

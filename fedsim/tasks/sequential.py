@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent, NamedShapes, Outline, linear
+from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -69,17 +69,6 @@ class SequentialModel(ModelComponent):
         from torch import nn
 
         return nn.Sequential(*(_module(layer, inputs) for layer, inputs in self._sized(dataset)))
-
-    def outline(self, dataset: Dataset) -> Outline:
-        """Weights and biases of the layers, in order."""
-        tensors: NamedShapes = ()
-        for number, (layer, inputs) in enumerate(self._sized(dataset)):
-            if isinstance(layer, Conv):
-                shape = (layer.channels, inputs, layer.kernel, layer.kernel)
-                tensors += ((f"{number}.weight", shape), (f"{number}.bias", (layer.channels,)))
-            elif isinstance(layer, Linear):
-                tensors += linear(str(number), inputs, layer.units)
-        return Outline(tensors)
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Torch's standard rule; or Kaiming normal weights and zero biases before ReLU."""

@@ -58,6 +58,7 @@ class UserModule(ModelComponent):
 
     params: FunctionParameters
     make: ClassVar[Callable[..., nn.Module]]
+    is_bundled = False
 
     def build(self, dataset: Dataset) -> nn.Module:
         """Call the class or function."""

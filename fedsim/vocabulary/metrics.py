@@ -14,13 +14,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import Kind, format_level, format_value
+
+DispatchLoss = Literal["mean", "root_mean_square"]
+"""The loss that a dispatch reports: the mean over its steps; or the root mean square over the samples that it visited,
+each loss at the model before its step and without a penalty."""
 
 OF_CLASS = "class_accuracy_"
 """Begins the names of the accuracies of single classes, which have a chart of their own."""

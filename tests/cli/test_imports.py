@@ -56,8 +56,8 @@ def test_a_part_is_imported_without_the_other_families() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_check_of_built_in_parts_imports_arrow_alone() -> None:
-    assert imported_by("scenario", "check", SCENARIOS / "quickstart.yaml") <= {"pyarrow"}
+def test_a_check_of_built_in_parts_imports_arrow_and_torch_alone() -> None:
+    assert imported_by("scenario", "check", SCENARIOS / "quickstart.yaml") <= {"pyarrow", "torch"}
 
 
 def test_a_run_without_learning_and_its_report_import_no_torch(

@@ -44,6 +44,7 @@ from fedsim.tasks.modules.dropout import KeyedDropout
 from fedsim.tasks.modules.networks import LinearStack
 from fedsim.tasks.partition import Partition
 from fedsim.tasks.sequential import Conv, Linear, SequentialModel
+from fedsim.vocabulary.metrics import DispatchLoss
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
 
 SHAPE = (1, 8, 8)
@@ -365,15 +366,17 @@ SEED = 5
 F64 = torch.float64
 
 
-def kernel_of(task: Task, training: Training, *, squared_losses: bool = False) -> Kernel:
+def kernel_of(task: Task, training: Training, *, dispatch_loss: DispatchLoss = "mean") -> Kernel:
     """The kernel that a run chooses."""
     execution = Execution.of(training)
     samples = training_samples(task, execution)
-    return choose(task, training, execution, samples, SEED, squared_losses=squared_losses)
+    return choose(task, training, execution, samples, SEED, dispatch_loss=dispatch_loss)
 
 
-def make_trainer(task: Task, training: Training, *, squared_losses: bool = False) -> LocalTrainer:
-    kernel = kernel_of(task, training, squared_losses=squared_losses)
+def make_trainer(
+    task: Task, training: Training, *, dispatch_loss: DispatchLoss = "mean"
+) -> LocalTrainer:
+    kernel = kernel_of(task, training, dispatch_loss=dispatch_loss)
     return LocalTrainer(kernel, task.layout, training)
 
 

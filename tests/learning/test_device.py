@@ -75,7 +75,7 @@ def test_bfloat16_on_a_cpu_is_float32_up_to_rounding(model: str) -> None:
 
 def test_description_names_what_bits_depend_on() -> None:
     described = make_learner(supervised_task("mlp")).describe()
-    expected = {"kernel": "linear_stack/4", "device": "cpu", "dtype": "float32", "workers": 1}
+    expected = {"kernel": "linear_stack/5", "device": "cpu", "dtype": "float32", "workers": 1}
     assert described == described | expected | {"torch": torch.__version__}
     assert described["cpu_capability"]
 
@@ -107,9 +107,10 @@ def test_settings_of_torch_come_back_after_an_error() -> None:
         ("AVX2", torch.float32, False),
     ],
 )
-def test_onednn_multiplies_float32_on_cpus_with_avx512(
+def test_onednn_multiplies_float32_on_amds_cpus_with_avx512(
     capability: str, dtype: torch.dtype, expected: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("fedsim.learning.device.has_amd_processor", lambda: True)
     monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     assert multiplies_by_onednn(Execution(torch.device("cpu"), dtype, None, 1)) is expected
 

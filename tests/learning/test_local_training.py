@@ -150,7 +150,7 @@ def test_root_mean_squared_losses_by_hand() -> None:
     training = make_training(dtype="float64", threads=1)
     start = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64)
     cohort = make_cohort(Execution.of(training), start, [0], [3], 0.5)
-    trainer = make_trainer(task, training, squared_losses=True)
+    trainer = make_trainer(task, training, dispatch_loss="root_mean_square")
     trained = trainer.run(cohort, cohort.down["model"])
     assert trained.loss.tolist() == pytest.approx([np.sqrt((64 + 4 + 0.25) / 3)], rel=1e-15)
 
@@ -169,7 +169,9 @@ def test_root_mean_squared_losses_weigh_samples_equally(
     _, steps = descended(task, 0, 3, lambda parameters: torch.optim.SGD(parameters, lr=0.1))
     losses = torch.cat(steps).tolist()
     assert len(losses) == 36
-    trained = make_trainer(task, training, squared_losses=True).run(cohort, cohort.down["model"])
+    trained = make_trainer(task, training, dispatch_loss="root_mean_square").run(
+        cohort, cohort.down["model"]
+    )
     expected = np.sqrt(np.mean(np.square(losses)))
     assert trained.loss.tolist() == pytest.approx([expected], rel=1e-12)
 

@@ -111,7 +111,7 @@ def described(shape: tuple[int, ...], classes: int, kind: str) -> Dataset:
     """A data set whose samples cannot be read."""
 
     def read() -> np.ndarray:
-        raise AssertionError("an outline needs no samples")
+        raise AssertionError("sizes need no samples")
 
     labels = np.arange(classes, dtype=np.float32 if kind == "regression" else np.int64)
     samples = deferred((classes, *shape), np.uint8, read)

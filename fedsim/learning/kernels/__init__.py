@@ -6,7 +6,6 @@ from fedsim.errors import UserError
 from fedsim.learning.batches import Augmenter, BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Kernel as Kernel
-from fedsim.learning.kernels.conv_stack import ConvStackKernel
 from fedsim.learning.kernels.linear_stack import LinearStackKernel
 from fedsim.learning.kernels.loop import LoopKernel
 from fedsim.learning.kernels.nested import NestedKernel as NestedKernel
@@ -17,6 +16,7 @@ from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
+from fedsim.vocabulary.metrics import DispatchLoss
 
 
 def choose(
@@ -26,23 +26,22 @@ def choose(
     samples: Samples | None,
     seed: int,
     *,
-    squared_losses: bool = False,
+    dispatch_loss: DispatchLoss = "mean",
 ) -> Kernel:
     """The kernel for a task, by this rule.
 
     A task that knows its gradients in closed form takes ``quadratic``. Stacks of linear layers with cross-entropy take
-    ``linear_stack``, and the binary linear model takes ``split_linear``, both only without autocast. On CPU, built-in
-    convolutional networks with cross-entropy and without dropout take ``conv_stack``. Other modules take ``loop``,
-    spread over worker threads, on CPU and ``vmap`` on CUDA. Modules with batch statistics, those with dropout, whose
-    steps cannot be recorded, and those that cannot be vectorized take ``loop`` everywhere. ``training.executor``
-    overrides this: ``stacked`` takes ``linear_stack``, ``split_linear`` or ``vmap``, also with dropout; ``parallel``
-    and ``plain`` take ``loop``.
+    ``linear_stack``, and the binary linear model takes ``split_linear``, both only without autocast. Other modules take
+    ``loop``, spread over worker threads, on CPU and ``vmap`` on CUDA. Modules with batch statistics, those with
+    dropout, whose steps cannot be recorded, and those that cannot be vectorized take ``loop`` everywhere.
+    ``training.executor`` overrides this: ``stacked`` takes ``linear_stack``, ``split_linear`` or ``vmap``, also with
+    dropout; ``parallel`` and ``plain`` take ``loop``.
 
     Raises:
         UserError: ``stacked`` is requested and the module cannot be vectorized.
     """
     if task.closed_form is not None:
-        return QuadraticKernel(task.closed_form, seed, squared_losses=squared_losses)
+        return QuadraticKernel(task.closed_form, seed, dispatch_loss=dispatch_loss)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor
@@ -76,6 +75,4 @@ def choose(
             where="training.executor",
             hint="use auto or parallel, which train the clients on worker threads",
         )
-    elif by_hand and execution.device.type == "cpu" and ConvStackKernel.fits(task):
-        kind = ConvStackKernel
-    return kind(samples, order, squared_losses=squared_losses)
+    return kind(samples, order, dispatch_loss=dispatch_loss)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+
+from fedsim.vocabulary.metrics import DispatchLoss
 
 IntArray = npt.NDArray[np.int64]
 
@@ -31,7 +33,7 @@ class Session(ABC):
             out: receives the gradients, (b, P), zero for entries without a gradient.
 
         Returns:
-            Mini-batch losses, (b,); sums of squared losses of their samples with :attr:`Kernel.squared_losses`.
+            Terms of the mini-batches in :attr:`Kernel.dispatch_loss`, (b,).
         """
 
     def descend(
@@ -62,8 +64,7 @@ class Kernel(ABC):
         group_invariant: whether a dispatch's result is bitwise the same in every group (on CPU; a test checks it).
         fused: whether sessions have :meth:`Session.descend`.
         recorded: whether its sessions' steps go through :class:`fedsim.learning.kernels.replay.Replay`.
-        squared_losses: whether sessions return sums of squared losses of the samples, without a penalty, instead of
-            mini-batch losses.
+        dispatch_loss: the loss that dispatches report; see :mod:`fedsim.learning.dispatch_loss`.
     """
 
     name: ClassVar[str]
@@ -71,7 +72,7 @@ class Kernel(ABC):
     group_invariant: ClassVar[bool]
     fused: bool = False
     recorded: bool = False
-    squared_losses: bool
+    dispatch_loss: DispatchLoss
 
     @abstractmethod
     def replica(self) -> Kernel:
@@ -113,17 +114,6 @@ class Kernel(ABC):
         return np.zeros(len(clients), dtype=np.int64)
 
 
-class ClientCorrection(NamedTuple):
-    """The correction of one client's steps: vectors (P,), for :func:`pull` and :func:`shift`."""
-
-    target: Tensor | None
-    share: float
-    constant: Tensor | None
-    rate: float
-    start: Tensor
-    change: Tensor
-
-
 @dataclass(frozen=True, slots=True)
 class Correction:
     """A correction of the gradients of B clients by ``strength x (weights - target) + constant``.
@@ -143,24 +133,22 @@ class Correction:
     strength: float = 0.0
     constant: Tensor | None = None
 
-    def of_client(self, row: int, rate: float) -> ClientCorrection:
-        """The correction of the dispatch ``row`` with its learning rate."""
-        target = None if self.target is None else self.target[row]
-        constant = None if self.constant is None else self.constant[row]
-        start, change = self.start[row], self.change[row]
-        return ClientCorrection(target, rate * self.strength, constant, rate, start, change)
+    def of(self, rows: slice | int) -> Correction:
+        """The correction of some clients, or of one, without the first axis."""
+        target = None if self.target is None else self.target[rows]
+        constant = None if self.constant is None else self.constant[rows]
+        return Correction(self.start[rows], self.change[rows], target, self.strength, constant)
 
+    def pull(self, models: Tensor, factors: Tensor) -> None:
+        """Between a step's backward pass and its change: move ``models`` toward the target.
 
-def pull(model: Tensor, target: Tensor | None, share: float) -> None:
-    """Between a step's backward pass and its change: move ``model`` toward ``target`` by a ``share`` of the way."""
-    if target is not None:
-        model.lerp_(target, share)
+        ``factors`` are minus the learning rates, (B, 1).
+        """
+        if self.target is not None:
+            models.lerp_(self.target, factors * -self.strength)
 
-
-def shift(
-    model: Tensor, constant: Tensor | None, rate: float, start: Tensor, change: Tensor
-) -> None:
-    """After a step: add its share of ``constant`` to ``change``, the sum of steps, and set ``model`` to the result."""
-    if constant is not None:
-        change.add_(constant, alpha=-rate)
-        torch.add(start, change, out=model)
+    def shift(self, models: Tensor, factors: Tensor) -> None:
+        """After a step: add its share of the constant to ``change``, and set ``models`` to the result."""
+        if self.constant is not None:
+            self.change.addcmul_(self.constant, factors)
+            torch.add(self.start, self.change, out=models)

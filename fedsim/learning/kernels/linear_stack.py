@@ -1,9 +1,14 @@
-"""Hand-derived gradients of linear layers with ReLU between them, for all clients of a group at once."""
+"""Hand-derived gradients of linear layers with ReLU between them and cross-entropy, alone or for a group of clients.
+
+A step has two dozen small operations, so its time is the number of operations: everything that does not change from
+step to step (views, targets, factors) is computed for several steps at once. The outputs of the last layer and all
+deltas are transposed, (..., outputs, width): products with few outputs are then twice as fast on CPU.
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -11,8 +16,8 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.kernels.base import ClientCorrection, Correction, IntArray
-from fedsim.learning.kernels.linear_steps import ONEDNN_FROM, PYTHON_STEPS, compiled, reduced
+from fedsim.learning.dispatch_loss import of_batch
+from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.layout import Layout
@@ -24,6 +29,13 @@ _SINGLE_GROUP_BYTES = 16 << 20
 _SINGLE_GROUPS = (4, 32)
 # Bytes of one client's samples that are gathered at once; they share the cache with the model.
 _PIECE_BYTES = 1 << 20
+# Steps of a group that are gathered at once, however large they are.
+_FEWEST_STEPS = 4
+# Entries of a layer from which oneDNN multiplies one client's matrices (measured on an AMD EPYC).
+_ONEDNN_FROM = 1 << 17
+# Products of matrices of one client, and of the matrices of several.
+_SINGLE = torch.mm, torch.addmm, Tensor.addmm_
+_STACKED = torch.bmm, torch.baddbmm, Tensor.baddbmm_
 
 
 class LinearLayer(NamedTuple):
@@ -46,136 +58,82 @@ def layers_of(layout: Layout) -> list[LinearLayer]:
 
 
 def views(layers: Sequence[LinearLayer], flat: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Weights (..., out, in) and biases (..., out) of all layers, as views of ``flat`` (..., P)."""
+    """Weights (..., out, in) and biases (..., out, 1) of all layers, as views of ``flat`` (..., P)."""
     weights: list[Tensor] = []
     biases: list[Tensor | None] = []
     for start, outputs, inputs, bias in layers:
         part = flat[..., start : start + outputs * inputs]
         weights.append(part.view(*flat.shape[:-1], outputs, inputs))
-        biases.append(None if bias < 0 else flat[..., bias : bias + outputs])
+        biases.append(None if bias < 0 else flat[..., bias : bias + outputs].unsqueeze(-1))
     return weights, biases
 
 
 class _LinearStackSession(StackedSession["LinearStackKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel = self._kernel
-        batches = kernel.arranged(*self.padded(step, len(weights), kernel.scratch))
-        return kernel.replay(kernel.differentiate, (weights, out), batches)
+        return kernel.replay(kernel.differentiate, (weights, out), self.padded(step, len(weights)))
 
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
-        if self._kernel.client_by_client:
-            return self._descend_singly(weights, rates, correction)
         kernel = self._kernel
-        if correction is None and kernel.execution.device.type == "cuda":
+        if kernel.execution.device.type == "cuda":
             return super().descend(weights, rates, active)
-        losses = weights.new_zeros(len(weights))
-        factors = rates.neg().unsqueeze(1)
-        for step, rows in enumerate(active.tolist()):
-            batches = self.padded(step, rows, kernel.scratch)
-            losses[:rows] += kernel.take_step(weights[:rows], factors[:rows], *batches, correction)
+        losses, factors = weights.new_zeros(len(weights)), rates.neg().unsqueeze(1)
+        correction = correction or Correction(weights, weights)
+        for rows, begin, end in self._pieces(active):
+            at = slice(begin - self._first, end - self._first)
+            assert self._drawn is not None
+            samples, *batches = (
+                each[at, rows] for each in (self._drawn.rows, self._labels, self._mean_weights)
+            )
+            inputs = self.inputs(begin, samples, first=rows.start, scratch=kernel.scratch)
+            batches = [inputs.view(*samples.shape, -1), *batches]
+            total = losses[rows]
+            # One by one, because the number of steps in a piece depends on the group.
+            for step in kernel.descend(weights[rows], factors[rows], batches, correction.of(rows)):
+                total += step
         return losses
 
-    def _descend_singly(
-        self, weights: Tensor, rates: Tensor, correction: Correction | None
-    ) -> Tensor:
-        # Summed one by one, because the number of steps in a piece depends on the group.
-        losses = [0.0] * len(weights)
-        correction = correction or Correction(weights, weights)
-        corrections = [correction.of_client(row, rate) for row, rate in enumerate(rates.tolist())]
-        itemsize = self._kernel.execution.dtype.itemsize
-        batch_bytes = self.width * self._kernel.layers[0].inputs * itemsize
-        piece = max(1, _PIECE_BYTES // batch_bytes)
-        begin, most = 0, int(self._steps[0])
-        while begin < most:
-            rows, _ = self.draw(begin, int((self._steps > begin).sum()))
-            end = min(begin + piece, self._first + len(self._labels), most)
-            ends = np.minimum(self._steps[: len(rows)], end).tolist()
-            numbers = self._descend_piece(weights, begin, ends, rates, corrections)
-            for row, until in enumerate(ends):
-                for step_losses in numbers[: until - begin]:
-                    losses[row] += step_losses[row]
+    def _pieces(self, active: IntArray) -> Iterator[tuple[slice, int, int]]:
+        """Dispatches, and the first step that they take together and the one after the last."""
+        kernel, begin = self._kernel, 0
+        batch_bytes = self.width * kernel.layers[0].inputs * kernel.execution.dtype.itemsize
+        while begin < len(active):
+            rows = int(active[begin])
+            self.draw(begin, rows)
+            end = min(self._first + len(self._labels), len(active))
+            if kernel.client_by_client:
+                end = min(end, begin + max(1, _PIECE_BYTES // batch_bytes))
+                for row, until in enumerate(np.minimum(self._steps[:rows], end).tolist()):
+                    yield slice(row, row + 1), begin, until
+            else:
+                piece = max(_FEWEST_STEPS, _PIECE_BYTES // (batch_bytes * rows))
+                end = min(end, begin + piece, int((active >= rows).sum()))
+                yield slice(0, rows), begin, end
             begin = end
-        return weights.new_tensor(losses)
-
-    # A step has two dozen small operations, which start sooner without the bookkeeping of autograd. Tensors made here
-    # cannot be used elsewhere.
-    @torch.inference_mode()
-    def _descend_piece(
-        self,
-        weights: Tensor,
-        begin: int,
-        ends: list[int],
-        rates: Tensor,
-        corrections: list[ClientCorrection],
-    ) -> list[list[float]]:
-        """The steps from ``begin`` on, up to ``ends`` of each of the first dispatches, drawn together.
-
-        Returns:
-            Losses before each step, as :meth:`gradients`, by step and dispatch; meaningless from ``ends`` on.
-        """
-        kernel, rows = self._kernel, len(ends)
-        at = slice(begin - self._first, ends[0] - self._first)
-        assert self._drawn is not None
-        drawn, labels = self._drawn.rows[at, :rows], self._labels[at, :rows].unsqueeze(3)
-        mean_weights = self._mean_weights[at, :rows]
-        dtype = mean_weights.dtype
-        targets = (labels == kernel.classes.view(-1)).to(dtype)
-        factors = (mean_weights * rates[:rows].neg().unsqueeze(1)).unsqueeze(3)
-        outputs = torch.zeros_like(targets)
-        # Activations and deltas.
-        sizes = [layer.outputs for layer in kernel.layers[:-1]]
-        hidden = [[torch.empty(self.width, size, dtype=dtype) for size in sizes] for _ in range(2)]
-        ones = torch.ones(self.width, dtype=dtype)
-        for row, end in enumerate(ends):
-            samples = drawn[: end - begin, row]
-            inputs = self.inputs(
-                begin, samples, first=row, ahead=True, scratch=kernel.piece_scratch
-            )
-            kernel.steps.descend_singly(
-                kernel.layers,
-                inputs.view(*samples.shape, -1),
-                targets[:, row],
-                factors[:, row],
-                outputs[:, row],
-                *hidden,
-                ones,
-                kernel.onednn_from,
-                weights[row],
-                *corrections[row],
-            )
-        log_shares = torch.log_softmax(outputs, 3)
-        losses = -log_shares.gather(3, labels).flatten(0, 1)
-        sums = reduced(losses, mean_weights.flatten(0, 1).unsqueeze(2), kernel.squared_losses)
-        numbers: list[list[float]] = sums.view(-1, rows).tolist()
-        return numbers
 
 
 class LinearStackKernel(StackedKernel):
-    """Batched matrix products with hand-derived gradients, for logistic regression and multi-layer perceptrons.
+    """Matrix products with hand-derived gradients, for logistic regression and multi-layer perceptrons.
 
     For tasks of the families ``linear`` and ``mlp`` with cross-entropy.
     """
 
     name = "linear_stack"
-    revision = 4
+    revision = 5
     group_invariant = True
     fused = True
     recorded = True
     session_class = _LinearStackSession
 
     def prepare(self) -> None:
-        """Locate the layers, and compile the steps."""
-        device = self.execution.device
+        """Locate the layers."""
         self.layers = layers_of(self.task.layout)
-        self.classes = torch.arange(self.layers[-1].outputs, device=device).unsqueeze(1)
-        self.onednn_from = ONEDNN_FROM if multiplies_by_onednn(self.execution) else sys.maxsize
+        classes = self.layers[-1].outputs
+        self.classes = torch.arange(classes, device=self.execution.device).unsqueeze(1)
         self.scratch: dict[str, Tensor] = {}
-        # Made in inference mode, and so not usable elsewhere.
-        self.piece_scratch: dict[str, Tensor] = {}
-        # On CUDA TorchScript would fuse operations after a few calls, and change the last bit.
-        self.steps = PYTHON_STEPS if device.type == "cuda" else compiled()
+        self.onednn_from = _ONEDNN_FROM if multiplies_by_onednn(self.execution) else sys.maxsize
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
@@ -187,50 +145,96 @@ class LinearStackKernel(StackedKernel):
             and not loss.penalty
         )
 
-    def differentiate(self, weights: Tensor, out: Tensor, *mini_batches: Tensor) -> Tensor:
-        """:func:`linear_steps.gradients_together` on local models and gradients (b, P)."""
-        return self.steps.gradients_together(
-            *views(self.layers, weights),
-            *mini_batches,
-            *views(self.layers, out),
-            self.squared_losses,
-        )
+    def differentiate(self, weights: Tensor, out: Tensor, *batches: Tensor) -> Tensor:
+        """Write the gradients at ``weights`` (b, P) into ``out``; returns the losses of the mini-batches, (b,)."""
+        factors, correction = torch.ones_like(weights[:, :1]), Correction(weights, out.zero_())
+        return self._steps(weights, factors, _single_step(*batches), correction)[0]
 
-    def take_step(
+    def take_step(self, weights: Tensor, factors: Tensor, *batches: Tensor) -> Tensor:
+        """One local step, as :meth:`SupervisedKernel.take_step`."""
+        correction = Correction(weights, weights)
+        return self._steps(weights, factors, _single_step(*batches), correction)[0]
+
+    # Operations start sooner without the bookkeeping of autograd.
+    @torch.inference_mode()
+    def descend(
+        self, weights: Tensor, factors: Tensor, batches: Sequence[Tensor], correction: Correction
+    ) -> Tensor:
+        """Several local steps of b clients on :meth:`_steps`' batches, in place; returns losses (S, b)."""
+        if not self.client_by_client:
+            return self._steps(weights, factors, batches, correction)
+        only = [batch[:, 0] for batch in batches]
+        return self._steps(weights[0], factors[0], only, correction.of(0)).unsqueeze(1)
+
+    def _steps(
         self,
         weights: Tensor,
         factors: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        mean_weights: Tensor,
-        correction: Correction | None = None,
+        batches: Sequence[Tensor],
+        correction: Correction,
     ) -> Tensor:
-        """By :func:`linear_steps.descend_together`, with the correction of the first b clients."""
-        correction = correction or Correction(weights, weights)
-        target, constant, rows = correction.target, correction.constant, slice(0, len(weights))
-        layer_views = moved = views(self.layers, weights)
-        if constant is not None:
-            moved = views(self.layers, correction.change[rows])
-        return self.steps.descend_together(
-            *layer_views,
-            *self.arranged(inputs, labels, mean_weights),
-            factors.unsqueeze(2),
-            weights,
-            *moved,
-            None if target is None else target[rows],
-            correction.strength,
-            None if constant is None else constant[rows],
-            correction.start[rows],
-            correction.change[rows],
-            self.squared_losses,
-        )
+        """S steps: add ``factors`` times the gradients to the correction's ``change``.
 
-    def arranged(
-        self, inputs: Tensor, labels: Tensor, mean_weights: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Mini-batches and classes as :func:`linear_steps.forward` takes them."""
-        inputs = inputs.view(*labels.shape, -1)
-        return inputs, labels.unsqueeze(1), mean_weights.unsqueeze(1), self.classes
+        Args:
+            weights: models, (b, P), or one, (P,); then nothing below has the axis b.
+            factors: minus the learning rates, (b, 1).
+            batches: samples (S, b, width, features), their classes (S, b, width), and the weight of each in the mean
+                of its mini-batch (S, b, width).
+            correction: of the same clients.
+
+        Returns:
+            Losses of the mini-batches before each step, (S, b).
+        """
+        inputs, labels, mean_weights = batches
+        product, affine, add = _SINGLE if weights.ndim == 1 else _STACKED
+        layers, biases = views(self.layers, weights)
+        moved = list(zip(*views(self.layers, correction.change), strict=True))
+        last, top = len(layers) - 1, biases[-1]
+        rows = [None if bias is None else bias.mT for bias in biases]
+        large = [weights.ndim == 1 and one.numel() >= self.onednn_from for one in layers]
+        ones = torch.ones_like(mean_weights[0]).unsqueeze(-1)
+        labels, scales = labels.unsqueeze(-2), (mean_weights * factors).unsqueeze(-2)
+        # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
+        targets = torch.masked_fill(-scales, labels != self.classes, 0.0)
+        all_shares = []
+        for values, scale, target in zip(inputs, scales, targets, strict=True):
+            activations = [values]
+            for layer, bias, by_onednn in zip(layers[:-1], rows, large, strict=False):
+                if by_onednn:
+                    values = _onednn_product(values, layer, None if bias is None else bias[0])
+                elif bias is None:
+                    values = product(values, layer.mT)
+                else:
+                    values = affine(bias, values, layer.mT)
+                activations.append(values.relu_())
+            values, layer = values.mT, layers[-1]
+            logits = product(layer, values) if top is None else affine(top, layer, values)
+            shares = logits.log_softmax(-2)
+            all_shares.append(shares)
+            delta = target.addcmul_(shares.exp(), scale)
+            deltas = [delta]
+            # The deltas below need the weights before the step.
+            for index in range(last, 0, -1):
+                if large[index]:
+                    below = _onednn_product(delta.mT, layers[index].mT, None)
+                else:
+                    below = product(delta.mT, layers[index])
+                # Torch's derivative of ReLU: the incoming delta if the unit was positive, else zero.
+                torch.ops.aten.threshold_backward.grad_input(
+                    below, activations[index], 0, grad_input=below
+                )
+                delta = below.mT
+                deltas.append(delta)
+            correction.pull(weights, factors)
+            for (weight, bias), values in zip(moved, activations, strict=True):
+                delta = deltas.pop()
+                add(weight, delta, values)
+                if bias is not None:
+                    add(bias, delta, ones)
+            correction.shift(weights, factors)
+        losses = torch.stack(all_shares).gather(-2, labels).squeeze(-2).neg_()
+        mean = (losses * mean_weights).sum(-1)
+        return of_batch(self.dispatch_loss, mean, losses, mean_weights)
 
     def largest_group(self) -> int:
         """Depends on whether the products of each client are computed separately."""
@@ -248,3 +252,14 @@ class LinearStackKernel(StackedKernel):
         """Whether plain steps are taken client by client."""
         on_cpu = self.execution.device.type == "cpu"
         return on_cpu and self.model_bytes > _SINGLE_BYTES
+
+
+def _onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``values @ weight.T + bias`` by oneDNN, in float32."""
+    product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
+    return product
+
+
+def _single_step(inputs: Tensor, *others: Tensor) -> list[Tensor]:
+    """The mini-batches of one step, as those of S steps."""
+    return [batch.unsqueeze(0) for batch in (inputs.flatten(2), *others)]

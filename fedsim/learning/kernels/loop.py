@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from fedsim.learning.device import Execution
+from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -34,6 +35,7 @@ class BoundModule:
         layout = task.layout
         self._tensors = [parameters.get(name, buffers.get(name)) for name in layout.names]
         self._layout = layout
+        self._bound: list[Tensor] | None = None
         sent = [parameters[name] for name in layout.names if name in parameters]
         self.parameters = [value for value in sent if value.requires_grad]
         self._constants = Constants(self.module, layout.names, task.model.name)
@@ -44,6 +46,9 @@ class BoundModule:
 
     def bind(self, views: list[Tensor]) -> None:
         """Use these views as parameters and buffers."""
+        if views is self._bound:
+            return
+        self._bound = views
         for tensor, view in zip(self._tensors, views, strict=True):
             assert tensor is not None
             tensor.data = view
@@ -121,13 +126,18 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
-        factors = rates.neg().tolist()
-        losses = weights.new_zeros(len(weights))
+        losses, factors = weights.new_zeros(len(weights)), rates.neg().unsqueeze(1)
+        correction = correction or Correction(weights, weights)
+        alphas = rates.neg().tolist()
+        corrections = [correction.of(row) for row in range(len(weights))]
+        moved = [self._bound.views(one.change) for one in corrections]
         for step, rows in enumerate(active.tolist()):
             for row in range(rows):
                 loss, gradients = self._backward(step, row, weights[:rows])
-                targets = self._views[row][: len(gradients)]
-                torch._foreach_add_(targets, gradients, alpha=factors[row])
+                corrections[row].pull(weights[row], factors[row])
+                targets = moved[row][: len(gradients)]
+                torch._foreach_add_(targets, gradients, alpha=alphas[row])
+                corrections[row].shift(weights[row], factors[row])
                 losses[row] += loss
         return losses
 
@@ -155,7 +165,7 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         gradients = torch.autograd.grad(
             loss, bound.parameters, allow_unused=True, materialize_grads=True
         )
-        reported = losses.square().sum() if self._kernel.squared_losses else loss
+        reported = of_batch(self._kernel.dispatch_loss, loss, losses)
         return reported.detach().to(weights.dtype), gradients
 
 
@@ -163,7 +173,7 @@ class LoopKernel(SupervisedKernel):
     """Automatic differentiation client by client, without copies of models or gradients; for any module."""
 
     name = "loop"
-    revision = 1
+    revision = 2
     group_invariant = True
     fused = True
     session_class = _LoopSession
@@ -176,6 +186,11 @@ class LoopKernel(SupervisedKernel):
         self.masks = (
             None if masks is None else torch.from_numpy(masks).to(execution.device, execution.dtype)
         )
+
+    @property
+    def corrects(self) -> bool:
+        """Whether training changes no buffers, which have no gradient to correct."""
+        return not self.task.layout.buffers
 
     def largest_group(self) -> int:
         """One, so that the model stays in the cache until its training ends."""

@@ -78,7 +78,7 @@ class NestedKernel(Kernel):
         self._level = level
         self.seed = seed
         self.kernels = kernels[level:]
-        self.squared_losses = kernels[level].squared_losses
+        self.dispatch_loss = kernels[level].dispatch_loss
 
     def positions(self, number: int, device: torch.device) -> Tensor:
         """Positions of one of the parts in the client's part."""

@@ -6,10 +6,12 @@ from typing import Any
 
 from torch import Tensor
 
+from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.base import AnalyticTask
+from fedsim.vocabulary.metrics import DispatchLoss
 
 _LARGEST_GROUP = 1024
 # Offset between the noise counters of two phases.
@@ -22,7 +24,7 @@ class _QuadraticSession(Session):
     ) -> None:
         self._task, self._stream = kernel.task, kernel.stream
         self._noisy = kernel.task.noisy
-        self._squared = kernel.squared_losses
+        self._dispatch_loss = kernel.dispatch_loss
         self._clients = clients
         self._sequences = sequences
         self._first = first
@@ -37,7 +39,7 @@ class _QuadraticSession(Session):
             out.add_(self._of_shape("noise", noise, weights.shape).to(out))
         losses = self._task.losses(clients, weights)
         self._of_shape("losses", losses, weights.shape[:1])
-        return losses.square() if self._squared else losses
+        return of_batch(self._dispatch_loss, losses, losses.unsqueeze(1))
 
     def _of_shape(self, function: str, value: Any, shape: tuple[int, ...]) -> Tensor:
         """What a function of the task returned.
@@ -61,9 +63,11 @@ class QuadraticKernel(Kernel):
     revision = 1
     group_invariant = True
 
-    def __init__(self, task: AnalyticTask, seed: int, *, squared_losses: bool = False) -> None:
+    def __init__(
+        self, task: AnalyticTask, seed: int, *, dispatch_loss: DispatchLoss = "mean"
+    ) -> None:
         self.task = task
-        self.squared_losses = squared_losses
+        self.dispatch_loss = dispatch_loss
         self.stream = Stream(seed, Purpose.GRADIENT_NOISE)
 
     def replica(self) -> QuadraticKernel:

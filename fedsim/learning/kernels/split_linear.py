@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedsim.learning.kernels.linear_steps import reduced
+from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.networks import SplitLinear
@@ -25,8 +25,7 @@ class _SplitLinearSession(StackedSession["SplitLinearKernel"]):
         if self._kernel.biased:
             logits = logits + weights[:, features : features + 1]
         losses = functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
-        squared = self._kernel.squared_losses
-        loss = reduced(losses.unsqueeze(1), mean_weights.unsqueeze(1), squared)
+        mean = (losses * mean_weights).sum(1)
         # Not torch.sigmoid, whose last bit depends on the position of a number in the tensor.
         residual = (1 / (1 + torch.exp(-logits)) - targets).mul_(mean_weights)
         out[:, :features] = torch.bmm(residual.unsqueeze(1), x).squeeze(1)
@@ -37,10 +36,9 @@ class _SplitLinearSession(StackedSession["SplitLinearKernel"]):
             for part in self._kernel.parts:
                 w = weights[:, part]
                 square = w.square().sum(1)
-                if not squared:
-                    loss += rho * square / (1 + square)
+                mean += rho * square / (1 + square)
                 out[:, part].addcmul_(w, (2 * rho / (1 + square).square()).unsqueeze(1))
-        return loss
+        return of_batch(self._kernel.dispatch_loss, mean, losses, mean_weights)
 
 
 class SplitLinearKernel(StackedKernel):

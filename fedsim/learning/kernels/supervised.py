@@ -14,6 +14,7 @@ from fedsim.learning.kernels.base import Correction, IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
+from fedsim.vocabulary.metrics import DispatchLoss
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22
@@ -36,7 +37,7 @@ class SupervisedKernel(Kernel):
     Args:
         samples: training samples of the task, on the compute device.
         order: samples of each step.
-        squared_losses: see :class:`fedsim.learning.kernels.base.Kernel`.
+        dispatch_loss: see :class:`fedsim.learning.kernels.base.Kernel`.
 
     Attributes:
         replay: calls the operations of every step.
@@ -45,11 +46,11 @@ class SupervisedKernel(Kernel):
     session_class: ClassVar[type[SupervisedSession[Any]]]
 
     def __init__(
-        self, samples: Samples, order: BatchOrder, *, squared_losses: bool = False
+        self, samples: Samples, order: BatchOrder, *, dispatch_loss: DispatchLoss = "mean"
     ) -> None:
         self.samples = samples
         self.order = order
-        self.squared_losses = squared_losses
+        self.dispatch_loss: DispatchLoss = dispatch_loss
         self.task = samples.task
         self.execution = execution = samples.execution
         records = execution.cuda_graphs if self.recorded else False
@@ -68,7 +69,7 @@ class SupervisedKernel(Kernel):
 
     def replica(self) -> Kernel:
         """A kernel of the same kind on the same data."""
-        return type(self)(self.samples, self.order, squared_losses=self.squared_losses)
+        return type(self)(self.samples, self.order, dispatch_loss=self.dispatch_loss)
 
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
         """The sum of the sizes of the mini-batches."""
@@ -189,28 +190,18 @@ class SupervisedSession(Session, Generic[KernelType]):
         return drawn.rows[at, :active], drawn.counts[at, :active]
 
     def inputs(
-        self,
-        step: int,
-        rows: Tensor,
-        *,
-        first: int = 0,
-        ahead: bool = False,
-        scratch: dict[str, Tensor] | None = None,
+        self, step: int, rows: Tensor, first: int = 0, scratch: dict[str, Tensor] | None = None
     ) -> Tensor:
-        """Inputs of the samples ``rows`` (b, width), (b x width, *shape), augmented if requested.
+        """Inputs of the samples ``rows`` (S, b, width), (S x b x width, *shape), augmented if requested.
 
-        The rows are those of b dispatches from ``first`` on at ``step``, or, with ``ahead``, those of the dispatch
-        ``first`` at b steps from ``step`` on.
+        They are those of b dispatches from ``first`` on, at S steps from ``step`` on.
         """
         moves = None
         if self._augmenter is not None and self._streams is not None:
-            if ahead:
-                streams = self._streams[first].expand(len(rows))
-                steps = torch.arange(step, step + len(rows), device=streams.device)
-            else:
-                streams = self._streams[first : first + len(rows)]
-                steps = torch.full_like(streams, step)
-            moves = self._augmenter.moves(streams, steps, rows.shape[1])
+            steps, dispatches, width = rows.shape
+            streams = self._streams[first : first + dispatches].repeat(steps)
+            numbers = torch.arange(step, step + steps, device=rows.device)
+            moves = self._augmenter.moves(streams, numbers.repeat_interleave(dispatches), width)
         return self.samples.gather(rows.reshape(-1), scratch, moves)
 
     def dropout_seed(self, step: int, row: int) -> int:
@@ -236,7 +227,7 @@ class UnpaddedSession(SupervisedSession[KernelType]):
         rows, _ = self.draw(step, active)
         at = step - self._first
         count = self._counts[at][row]
-        inputs = self.inputs(step, rows[row : row + 1, :count], first=row)
+        inputs = self.inputs(step, rows[None, row : row + 1, :count], first=row)
         return inputs, self._labels[at, row, :count]
 
 
@@ -288,7 +279,7 @@ class StackedSession(SupervisedSession[KernelType]):
         Inputs (b, width, *shape), labels (b, width), and the weight of each position in its batch's mean, (b, width).
         """
         rows, _ = self.draw(step, active)
-        inputs = self.inputs(step, rows, scratch=scratch)
+        inputs = self.inputs(step, rows[None], scratch=scratch)
         at = step - self._first
         return (
             inputs.view(active, self.width, *inputs.shape[1:]),

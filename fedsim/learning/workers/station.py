@@ -21,6 +21,7 @@ from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
+from fedsim.vocabulary.metrics import DispatchLoss
 from fedsim.vocabulary.timeline import Train
 
 # Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
@@ -101,8 +102,7 @@ class Station:
 
     Args:
         task, method, training, seed, execution: those of the run.
-        squared_losses: whether the loss of a dispatch is the root mean square over its samples; see
-            :class:`fedsim.scheduling.base.Selection`.
+        dispatch_loss: the loss that a dispatch reports.
 
     Attributes:
         task, training, execution: the task, the training section, device and precision.
@@ -122,7 +122,7 @@ class Station:
         seed: int,
         execution: Execution,
         *,
-        squared_losses: bool = False,
+        dispatch_loss: DispatchLoss = "mean",
     ) -> None:
         self.task = task
         self.method = method
@@ -133,7 +133,7 @@ class Station:
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
             self.samples = training_samples(task, execution)
-            self.kernels = self._kernels(squared_losses)
+            self.kernels = self._kernels(dispatch_loss)
             in_order = task.closed_form is not None or training.executor == "plain"
             self.threads = 1 if in_order else execution.threads
             with isolated(seed):
@@ -146,7 +146,7 @@ class Station:
         """The kernel of the whole model, or of its largest part."""
         return self.kernels[0]
 
-    def _kernels(self, squared_losses: bool) -> list[Kernel]:
+    def _kernels(self, dispatch_loss: DispatchLoss) -> list[Kernel]:
         parts, samples = self.method.parts, self.samples
         tasks: Sequence[Task] = [self.task] if parts is None else parts.tasks
         kernels = [
@@ -156,7 +156,7 @@ class Station:
                 self.execution,
                 samples.of(task) if isinstance(task, SupervisedTask) and samples else None,
                 self._seed,
-                squared_losses=squared_losses,
+                dispatch_loss=dispatch_loss,
             )
             for task in tasks
         ]
@@ -245,7 +245,7 @@ class Station:
             self.training,
             self._seed,
             execution,
-            squared_losses=self.kernel.squared_losses,
+            dispatch_loss=self.kernel.dispatch_loss,
         )
 
     def identity(self) -> dict[str, str]:

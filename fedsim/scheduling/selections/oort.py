@@ -58,7 +58,7 @@ class Oort(Selection):
 
     name = "oort"
     needs_training = True
-    squared_losses = True
+    dispatch_loss = "root_mean_square"
     Params = OortParams
 
     def __init__(self, params: OortParams, server: ServerPort) -> None:

@@ -47,8 +47,7 @@ class SupervisedParams(Parameters):
 class SupervisedTask(Task):
     """A model to be trained on the clients' samples.
 
-    Samples are loaded and the module is built on first use. A model without an outline, such as a user's, is built and
-    checked immediately.
+    Samples are loaded and the module is built on first use. A user's model is built and checked immediately.
 
     Attributes:
         dataset: the samples.
@@ -99,9 +98,8 @@ class SupervisedTask(Task):
         self._merges = merges
         self.class_masks: npt.NDArray[np.bool_] | None = None
         self.by_hand = True
-        self._outline = model.outline(dataset)
-        if self._outline is not None:
-            self.layout = Layout.of(self._outline.parameters, self._outline.buffers)
+        if model.is_bundled:
+            self.layout = Layout.of_module(self._outline)
         else:
             self.layout = self._layout_of_module()
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())
@@ -143,7 +141,7 @@ class SupervisedTask(Task):
 
     def may_lack_kernel(self, training: Training) -> bool:
         """Whether the model is of unknown structure, or the scenario requires a stacked kernel."""
-        return self._outline is None or training.executor == "stacked"
+        return not self.model.is_bundled or training.executor == "stacked"
 
     @property
     def input_shape(self) -> tuple[int, ...]:
@@ -160,7 +158,7 @@ class SupervisedTask(Task):
 
         from fedsim.tasks.modules.dropout import key_dropout
 
-        if self._outline is None:
+        if not self.model.is_bundled:
             module = self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL))
             tensors = chain(module.parameters(), module.buffers())
             numbers = {value.dtype for value in tensors if value.is_floating_point()}
@@ -171,8 +169,30 @@ class SupervisedTask(Task):
                 module = self.model.build(self.dataset)
         return key_dropout(module.to(getattr(torch, self._dtype)))
 
+    @cached_property
+    def _outline(self) -> nn.Module:
+        """The module, without values if it is one of fedsim's."""
+        if not self.model.is_bundled:
+            return self.module
+        import torch
+
+        with torch.device("meta"):
+            return self.model.build(self.dataset)
+
+    @property
+    def _outline_probe(self) -> tuple[Tensor, Tensor]:
+        """Inputs and labels of a few samples for :attr:`_outline`."""
+        if not self.model.is_bundled:
+            return self._probe(_PROBE_SAMPLES)
+        import torch
+
+        dtype = torch.int64 if self.dataset.tokens else torch.float32
+        inputs = torch.empty(_PROBE_SAMPLES, *self.input_shape, dtype=dtype, device="meta")
+        labels = torch.empty(_PROBE_SAMPLES, dtype=self.train_y.dtype, device="meta")
+        return inputs, labels
+
     def _layout_of_module(self) -> Layout:
-        """The layout of a module without an outline, which is checked."""
+        """The layout of a user's module, which is checked."""
         from fedsim.tasks.modules.checks import check_module
 
         module = self.module
@@ -203,7 +223,7 @@ class SupervisedTask(Task):
     @cached_property
     def functional_dropout(self) -> bool:
         """Whether training applies dropout by functions of torch instead of layers."""
-        if self._outline is not None:
+        if self.model.is_bundled:
             return False
         from fedsim.tasks.modules.checks import draws_random_numbers
 
@@ -291,19 +311,17 @@ class SupervisedTask(Task):
         """Counted as :meth:`flops_per_sample`, without the gradients of some parameters."""
         from fedsim.tasks.modules.counting import count_flops
 
-        return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES), frozen)
+        return count_flops(self._outline, self.loss, *self._outline_probe, frozen)
 
     def activations_per_sample(self) -> int:
-        """Those of the outline, or counted by running the module: the tensors that torch keeps, without parameters."""
-        if self._outline is not None and self._outline.activations is not None:
-            return self._outline.activations
+        """Counted by running the module: the tensors that torch keeps, without parameters."""
         return self._activations_per_sample
 
     @cached_property
     def _activations_per_sample(self) -> int:
         from fedsim.tasks.modules.counting import count_activations
 
-        return count_activations(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
+        return count_activations(self._outline, self.loss, *self._outline_probe)
 
     def _probe(self, samples: int) -> tuple[Tensor, Tensor]:
         """Inputs and labels of a few training samples."""
@@ -359,7 +377,7 @@ class SupervisedTask(Task):
     def doubts(self) -> list[UserError]:
         """Warnings about the data set, and about a module that ends with a softmax."""
         doubts = self.dataset.doubts()
-        if self._outline is None and self._other_types:
+        if not self.model.is_bundled and self._other_types:
             doubts.append(
                 UserError(
                     self._conversion,
@@ -367,7 +385,7 @@ class SupervisedTask(Task):
                     hint="training.dtype is the type of all parameters: float32 or float64",
                 )
             )
-        if self._outline is None and self.loss.kind == "cross_entropy":
+        if not self.model.is_bundled and self.loss.kind == "cross_entropy":
             from fedsim.tasks.modules.checks import returns_probabilities
 
             if returns_probabilities(self.module, self._probe):
@@ -421,7 +439,8 @@ class SupervisedTask(Task):
 
     def refusal_of_one_sample(self) -> str | None:
         """Why the module cannot be trained on a mini-batch of one sample; None if it can."""
-        if self._outline is not None and not self._outline.batch_statistics:
+        # Of fedsim's layers, only batch normalization has buffers.
+        if self.model.is_bundled and not self.layout.buffers:
             return None
         from fedsim.tasks.modules.checks import refusal_of_one_sample
 

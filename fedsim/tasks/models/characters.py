@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent, NamedShapes, Outline, linear, norm
+from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -54,21 +54,6 @@ class CharLstm(_CharacterModel):
         params = self.params
         return CharacterLstm(characters, params.embedding, params.hidden, params.layers)
 
-    def outline(self, dataset: Dataset) -> Outline:
-        """Embedding, LSTM layers and the last layer."""
-        characters, _ = self._characters(dataset)
-        inputs, hidden = self.params.embedding, self.params.hidden
-        tensors: NamedShapes = (("embedding.weight", (characters, inputs)),)
-        for number in range(self.params.layers):
-            layer = f"layers.{number}"
-            tensors += (
-                (f"{layer}.input_weight", (4 * hidden, inputs)),
-                (f"{layer}.hidden_weight", (4 * hidden, hidden)),
-                (f"{layer}.bias", (4 * hidden,)),
-            )
-            inputs = hidden
-        return Outline(tensors + linear("classifier", inputs, characters))
-
 
 class CharTransformerParameters(Parameters):
     """Parameters of the character transformer."""
@@ -96,26 +81,6 @@ class CharTransformer(_CharacterModel):
         return CharacterTransformer(
             *self._characters(dataset), params.width, params.heads, params.layers
         )
-
-    def outline(self, dataset: Dataset) -> Outline:
-        """Embeddings of characters and positions, blocks, and the last layers."""
-        characters, length = self._characters(dataset)
-        width = self.params.width
-        tensors: NamedShapes = (
-            ("embedding.weight", (characters, width)),
-            ("positions.weight", (length, width)),
-        )
-        for number in range(self.params.layers):
-            block = f"blocks.{number}"
-            tensors += (
-                *norm(f"{block}.norm1", width),
-                *linear(f"{block}.project", width, 3 * width),
-                *linear(f"{block}.merge", width, width),
-                *norm(f"{block}.norm2", width),
-                *linear(f"{block}.widen", width, 4 * width),
-                *linear(f"{block}.narrow", 4 * width, width),
-            )
-        return Outline((*tensors, *norm("norm", width), *linear("classifier", width, characters)))
 
     def _characters(self, dataset: Dataset) -> tuple[int, int]:
         width, heads = self.params.width, self.params.heads

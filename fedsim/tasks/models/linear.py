@@ -9,7 +9,7 @@ from pydantic import Field
 from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.model import ModelComponent, Outline
+from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
     from torch import nn
@@ -57,16 +57,6 @@ class Linear(ModelComponent):
             shuffle_features=params.shuffle_features,
             unit_norm=params.unit_norm,
         )
-
-    def outline(self, dataset: Dataset) -> Outline:
-        """The vectors ``shared`` and, if configured, ``personal`` and ``bias``."""
-        personal = self.params.personal_features
-        lengths = {
-            "shared": self._features(dataset) - personal,
-            "personal": personal,
-            "bias": int(self.params.bias),
-        }
-        return Outline(tuple((name, (length,)) for name, length in lengths.items() if length))
 
     def _features(self, dataset: Dataset) -> int:
         """Features of the data set, which the model must fit."""

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
 from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset, TargetKind
-from fedsim.tasks.model import ModelComponent, NamedShapes, Outline, linear
+from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -23,18 +22,6 @@ class _LinearStack(ModelComponent):
         from fedsim.tasks.modules.networks import LinearStack
 
         return LinearStack(self._widths(dataset))
-
-    def outline(self, dataset: Dataset) -> Outline:
-        """Weight and bias of each layer, in order.
-
-        The activations are each layer's input, and the log-softmax and the label, or the error of a regression.
-        """
-        tensors: NamedShapes = ()
-        widths = self._widths(dataset)
-        for number, (inputs, outputs) in enumerate(pairwise(widths)):
-            tensors += linear(f"layers.{number}", inputs, outputs)
-        activations = sum(widths) + (dataset.kind != "regression")
-        return Outline(tensors, activations=activations)
 
     def _widths(self, dataset: Dataset) -> list[int]:
         return [self.feature_count(dataset), *self._hidden(), dataset.classes]

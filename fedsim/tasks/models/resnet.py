@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent, NamedShapes, Outline, linear, norm
+from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -48,33 +48,6 @@ class _ResNet(ModelComponent):
             groups,
             whole=self.widths,
         )
-
-    def outline(self, dataset: Dataset) -> Outline:
-        """Stem, blocks and the last layer; with batch norm also the running means and variances."""
-        inputs = self._widths[0]
-        convolutions = [("stem", "stem_norm", self._depth(dataset), inputs, 3)]
-        widths = [width for width in self._widths for _ in range(self.blocks)]
-        for number, width in enumerate(widths):
-            block = f"stages.{number}"
-            convolutions += [
-                (f"{block}.conv1", f"{block}.norm1", inputs, width, 3),
-                (f"{block}.conv2", f"{block}.norm2", width, width, 3),
-            ]
-            if self.projected and inputs != width:
-                names = (f"{block}.projection.0", f"{block}.projection.1")
-                convolutions.append((*names, inputs, width, 1))
-            inputs = width
-        tensors: NamedShapes = ()
-        buffers: NamedShapes = ()
-        for conv, norm_name, channels, width, kernel in convolutions:
-            tensors += ((f"{conv}.weight", (width, channels, kernel, kernel)),)
-            tensors += norm(norm_name, width)
-            for statistic in ("running_mean", "running_var"):
-                buffers += ((f"{norm_name}.{statistic}", (width,)),)
-        tensors += linear("classifier", inputs, dataset.classes)
-        if self.params.norm == "group":
-            return Outline(tensors)
-        return Outline(tensors, buffers, batch_statistics=True)
 
     def _depth(self, dataset: Dataset) -> int:
         """Channels of the data set's images, which the model must fit."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
+from itertools import chain
 from typing import Any
 
 import torch
@@ -42,15 +43,21 @@ def count_flops(
 
 
 def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
-    """Number of values per sample that torch keeps for the backward pass, without parameters."""
+    """Number of values per sample that torch keeps for the backward pass, without parameters.
+
+    The module may be on the meta device.
+    """
     module = copy.deepcopy(module).eval()
-    parameters = {value.untyped_storage().data_ptr() for value in module.parameters()}
+    # Of two statistics per channel, batch normalization keeps those of the batch without values, else the running ones.
+    buffers = module.buffers() if inputs.is_meta else ()
+    tensors = chain(module.parameters(), buffers)
+    model = {value.untyped_storage()._cdata for value in tensors}
     sizes: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         # Layers may keep views of the same tensor, such as an output and the next input; it is counted once.
-        storage = tensor.untyped_storage().data_ptr()
-        if storage not in parameters:
+        storage = tensor.untyped_storage()._cdata
+        if storage not in model:
             sizes.setdefault(storage, tensor.numel())
         # Detached, because a node that keeps its own output forms a cycle that is never collected.
         return tensor.detach()

@@ -7,7 +7,6 @@ from torch import Tensor
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import (
-    ConvStackKernel,
     Kernel,
     LinearStackKernel,
     LoopKernel,
@@ -20,6 +19,7 @@ from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.linear import Linear
 from fedsim.tasks.partition import Partition
+from fedsim.vocabulary.metrics import DispatchLoss
 from tests.learning.problems import SEED, module_at
 
 BATCH = 16
@@ -30,20 +30,19 @@ def build(
     task: SupervisedTask,
     dtype: torch.dtype = torch.float32,
     *,
-    squared_losses: bool = False,
+    dispatch_loss: DispatchLoss = "mean",
     autocast: torch.dtype | None = None,
 ) -> Kernel:
     execution = Execution(torch.device("cpu"), dtype, autocast, 1)
     samples = Samples(task, task.train_x, task.train_y, execution)
     order = BatchOrder(SEED, task.offsets, task.rows, BATCH, execution.device)
     kinds = {
-        "conv_stack": ConvStackKernel,
         "linear_stack": LinearStackKernel,
         "split_linear": SplitLinearKernel,
         "vmap": VmapKernel,
         "loop": LoopKernel,
     }
-    return kinds[kind](samples, order, squared_losses=squared_losses)
+    return kinds[kind](samples, order, dispatch_loss=dispatch_loss)
 
 
 def models_of(task: SupervisedTask, count: int, dtype: torch.dtype) -> Tensor:

@@ -1,11 +1,9 @@
-"""All models: their sizes, outlines, modules and losses."""
+"""All models: their sizes, modules and losses."""
 
 from typing import Any, ClassVar
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 
@@ -18,8 +16,7 @@ from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.models.cnn import Cnn
 from fedsim.tasks.modules.checks import refusal_of_one_sample
-from fedsim.tasks.modules.counting import count_activations
-from fedsim.tasks.modules.dropout import key_dropout
+from fedsim.tasks.modules.counting import count_activations, count_flops
 from fedsim.tasks.modules.networks import SplitLinear
 from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
 from tests.tasks.toys import (
@@ -119,69 +116,16 @@ def test_initial_models_are_a_function_of_the_stream_alone(
         assert refusal_of_one_sample(problem.module, problem.loss, problem._probe) is None
 
 
-SMALL = st.integers(1, 6)
-PARAMS: dict[str, st.SearchStrategy[dict[str, Any]]] = {
-    "logistic_regression": st.fixed_dictionaries({"start": st.sampled_from(["random", "zero"])}),
-    "mlp": st.fixed_dictionaries({"hidden": st.lists(SMALL, min_size=1, max_size=3)}),
-    "linear": st.fixed_dictionaries(
-        {"personal_features": st.integers(0, 6), "bias": st.booleans()}
-    ),
-    "cnn": st.fixed_dictionaries(
-        {
-            "channels": st.tuples(SMALL, SMALL),
-            "kernel": st.sampled_from([1, 3, 5, 7]),
-            "hidden": st.lists(SMALL, max_size=2),
-        }
-    ),
-    **{
-        name: st.fixed_dictionaries(
-            {"norm": st.sampled_from(["group", "batch"]), "groups": st.sampled_from([1, 2, 4])}
-        )
-        for name in ("resnet18", "resnet20")
-    },
-    "char_lstm": st.fixed_dictionaries(
-        {"embedding": SMALL, "hidden": SMALL, "layers": st.integers(1, 3)}
-    ),
-    "char_transformer": st.integers(1, 3).flatmap(
-        lambda heads: st.fixed_dictionaries(
-            {
-                "heads": st.just(heads),
-                "width": SMALL.map(lambda width: width * heads),
-                "layers": st.integers(1, 3),
-            }
-        )
-    ),
-}
-
-
-@pytest.mark.parametrize("name", sorted(CATALOG.parts("model")))
-@given(data=st.data())
-def test_outlines_are_those_of_the_modules(name: str, data: st.DataObject) -> None:
-    component = CATALOG.parts("model")[name]
-    params = data.draw(PARAMS.get(name, st.just({})))
-    if name.startswith("char"):
-        shape: tuple[int, ...] = (data.draw(st.integers(1, 9)),)
-    else:
-        least = 16 if name == "fedcompass_cnn" else 8
-        side = st.integers(least, least + 9)
-        shape = (data.draw(st.integers(1, 3)), data.draw(side), data.draw(side))
-    kind = "next_character" if len(shape) == 1 else "classification"
-    classes = data.draw(st.integers(2, 7))
-    if name == "linear_regression":
-        kind, classes = "regression", 1
-    dataset = described(shape, classes, kind)
-    model = component(component.Params(**params))
-    outline = model.outline(dataset)
-    assert outline is not None
-    # Only activations need values, and the initial values of a ResNet take most of its time.
-    with torch.device("meta" if outline.activations is None else "cpu"):
-        module = key_dropout(model.build(dataset))
-    assert Layout.of(outline.parameters, outline.buffers) == Layout.of_module(module)
-    norms = [layer for layer in module.modules() if isinstance(layer, nn.BatchNorm2d)]
-    assert outline.batch_statistics == bool(norms)
-    if outline.activations is not None:
-        inputs, labels = torch.rand(2, *shape), torch.arange(2) % classes
-        assert outline.activations == count_activations(module, model.loss(dataset), inputs, labels)
+@pytest.mark.parametrize(("name", "params", "shape"), CHEAP)
+def test_operations_and_activations_are_counted_without_values(
+    name: str, params: dict[str, Any], shape: tuple[int, ...]
+) -> None:
+    """On the meta device; here they are counted on two samples as well."""
+    problem = task(dataset_for(name, shape), name, **params)
+    counted = problem.module, problem.loss, *problem._probe(2)
+    assert problem.flops_per_sample() == count_flops(*counted) > 0
+    assert problem.activations_per_sample() == count_activations(*counted) > 0
+    assert problem.layout == Layout.of_module(problem.module)
 
 
 def test_features_can_be_dealt_at_random_and_scaled_to_unit_norm() -> None:
@@ -233,15 +177,14 @@ def test_batch_norm_keeps_its_statistics_in_the_vector() -> None:
         ("char_transformer", {"width": 5, "heads": 2}, (12,), "2 heads do not divide width 5"),
     ],
 )
-def test_an_outline_refuses_what_the_module_refuses(
+def test_a_model_refuses_data_that_it_does_not_fit(
     name: str, params: dict[str, Any], shape: tuple[int, ...], message: str
 ) -> None:
     component = CATALOG.parts("model")[name]
     model = component(component.Params(**params))
-    for ask in (model.outline, model.build):
-        with pytest.raises(UserError, match=message) as caught:
-            ask(described(shape, 3, "next_character" if len(shape) == 1 else "classification"))
-        assert caught.value.where == "task.model"
+    with pytest.raises(UserError, match=message) as caught:
+        model.build(described(shape, 3, "next_character" if len(shape) == 1 else "classification"))
+    assert caught.value.where == "task.model"
 
 
 class Wider(Cnn):
@@ -253,9 +196,10 @@ class Wider(Cnn):
         return nn.Sequential(nn.Flatten(), nn.Linear(64, dataset.classes))
 
 
-def test_a_subclass_with_a_module_of_its_own_does_not_keep_the_outline() -> None:
+def test_a_subclass_with_its_own_module_is_checked_as_a_users_model() -> None:
     model = Wider(Wider.Params())
-    assert model.outline(toy_dataset()) is None
+    assert not model.is_bundled
+    assert Cnn(Cnn.Params()).is_bundled
     assert model.initialize.__func__ is Cnn.initialize  # type: ignore[attr-defined]
 
 
@@ -269,21 +213,21 @@ class Tiny(SequentialModel):
     )
 
 
-def test_a_module_and_its_outline_follow_from_the_layers() -> None:
+def test_a_module_follows_from_the_layers() -> None:
     """An image of 9 x 8 becomes 7 x 6 by the convolution and 3 x 3 by pooling."""
     model, dataset = Tiny(Parameters()), toy_dataset(shape=(2, 9, 8))
     module = model.build(dataset)
     assert [type(layer) for layer in module.children()] == [
         *(nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.Flatten, nn.Linear, nn.Dropout, nn.Linear)
     ]
-    assert model.outline(dataset).parameters == (
-        ("0.weight", (3, 2, 5, 5)),
-        ("0.bias", (3,)),
-        ("4.weight", (4, 27)),
-        ("4.bias", (4,)),
-        ("6.weight", (10, 4)),
-        ("6.bias", (10,)),
-    )
+    assert {name: tuple(value.shape) for name, value in module.named_parameters()} == {
+        "0.weight": (3, 2, 5, 5),
+        "0.bias": (3,),
+        "4.weight": (4, 27),
+        "4.bias": (4,),
+        "6.weight": (10, 4),
+        "6.bias": (10,),
+    }
     assert module(torch.zeros(5, 2, 9, 8)).shape == (5, 10)
 
 
