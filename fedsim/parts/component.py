@@ -108,7 +108,7 @@ class _Parts(Mapping[str, type[ComponentType]]):
 
     def __getitem__(self, name: str) -> type[ComponentType]:
         # The module of the same name first.
-        for module in sorted(self._modules, key=name.__ne__):
+        for module in sorted(self._modules, key=lambda module: module != name):
             if f'name = "{name}"' in self._text(module) and name in self._defined_in(module):
                 return self._defined_in(module)[name]
         return self._all[name]
