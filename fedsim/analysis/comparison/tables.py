@@ -102,7 +102,7 @@ class ComparisonTables:
         chosen = tuple(dict.fromkeys(targets))
         if not chosen and self.reference is not None:
             # One file may serve several sweeps, some of them timing-only.
-            stated = self.reference.parsed_targets()
+            stated = map(Target.parse, self.reference.targets)
             chosen = tuple(target for target in stated if target.metric in self.metrics)
         for target in chosen:
             if target.metric not in self.metrics:
@@ -177,11 +177,6 @@ class ComparisonTables:
                 for run in group.runs
             )
         ]
-
-    def baseline_of(self, setting: str) -> Group | None:
-        """The baseline's group in a setting, if it was run there."""
-        groups = self.grouping.of(setting)
-        return next((group for group in groups if group.label == self.baseline), None)
 
     # -- is there a difference? -------------------------------------------------------------------------------------
 
@@ -312,8 +307,9 @@ class ComparisonTables:
             }
             row |= dict(zip(("relative", "relative_low", "relative_high"), relative, strict=True))
             costs = runs[[*list(COSTS)[1:], CLIENT_UPDATES]]
-            row |= (costs if good else costs[:0]).mean().to_dict()
-            row[f"{CLIENT_UPDATES}_per_h"] = per_hour(row[CLIENT_UPDATES], row["time_s"])
+            row.update((costs if good else costs[:0]).mean().items())
+            updates, time_s = row[CLIENT_UPDATES], row["time_s"]
+            row[f"{CLIENT_UPDATES}_per_h"] = updates / time_s * 3600 if time_s else math.nan
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -444,11 +440,6 @@ class ComparisonTables:
             where=where,
             hint=nearest_or_all(str(metric), self.metrics, measured) if metric else measured,
         )
-
-
-def per_hour(count: float, seconds: float) -> float:
-    """A number per hour; NaN if no time passed."""
-    return count / seconds * 3600 if seconds else math.nan
 
 
 def _spread(values: Floats) -> dict[str, float]:
