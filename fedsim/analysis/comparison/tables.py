@@ -307,7 +307,8 @@ class ComparisonTables:
             }
             row |= dict(zip(("relative", "relative_low", "relative_high"), relative, strict=True))
             costs = runs[[*list(COSTS)[1:], CLIENT_UPDATES]]
-            row.update((costs if good else costs[:0]).mean().items())
+            means = (costs if good else costs[:0]).mean()
+            row |= {str(cost): mean for cost, mean in means.items()}
             updates, time_s = row[CLIENT_UPDATES], row["time_s"]
             row[f"{CLIENT_UPDATES}_per_h"] = updates / time_s * 3600 if time_s else math.nan
             rows.append(row)
