@@ -8,7 +8,7 @@ from pathlib import Path
 from fedsim.analysis.figures import learning, participation, time, timeline
 from fedsim.analysis.figures.base import Figure
 from fedsim.analysis.headline import headline, notice, subtitle, tiles
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import Drawn, embedded, environment, write_page
 from fedsim.runs import Run
 from fedsim.scenario.comparing import flattened
 
@@ -61,7 +61,7 @@ def render(run: Run) -> str:
             subtitle=subtitle(run),
             notice=notice(run),
             tiles=tiles(run),
-            figures=drawn,
+            figures=Drawn(drawn),
             data=embedded(data),
             scenario=run.scenario_text,
             facts=_facts(run),
