@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison.bound import bounded
-from fedsim.analysis.comparison.curves import MAX_POINTS, curves
+from fedsim.analysis.comparison.curves import MAX_POINTS, bounded, curves
 from fedsim.analysis.comparison.facts import (
     CLIENT_UPDATES,
     COSTS,
@@ -396,7 +395,7 @@ class ComparisonTables:
             metric: name of the metric; the first one if None.
             against: one of :data:`fedsim.analysis.comparison.facts.COSTS`, such as ``bytes``.
             points: approximate maximum number of points per curve.
-            bound: the lower bounds of the curves on time, see :mod:`fedsim.analysis.comparison.bound`.
+            bound: the lower bounds of the curves on time.
 
         Raises:
             UserError: no run measured the metric, or there is no such cost.
