@@ -84,6 +84,13 @@ def unbroken(value: str) -> str:
     return re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
 
 
+class Drawn(dict[str, Any]):
+    """The figures of a page by id, None for those that it lacks."""
+
+    def __missing__(self, key: str) -> None:
+        return None
+
+
 @functools.cache
 def environment() -> jinja2.Environment:
     """The template environment, with the filters and functions of the pages."""

@@ -7,7 +7,7 @@ import json
 from fedsim.analysis.figures import learning, participation, time, timeline
 from fedsim.analysis.figures.base import Figure
 from fedsim.analysis.headline import headline, notice, subtitle, tiles
-from fedsim.analysis.pages import embedded, environment
+from fedsim.analysis.pages import Drawn, embedded, environment
 from fedsim.runs import Run
 from fedsim.scenario.comparing import flattened
 
@@ -60,7 +60,7 @@ def render(run: Run) -> str:
             subtitle=subtitle(run),
             notice=notice(run),
             tiles=tiles(run),
-            figures=drawn,
+            figures=Drawn(drawn),
             data=embedded(data),
             scenario=run.scenario_text,
             facts=_facts(run),

@@ -167,24 +167,24 @@ class _Path:
     def walk(self, version: int) -> None:
         """Add the intervals until a version, the last one first."""
         while version:
-            if self._is_empty(version):
+            begin, end = np.searchsorted(self._version, [version - 1, version])
+            if begin == end and not len(self._contributors[version]):
+                # Nobody was given work in this round.
                 self._until_ready(version - 1, self._made_s[version], "deadline")
                 version -= 1
                 continue
             dispatch = self._trigger(version)
             if dispatch is None:
-                dispatch = self._first_of_round(version)
+                # The dispatch that began the round that the deadline has closed.
+                ids = np.asarray(self._contributors[version], np.int64)
+                ids = ids if len(ids) else np.arange(begin, end)
+                dispatch = int(ids[np.argmin(self._dispatched_s[ids])])
                 self._add(self._dispatched_s[dispatch], self._made_s[version], "deadline")
             else:
                 self._work(dispatch, self._made_s[version])
             while (earlier := self._before(dispatch)) is not None:
                 dispatch = earlier
             version = int(self._version[dispatch])
-
-    def _is_empty(self, version: int) -> bool:
-        """Whether a version is that of a round in which nobody was given work."""
-        begin, end = np.searchsorted(self._version, [version - 1, version])
-        return begin == end and not len(self._contributors[version])
 
     def saving(self, path: pd.DataFrame, causes: Collection[str]) -> Saving:
         """See :func:`saving`."""
@@ -273,24 +273,13 @@ class _Path:
     def _trigger(self, version: int) -> int | None:
         """The dispatch whose end completed a version; None if a deadline did."""
         made_s = self._made_s[version]
-        ended = self._ended_around(made_s)
+        begin, end = np.searchsorted(self._ends_s, [made_s - _SAME_S, made_s + _SAME_S])
+        ended = self._by_end[begin:end]
         ended = ended[(self._dispatched_s[ended] < made_s) & ~self._is_cut[ended]]
         ended = ended[self._version[ended] < version]
         used = ended[np.isin(ended, self._contributors[version])]
         best = used if len(used) else ended
         return int(best.max()) if len(best) else None
-
-    def _ended_around(self, time_s: float) -> npt.NDArray[np.intp]:
-        """The dispatches of whose ends the server learned at an instant."""
-        begin, end = np.searchsorted(self._ends_s, [time_s - _SAME_S, time_s + _SAME_S])
-        return self._by_end[begin:end]
-
-    def _first_of_round(self, version: int) -> int:
-        """The dispatch that began a round that a deadline has closed."""
-        ids = np.asarray(self._contributors[version], np.int64)
-        if not len(ids):
-            ids = np.arange(*np.searchsorted(self._version, [version - 1, version]))
-        return int(ids[np.argmin(self._dispatched_s[ids])])
 
     def _before(self, dispatch: int) -> int | None:
         """Add what delayed a dispatch after the event before it; None if this event is the version handed out, else the

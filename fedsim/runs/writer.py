@@ -85,26 +85,15 @@ class _DispatchRows:
         self._stream = stream
         self._columns = columns
         self.ended: list[Any] = []
-        # Codes of labels are bytes.
-        self._buffer = {
-            field.name: np.empty(BUFFER_ROWS, _TYPES.get(field.type, np.int8))
-            for field in stream.table.schema
-        }
+        self._parts: list[Columns] = []
         self._count = 0
 
     def append(self, columns: Columns) -> None:
         """Add rows by their columns."""
-        rows = len(columns["dispatch_id"])
-        taken = 0
-        while taken < rows:
-            first = self._count
-            last = min(first + rows - taken, BUFFER_ROWS)
-            for name, buffer in self._buffer.items():
-                buffer[first:last] = columns[name][taken : taken + last - first]
-            taken += last - first
-            self._count = last
-            if last == BUFFER_ROWS:
-                self._write()
+        self._parts.append(columns)
+        self._count += len(columns["dispatch_id"])
+        if self._count >= BUFFER_ROWS:
+            self._write()
 
     def convert(self) -> None:
         """Move the dispatches that have ended to the columns."""
@@ -120,8 +109,11 @@ class _DispatchRows:
 
     def _write(self) -> None:
         columns: list[Any] = []
-        for name, buffer in self._buffer.items():
-            column = _in_arrow(buffer[: self._count])
+        for field in self._stream.table.schema:
+            # Codes of labels are bytes.
+            name, dtype = field.name, _TYPES.get(field.type, np.int8)
+            values = [part[name].astype(dtype, copy=False) for part in self._parts]
+            column = _in_arrow(np.concatenate(values))
             if name in LABELS:
                 codes = null_if_negative(column)
                 columns.append(pa.DictionaryArray.from_arrays(codes, pa.array(LABELS[name])))
@@ -130,7 +122,7 @@ class _DispatchRows:
             else:
                 columns.append(pa.array(column))
         self._stream.write(columns)
-        self._count = 0
+        self._parts, self._count = [], 0
 
 
 class RunWriter:

@@ -162,11 +162,25 @@ class Page:
             self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
         self.settle()
 
-    def choose(self, control: str, value: str) -> None:
+    def choose(self, control: str, value: str, event: str = "change") -> None:
         """Choose an entry of a select element."""
-        self.run(f"document.getElementById('{control}').value = '{value}'")
-        self.run(f"document.getElementById('{control}').dispatchEvent(new Event('change'))")
+        element = f"document.getElementById('{control}')"
+        self.run(f"{element}.value = '{value}'; {element}.dispatchEvent(new Event('{event}'))")
         self.settle()
+
+    def type(self, control: str, text: str) -> None:
+        """Replace the text of an input element."""
+        self.choose(control, text, "input")
+
+    def click(self, selector: str) -> None:
+        """Click on an element."""
+        self.run(f"document.querySelector('{selector}').click()")
+        self.settle()
+
+    @property
+    def said(self) -> str:
+        """What a screen reader was told last."""
+        return str(self.run("document.getElementById('live').textContent"))
 
     def prefer(self, scheme: str) -> None:
         self.call(

@@ -6,6 +6,7 @@ from typing import Any
 
 import pandas as pd
 
+from fedsim.analysis.figures.base import Figure
 from fedsim.runs import Run
 
 
@@ -18,6 +19,17 @@ def embedded(page: str) -> dict[str, Any]:
 
 def columns(document: dict[str, Any], figure: str) -> dict[str, list[Any]]:
     return {column["key"]: column["values"] for column in document[figure]["columns"]}
+
+
+def drawn(figure: Figure | None) -> Figure:
+    """A figure that a run must have."""
+    assert figure is not None
+    return figure
+
+
+def values_of(figure: Figure | None) -> dict[str, list[Any]]:
+    """The values of a figure's columns, by key."""
+    return {column.key: list(column.values) for column in drawn(figure).columns}
 
 
 def parquet(run: Run, table: str) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from xml.etree import ElementTree
 import pytest
 from synthetic_runs import build_run
 
-from fedsim.analysis.run import Run, load_run
+from fedsim.analysis.run import Run
 from tests.analysis.browser import Page
 from tests.composition.test_closing import simulate
 
@@ -16,29 +16,18 @@ pytestmark = pytest.mark.browser
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = build_run(
-        tmp_path_factory.mktemp("browser") / "run", clients=20, hours=12, asynchronous=True
-    )
-    run.report()
-    return run
+    path = tmp_path_factory.mktemp("browser") / "run"
+    return build_run(path, clients=20, hours=12, asynchronous=True)
+
+
+@pytest.fixture(scope="module")
+def written(run: Run) -> Path:
+    return run.report()
 
 
 @pytest.fixture(scope="module")
 def synchronous(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return build_run(tmp_path_factory.mktemp("synchronous") / "run", clients=12, hours=30)
-
-
-@pytest.fixture
-def page(chromium: Page, run: Run) -> Page:
-    chromium.open(run.folder.report)
-    return chromium
-
-
-@pytest.fixture
-def unchanged(chromium: Page, run: Run) -> Page:
-    """The page for tests that only read it, or put back what they change. These come first: it is loaded once."""
-    chromium.show(run.folder.report)
-    return chromium
 
 
 def test_a_value_holds_until_the_next_evaluation(unchanged: Page) -> None:
@@ -98,7 +87,7 @@ def test_arrow_keys_read_the_chart(unchanged: Page, run: Run) -> None:
     unchanged.press("ArrowRight")
     unchanged.press("ArrowRight")
     row = run.metrics.iloc[1]
-    said = unchanged.run("document.getElementById('live').textContent")
+    said = unchanged.said
     assert f"accuracy {100 * row['accuracy']:.1f}%" in said
     # Charts over the same time read the same instant, to the width of their points.
     places = "fedsim.charts.get(document.getElementById('chart-online')).state"
@@ -157,12 +146,10 @@ def test_numbers_of_a_figure_open_as_a_table(unchanged: Page, run: Run) -> None:
 
 def test_scenario_can_be_searched(unchanged: Page) -> None:
     unchanged.run("document.getElementById('scenario-text').open = true")
-    unchanged.run("document.getElementById('find').value = 'LOCAL_st'")
-    unchanged.run("document.getElementById('find').dispatchEvent(new Event('input'))")
+    unchanged.type("find", "LOCAL_st")
     assert unchanged.run("document.getElementById('found').textContent") == "1 line"
     assert "local_steps: 20" in unchanged.run("document.querySelector('pre .hit').textContent")
-    unchanged.run("document.getElementById('find').value = ''")
-    unchanged.run("document.getElementById('find').dispatchEvent(new Event('input'))")
+    unchanged.type("find", "")
     unchanged.run("document.getElementById('scenario-text').open = false")
 
 
@@ -174,8 +161,7 @@ def test_lesser_runs_have_a_page_too(chromium: Page, tmp_path: Path, kind: str) 
         "empty": {"cohort": 0, "hours": 0.001, "asynchronous": True, "learning": False},
     }[kind]
     other = build_run(tmp_path / "run", clients=12, **settings)  # type: ignore[arg-type]
-    other.report()
-    chromium.open(other.folder.report)
+    chromium.open(other.report())
     assert chromium.complaints == []
     assert chromium.run("document.getElementById('learning') === null") == (kind != "killed")
     assert "undefined" not in chromium.run("document.body.innerText")
@@ -220,13 +206,10 @@ def test_the_curve_does_not_run_through_words(
 
 def test_x_axis_and_metric_can_be_chosen(page: Page) -> None:
     before = page.run("document.querySelector('#chart-learning').innerHTML")
-    page.run("document.querySelector('input[value=bytes]').click()")
-    page.settle()
+    page.click("input[value=bytes]")
     by_bytes = page.run("document.querySelector('#chart-learning').textContent")
     assert "data moved" in by_bytes
-    page.run("document.getElementById('metric').value = 'loss'")
-    page.run("document.getElementById('metric').dispatchEvent(new Event('change'))")
-    page.settle()
+    page.choose("metric", "loss")
     after = page.run("document.querySelector('#chart-learning').innerHTML")
     assert "loss" in page.run("document.querySelector('#chart-learning').textContent")
     assert before != after
@@ -244,8 +227,7 @@ def test_an_untrained_model_does_not_compress_the_chart(chromium: Page, run: Run
     assert chromium.run(bottom) > 0
     clipped = "document.getElementById('clipped').textContent"
     assert "clear “late range” to see them" in chromium.run(clipped)
-    chromium.run("document.getElementById('focus').click()")
-    chromium.settle()
+    chromium.click("#focus")
     assert chromium.run(bottom) < -20
     assert chromium.run(clipped) == ""
     # A single value beside the untrained one has no range.
@@ -257,9 +239,7 @@ def test_an_untrained_model_does_not_compress_the_chart(chromium: Page, run: Run
 
 @pytest.mark.parametrize("scale", ["log", "logit"])
 def test_scales(page: Page, scale: str) -> None:
-    page.run(f"document.getElementById('scale').value = '{scale}'")
-    page.run("document.getElementById('scale').dispatchEvent(new Event('change'))")
-    page.settle()
+    page.choose("scale", scale)
     option = page.run(
         "(({ min, max }) => [min, max])(fedsim.charts.get(document.getElementById('chart-learning')).option.yAxis)"
     )
@@ -286,7 +266,7 @@ def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: 
     assert views[-1][0] == [0, round(run.simulated_s)]
     for key in ("ArrowDown", "Enter"):
         page.press(key)
-    said = page.run("document.getElementById('live').textContent")
+    said = page.said
     number = int(said.split("dispatch ")[1].split(",")[0])
     assert run.dispatches.loc[number, "outcome"] in said
 
@@ -294,14 +274,13 @@ def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: 
 def test_the_life_of_clients_shows_pauses(chromium: Page, tmp_path: Path) -> None:
     """Ten steps of 1 s, interrupted from 4 to 30 s."""
     paused = simulate(tmp_path, "pause", [(0, 4), (30, 60)])
-    paused.report()
-    chromium.open(paused.folder.report)
+    chromium.open(paused.report())
     legend = chromium.run("document.querySelector('#figure-timeline .legend').textContent")
     assert "paused while offline" in legend
     chromium.run("document.getElementById('chart-timeline').focus()")
     for key in ("ArrowDown", "Enter"):
         chromium.press(key)
-    said = chromium.run("document.getElementById('live').textContent")
+    said = chromium.said
     assert "download 1 s · compute 10 s · upload 2 s · paused 26 s" in said
     assert chromium.complaints == []
 
@@ -309,9 +288,8 @@ def test_the_life_of_clients_shows_pauses(chromium: Page, tmp_path: Path) -> Non
 def test_nights_are_shaded(chromium: Page, tmp_path: Path) -> None:
     """A run that begins at 18 o'clock has its first night, from 22 to 6 o'clock, after 4 to 12 hours."""
     run = build_run(tmp_path / "run", clients=5, hours=40, asynchronous=True)
-    run.folder.update_info(time_of_day_s=18 * 3600)
-    load_run(run.path).report()
-    chromium.open(run.folder.report)
+    run.info["time_of_day_s"] = 18 * 3600
+    chromium.open(run.report())
     shades = chromium.run(
         """(({ option, state: { drawn } }) => option.graphic.filter(({ type, z }) => type === "rect" && z < 0)
             .map(({ shape: { x, width } }) => [drawn.along.value(x), drawn.along.value(x + width)]))(
@@ -351,13 +329,11 @@ def test_clients_can_be_sorted_filtered_and_found(page: Page, run: Run) -> None:
     page.choose("filter", "with lost work")
     lost = run.dispatches[run.dispatches["outcome"].isin(["late", "dropped", "cut", "discarded"])]
     assert {int(client) for client in page.run(shown)} <= set(lost["client_id"])
-    page.run("document.getElementById('client').value = '3'")
-    page.run("document.getElementById('client').dispatchEvent(new Event('input'))")
+    page.type("client", "3")
     page.settle()
-    assert "Client 3, dispatch" in page.run("document.getElementById('live').textContent")
-    page.run("document.getElementById('client').value = '777'")
-    page.run("document.getElementById('client').dispatchEvent(new Event('input'))")
-    assert "777 is not among" in page.run("document.getElementById('live').textContent")
+    assert "Client 3, dispatch" in page.said
+    page.type("client", "777")
+    assert "777 is not among" in page.said
 
 
 def test_clients_can_be_sorted_and_filtered_by_lateness_and_speed(
@@ -371,7 +347,7 @@ def test_clients_can_be_sorted_and_filtered_by_lateness_and_speed(
     chromium.choose("filter", "with a late update")
     assert {int(client) for client in chromium.run(CLIENTS)} == set(late.index)
     said = f"{len(late)} clients, most late updates first"
-    assert chromium.run("document.getElementById('live').textContent") == said
+    assert chromium.said == said
     assert chromium.complaints == []
     chromium.choose("filter", "all clients")
     chromium.choose("sort", "slowest first")
@@ -384,10 +360,8 @@ def test_clients_can_be_sorted_and_filtered_by_lateness_and_speed(
 
 
 def test_from_far_away_work_is_summed_and_near_it_has_phases(page: Page) -> None:
-    page.run("document.querySelector('[data-view=whole]').click()")
-    page.settle()
+    page.click("[data-view=whole]")
     assert page.run(VIEW)[1] == "sums"
     for _ in range(12):
-        page.run("document.querySelector('[data-view=in]').click()")
-    page.settle()
+        page.click("[data-view=in]")
     assert page.run(VIEW)[1] == "phases"

@@ -107,7 +107,7 @@ def other_weights(comparison: ComparisonTables, groups: Sequence[Group]) -> Iter
 
 def other_seeds(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
     """Variants share no seed with the baseline, or with the first variant of a setting without it."""
-    first = comparison.baseline_of(groups[0].setting) or groups[0]
+    first = next((group for group in groups if group.label == comparison.baseline), groups[0])
     seeds = {run.seed for run in first.runs}
     others = [group.label for group in groups if seeds.isdisjoint(run.seed for run in group.runs)]
     if others:

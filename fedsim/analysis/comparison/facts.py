@@ -192,7 +192,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
     clients = population(run)
     table = run.clients if run.has_clients else None
     values = run.metrics.iloc[:, 3:].dropna(axis=1, how="all")
-    measured = [name for name in values if not name.startswith(OF_CLASS)]
+    measured = [name for name in map(str, values) if not name.startswith(OF_CLASS)]
     accuracy = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
     given = statistics.participation_counts(run.dispatches, clients)
     curve = statistics.lorenz_curve(given)
@@ -209,7 +209,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         definitions=run.metric_definitions,
         unequal_samples=table is not None and table["samples"].nunique() > 1,
         lost=tuple(lost_metrics(run)),
-        waits_s={} if run.critical is None else waiting_by_cause(run.critical).to_dict(),
+        waits_s={} if run.critical is None else dict(waiting_by_cause(run.critical)),
         diverged_s=lost_since(run)[0].time_s if has_diverged(run) else np.nan,
     )
 
@@ -314,17 +314,13 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
 
 def _of_edges(run: Run) -> dict[str, float]:
     """The figures of edge servers; NaN without."""
-    edges, clients = run.edges, run.clients
-    if edges is None:
+    if run.edges is None:
         return dict.fromkeys(EDGE_FIGURES, np.nan)
-    table = run.edge_dispatches
-    given = statistics.participation_counts(table, len(edges))
-    accuracy = clients.groupby("edge")["last_accuracy"].mean()
-    figures = (
-        float(table["bytes_down"].sum() + table["bytes_up"].sum()),
-        float(table["steps_done"].sum()),
-        statistics.gini(given),
-        float(accuracy.min()),
-        float(accuracy.max() - accuracy.min()),
-    )
-    return dict(zip(EDGE_FIGURES, figures, strict=True))
+    table, accuracy = run.edge_dispatches, run.clients.groupby("edge")["last_accuracy"].mean()
+    return {
+        "backhaul_bytes": float(table["bytes_down"].sum() + table["bytes_up"].sum()),
+        "edge_rounds": float(table["steps_done"].sum()),
+        "edge_gini": statistics.gini(statistics.participation_counts(table, len(run.edges))),
+        "edge_worst": float(accuracy.min()),
+        "edge_spread": float(accuracy.max() - accuracy.min()),
+    }

@@ -78,7 +78,7 @@ class FigureStyle:
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
         bands: whether bands of one standard deviation are drawn; up to five variants if None.
         bound: whether the lower bounds of the curves on time are drawn, thin and pale; see
-            :mod:`fedsim.analysis.comparison.bound`.
+            :mod:`fedsim.analysis.comparison.curves`.
         width, height: size of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
     """
 

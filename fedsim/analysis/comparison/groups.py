@@ -115,8 +115,8 @@ def group_runs(
         setting, label = renamed.get(setting, setting), renamed.get(label, label)
         chosen = sorted((runs[number] for number in numbers), key=lambda run: run.seed)
         if key in copied:
-            others = [run.path.resolve().parts for run in runs if run is not chosen[0]]
-            label = "/".join(distinct_tail(chosen[0].path.resolve().parts, others))
+            elsewhere = [run.path.resolve().parts for run in runs if run is not chosen[0]]
+            label = "/".join(distinct_tail(chosen[0].path.resolve().parts, elsewhere))
         seen[setting, label] += 1
         label += f" #{seen[setting, label]}" if seen[setting, label] > 1 else ""
         values = {path: first[path] for path in between_groups if path in first}

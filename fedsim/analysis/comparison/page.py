@@ -15,7 +15,7 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain, shortened
-from fedsim.analysis.pages import embedded, environment
+from fedsim.analysis.pages import Drawn, embedded, environment
 from fedsim.analysis.palette import LOOKS, looks
 from fedsim.vocabulary.formatting import format_names
 
@@ -91,7 +91,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             alike=comparison.alike,
             settings=settings,
             points=round(charts["points"], -2),
-            figures=drawn,
+            figures=Drawn(drawn),
             keys_shown=figures.KEYS_SHOWN,
             targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
             references=[figure for name, figure in drawn.items() if name.startswith("reference-")],

@@ -83,10 +83,6 @@ class Reference(Parameters):
     tables: list[ReferenceTable] = []
     """Tables; a table is shown if at least one of its values was run."""
 
-    def parsed_targets(self) -> tuple[Target, ...]:
-        """The targets of the comparison."""
-        return tuple(Target.parse(text) for text in self.targets)
-
 
 def read_reference(path: Path) -> Reference:
     """Read a file of a paper's figures.

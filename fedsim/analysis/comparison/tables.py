@@ -16,8 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison.bound import bounded
-from fedsim.analysis.comparison.curves import MAX_POINTS, curves
+from fedsim.analysis.comparison.curves import MAX_POINTS, bounded, curves
 from fedsim.analysis.comparison.facts import (
     CLIENT_UPDATES,
     COSTS,
@@ -102,7 +101,7 @@ class ComparisonTables:
         chosen = tuple(dict.fromkeys(targets))
         if not chosen and self.reference is not None:
             # One file may serve several sweeps, some of them timing-only.
-            stated = self.reference.parsed_targets()
+            stated = map(Target.parse, self.reference.targets)
             chosen = tuple(target for target in stated if target.metric in self.metrics)
         for target in chosen:
             if target.metric not in self.metrics:
@@ -177,11 +176,6 @@ class ComparisonTables:
                 for run in group.runs
             )
         ]
-
-    def baseline_of(self, setting: str) -> Group | None:
-        """The baseline's group in a setting, if it was run there."""
-        groups = self.grouping.of(setting)
-        return next((group for group in groups if group.label == self.baseline), None)
 
     # -- is there a difference? -------------------------------------------------------------------------------------
 
@@ -312,8 +306,10 @@ class ComparisonTables:
             }
             row |= dict(zip(("relative", "relative_low", "relative_high"), relative, strict=True))
             costs = runs[[*list(COSTS)[1:], CLIENT_UPDATES]]
-            row |= (costs if good else costs[:0]).mean().to_dict()
-            row[f"{CLIENT_UPDATES}_per_h"] = per_hour(row[CLIENT_UPDATES], row["time_s"])
+            means = (costs if good else costs[:0]).mean()
+            row |= {str(cost): mean for cost, mean in means.items()}
+            updates, time_s = row[CLIENT_UPDATES], row["time_s"]
+            row[f"{CLIENT_UPDATES}_per_h"] = updates / time_s * 3600 if time_s else math.nan
             rows.append(row)
         return pd.DataFrame(rows)
 
@@ -399,7 +395,7 @@ class ComparisonTables:
             metric: name of the metric; the first one if None.
             against: one of :data:`fedsim.analysis.comparison.facts.COSTS`, such as ``bytes``.
             points: approximate maximum number of points per curve.
-            bound: the lower bounds of the curves on time, see :mod:`fedsim.analysis.comparison.bound`.
+            bound: the lower bounds of the curves on time.
 
         Raises:
             UserError: no run measured the metric, or there is no such cost.
@@ -444,11 +440,6 @@ class ComparisonTables:
             where=where,
             hint=nearest_or_all(str(metric), self.metrics, measured) if metric else measured,
         )
-
-
-def per_hour(count: float, seconds: float) -> float:
-    """A number per hour; NaN if no time passed."""
-    return count / seconds * 3600 if seconds else math.nan
 
 
 def _spread(values: Floats) -> dict[str, float]:

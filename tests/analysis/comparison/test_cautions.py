@@ -13,6 +13,7 @@ from fedsim.analysis.comparison.latex import latex
 from fedsim.analysis.comparison.loading import LeftOut
 from tests.analysis.comparison.made import of, run
 from tests.analysis.comparison.test_groups import facts
+from tests.analysis.documents import drawn
 
 
 def data(name: str, alpha: float = 1.0, method: str = "fedavg") -> RunFacts:
@@ -97,8 +98,7 @@ def test_a_caution_names_its_settings_unless_it_holds_in_all() -> None:
 
 def test_runs_that_stopped_at_their_target_are_not_ranked_by_their_final_values() -> None:
     comparison = of(stopped("fedavg"), stopped("mifa"))
-    finding = figures.learning(comparison)
-    assert finding is not None
+    finding = drawn(figures.learning(comparison))
     assert "do not rank the variants" in finding.finding
     assert "& final" not in latex(comparison)
     assert "& final" in latex(of(stopped("fedavg", 0.5), run("mifa", 1)))

@@ -11,6 +11,7 @@ from fedsim.analysis.comparison.page import page_figures
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import cells
 from tests.analysis.comparison.made import GOAL, of, run
+from tests.analysis.documents import drawn
 from tests.composition.test_closing import simulate
 
 FRAMES = {"time": "spent", "work": "summary", "participation": "summary", "fairness": "fairness"}
@@ -89,8 +90,7 @@ def test_few_seeds_are_a_note(seeds: int, clear: int) -> None:
     runs = [run("fedavg", seed) for seed in range(seeds)]
     runs += [run("mifa", seed, (0.1, 0.1, 0.95)) for seed in range(seeds)]
     comparison = of(*runs, goals=(GOAL,))
-    target, pairs = figures.target_figure(comparison, GOAL, 0), figures.pairs(comparison)
-    assert pairs is not None
+    target, pairs = figures.target_figure(comparison, GOAL, 0), drawn(figures.pairs(comparison))
     for figure in (target, pairs):
         assert ("little more than the range" in figure.extra["note"]) == (seeds < 6)
     assert pairs.finding.endswith(f"{clear} of 2.")
@@ -102,8 +102,7 @@ def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
     pairs = comparison.pairs[comparison.pairs["quantity"] == "final accuracy"]
     names = list(zip(pairs["first"], pairs["second"], strict=True))
     assert names == [("a", "b"), ("c", "b"), ("a", "c")]
-    figure = figures.pairs(comparison)
-    assert figure is not None
+    figure = drawn(figures.pairs(comparison))
     # Nobody reached the target: nothing to subtract, no row.
     shown = next(column for column in figure.columns if column.key == "difference")
     assert shown.values == ["−20.0 pp", "−30.0 pp", "+10.0 pp"]

@@ -101,7 +101,7 @@ def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
     frame = comparison.curves("accuracy", "time_s")
     here = frame[frame["setting"] == "alpha=5"]
     second_x = sorted(here["x"].unique())[1]
-    said = page.run("document.getElementById('live').textContent")
+    said = page.said
     for row in here[here["x"] == second_x].itertuples():
         low, high = 100 * row.low, 100 * row.high
         assert f"{row.label} {100 * row.mean:.1f}% ({low:.1f}% to {high:.1f}%)" in said
@@ -128,8 +128,7 @@ CURVES = "document.querySelector('#chart-curves').innerHTML"
 
 def test_setting_metric_and_axis_can_be_chosen(page: Page) -> None:
     pictures = {page.run(CURVES)}
-    page.run("document.querySelector('input[value=compute_s]').click()")
-    page.settle()
+    page.click("input[value=compute_s]")
     pictures.add(page.run(CURVES))
     assert "client compute time" in page.run("document.querySelector('#chart-curves').textContent")
     page.choose("metric", "loss")
@@ -146,8 +145,7 @@ def test_setting_metric_and_axis_can_be_chosen(page: Page) -> None:
 def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
     bands = 'document.querySelectorAll("#chart-curves path[fill-opacity=\\"0.15\\"]").length'
     assert page.run(bands) == 2
-    page.run("document.getElementById('bands').click()")
-    page.settle()
+    page.click("#bands")
     assert page.run(bands) == 0
     drawn = "document.querySelector('#chart-curves svg').textContent"
     page.run("document.getElementById('focus').checked && document.getElementById('focus').click()")

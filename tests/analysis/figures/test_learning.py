@@ -14,7 +14,7 @@ from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
 from fedsim.vocabulary.formatting import format_share
 from fedsim.vocabulary.metrics import definition
-from tests.analysis.documents import columns, parquet
+from tests.analysis.documents import columns, drawn, parquet, values_of
 
 
 def test_learning_curve(run: Run, document: dict[str, Any]) -> None:
@@ -95,19 +95,17 @@ def test_a_drop_names_those_whose_updates_entered(tmp_path: Path) -> None:
         },
         tmp_path / "run",
     )
-    classes = by_class(run)
-    assert classes is not None
+    classes = drawn(by_class(run))
     last = [column.values[-1] for column in classes.columns[1:]]
     assert last == sorted(last)
     means = np.mean([column.values for column in classes.columns[1:]], axis=0)
     assert means == pytest.approx(run.metrics["balanced_accuracy"])
     assert "class_accuracy_0" not in metric_names(run)
-    figure = drop(run)
-    assert figure is not None
+    figure = drawn(drop(run))
     before, after = run.metrics["accuracy"].tail(2)
     assert f"from {format_share(before)} to {format_share(after)}" in figure.finding
     assert "received 1 update of 1 client, none of them for the first time" in figure.finding
-    shown = {column.key: list(column.values) for column in figure.columns}
+    shown = values_of(figure)
     assert (shown["client_id"], shown["updates"], shown["all"]) == ([2], [1], [9])
     assert run.partition is not None
     held = run.partition[run.partition["client_id"] == 2].set_index("label")["count"]

@@ -10,7 +10,7 @@ import fedsim
 from fedsim.analysis.figures import participation, time
 from fedsim.analysis.run import Run
 from fedsim.vocabulary.formatting import format_mean_count
-from tests.analysis.documents import columns, parquet
+from tests.analysis.documents import columns, drawn, parquet
 from tests.devices.worlds import LINKS, STEPS, timing
 from tests.traces.cases import bundle_of
 
@@ -31,8 +31,7 @@ def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
         assert shown["working"][index] == pytest.approx(worked.sum() / (end - begin), abs=1e-9)
     # The finding gives the highest point of the curve beside the most clients at one moment.
     highest = format_mean_count(max(mean for mean in shown["working"] if mean is not None))
-    figure = time.online(run)
-    assert figure is not None
+    figure = drawn(time.online(run))
     assert figure.finding.endswith(f"means and peaks at {highest}.")
 
 
@@ -130,8 +129,7 @@ def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
         },
         tmp_path / "run",
     )
-    figure = participation.contribution(run)
-    assert figure is not None
+    figure = drawn(participation.contribution(run))
     assert [column.key for column in figure.columns] == [
         *("kind", "clients", "contributed", "share", "never online", "never selected"),
         *("mostly dropped (offline)", "mostly late"),
@@ -171,8 +169,7 @@ def test_the_finding_on_delays_is_about_the_clients_that_are_drawn(
         "server": {"selection": {"name": "scripted", "rounds": rounds}},
         "stop": {"rounds": 4},
     }
-    figure = participation.delay(fedsim.run(scenario, tmp_path / "run"))
-    assert figure is not None
+    figure = drawn(participation.delay(fedsim.run(scenario, tmp_path / "run")))
     assert figure.finding == (
         "The client absent longest had missed 4 updates at worst, and 2.5 on average; among those that contributed at "
         f"all, {said}."

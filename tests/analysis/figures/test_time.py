@@ -13,7 +13,7 @@ from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
 from fedsim.analysis.statistics import gini, where_time_went
 from fedsim.vocabulary.formatting import format_share
-from tests.analysis.documents import columns, embedded, parquet
+from tests.analysis.documents import columns, drawn, embedded, parquet, values_of
 from tests.composition.test_closing import simulate
 from tests.composition.worlds import quadratic
 from tests.runs.synthetic_runs import build_run
@@ -61,8 +61,7 @@ def test_the_causes_of_drops_are_counted(tmp_path: Path) -> None:
 
 
 def outcomes_of(run: Run) -> str:
-    figure = time.outcomes(run)
-    assert figure is not None
+    figure = drawn(time.outcomes(run))
     return figure.finding
 
 
@@ -70,8 +69,7 @@ def test_a_single_client_is_named_in_the_singular(tmp_path: Path) -> None:
     scenario = three_clients("400s", 3, {"name": "sync"}, {"simulated_time": "1s"})
     scenario["task"]["clients"], scenario["server"]["selection"]["cohort"] = 1, 1
     scenario["devices"]["compute"]["step"] = ["1s"]
-    figure = time.online(fedsim.run(scenario, tmp_path / "run"))
-    assert figure is not None
+    figure = drawn(time.online(fedsim.run(scenario, tmp_path / "run")))
     assert figure.finding.startswith(
         "1 client was online all the time. At most 1 client was working at"
     )
@@ -134,10 +132,12 @@ def test_late_updates_of_over_selection_are_told_from_those_after_the_deadline(
     """Three clients that take 1, 2 and 400 s for one update: the second is spare, the third misses the 10 s."""
     schedule = {"name": "sync", "deadline": "10s", "over_selection": 3, "pause": "500s"}
     scenario = three_clients("400s", 1, schedule, {"simulated_time": "450s"})
-    figure = time.work(fedsim.run(scenario, tmp_path / "run")).finding
-    assert figure.endswith(
-        "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
-    )
+    run = fedsim.run(scenario, tmp_path / "run")
+    for deadline in (10.0, "10s"):  # A user's own schedule may have text.
+        run.scenario["server"]["schedule"]["deadline"] = deadline
+        assert time.work(run).finding.endswith(
+            "1 of 2 late updates arrived before the deadline, in rounds that over-selection had filled earlier."
+        )
     # Two of three clients are aggregated, so only the one after the deadline is late.
     two = three_clients("400s", 2, {**schedule, "over_selection": 1.5}, {"simulated_time": "450s"})
     assert time.work(fedsim.run(two, tmp_path / "two")).finding.endswith("never aggregated.")
@@ -174,10 +174,9 @@ def test_clients_that_were_never_online_and_default_watts_are_named(tmp_path: Pa
 
 def test_waiting_is_split_by_cause(tmp_path: Path) -> None:
     run = simulate(tmp_path, "drop", [(0, 60)])
-    figure = time.waiting(run)
-    assert figure is not None
+    figure = drawn(time.waiting(run))
     assert run.critical is not None
-    shown = {column.key: list(column.values) for column in figure.columns}
+    shown = values_of(figure)
     assert sum(shown["seconds"]) == pytest.approx(run.aggregations["time_s"].iloc[-1])
     assert sum(shown["share"]) == pytest.approx(1)
     spent = (run.critical["to_s"] - run.critical["from_s"])[
@@ -206,9 +205,8 @@ def test_waiting_until_the_target_of_a_run_that_goes_on(tmp_path: Path) -> None:
     )
     distances = run.metrics["distance"]
     run.scenario["stop"]["target"] = {"distance": float(distances.iloc[10])}
-    figure = time.waiting(run)
-    assert figure is not None
-    shown = {column.key: list(column.values) for column in figure.columns}
+    figure = drawn(time.waiting(run))
+    shown = values_of(figure)
     assert sum(shown["seconds"]) == run.time_to("distance", distances.iloc[10])
     assert sum(shown["seconds_1"]) == run.aggregations["time_s"].iloc[-1] == 100
     assert shown["share"] == shown["share_1"] == [0.2, 0.6, 0.2]
@@ -221,7 +219,7 @@ def test_pauses_are_neither_work_nor_offline_time(tmp_path: Path) -> None:
     """Online for the first 3 of every 10 s, at work for all of them until the run ends at 28 s."""
     run = simulate(tmp_path, "pause", [(at, at + 3.0) for at in range(0, 200, 10)], until=28)
     figure = time.time_spent(run)
-    shown = {column.key: list(column.values) for column in figure.columns}
+    shown = values_of(figure)
     assert shown["part"][3] == "paused while offline"
     assert shown["seconds"] == pytest.approx([1, 8, 0, 19, 0, 0, 0])
     assert figure.extra["parts"][3] == "paused"
@@ -230,8 +228,7 @@ def test_pauses_are_neither_work_nor_offline_time(tmp_path: Path) -> None:
     assert "paused clients were offline in the middle of a dispatch" in render(run)
     work = {column.key: list(column.values) for column in time.work(run).columns}
     assert sum(work["seconds"]) == pytest.approx(9)
-    online = time.online(run)
-    assert online is not None
+    online = drawn(time.online(run))
     columns_ = {column.key: np.array(column.values) for column in online.columns}
     steps = np.diff(columns_["time_s"])
     assert (columns_["working"][:-1] * steps).sum() == pytest.approx(9)
@@ -273,8 +270,7 @@ def test_bytes_by_vector(tmp_path: Path) -> None:
         },
     }
     run = fedsim.run(content, tmp_path / "factor")
-    figure = time.vectors(run)
-    assert figure is not None
+    figure = drawn(time.vectors(run))
     # One number of 8 bytes per vector, 7 dispatches.
     assert figure.rows == [
         ("down", "model", "factor", 8, 4, 0.5, 28),
@@ -294,8 +290,7 @@ def test_first_downloads_are_complete(tmp_path: Path) -> None:
     content = quadratic([[0, 1], [1, 2], [0, 1, 2]])
     content["server"] |= {"compression": {"down": "cast"}}
     run = fedsim.run(content, tmp_path / "cast")
-    figure = time.vectors(run)
-    assert figure is not None
+    figure = drawn(time.vectors(run))
     # Three of seven dispatches are a client's first.
     assert figure.rows[0] == ("down", "model", "cast", 8, 2, 0.25, 3 * 8 + 4 * 2)
     assert figure.rows[0][-1] == run.dispatches["bytes_down"].sum()
