@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import json
@@ -43,6 +44,7 @@ COMMANDS = {
     "calibrate": "Make a trace bundle from the log of a real run.",
     "export": "Export a run for other tools.",
 }
+_LEAST_BYTES = 1 << 30
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -119,6 +121,7 @@ class Commands(Suggesting):
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:
+            _require_memory()
             settings |= {"standalone_mode": False, "obj": arguments}
             result = super().main(list(arguments), **settings)
         except UserError as error:
@@ -192,6 +195,19 @@ def _show_json(errors: Iterable[UserError]) -> None:
     """Write errors as JSON to standard output, for scripts that use ``--json``."""
     rows = [{key: getattr(error, key) for key in ("where", "message", "hint")} for error in errors]
     click.echo(json.dumps({"errors": rows}, indent=2))
+
+
+def _require_memory() -> None:
+    """Refuse a limit of memory with which libraries cannot be loaded: OpenBLAS then tries again, forever."""
+    with contextlib.suppress(ImportError):  # Windows.
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY and limit < _LEAST_BYTES:
+            raise UserError(
+                f"out of memory: the limit of {limit >> 20} MiB ('ulimit -v') is too low",
+                hint=f"raise it to {_LEAST_BYTES >> 20} MiB or more",
+            )
 
 
 def _lacks_memory(error: Exception) -> bool:
