@@ -45,6 +45,8 @@ COMMANDS = {
     "export": "Export a run for other tools.",
 }
 _LEAST_BYTES = 1 << 30
+_LONGEST = 4000
+"""Characters of a line of a message."""
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -147,6 +149,9 @@ class Commands(Suggesting):
                 _drop_output()
                 click.echo(f"error: cannot write: {error.strerror}", err=True)
                 return EXIT_USER
+            if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+                show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
+                return EXIT_USER
             if _lacks_memory(error):
                 hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
                 detail = (str(error).splitlines() or [type(error).__name__])[0]
@@ -188,7 +193,11 @@ def _as_user_error(error: click.ClickException) -> UserError:
 
 def _show(errors: Iterable[UserError]) -> None:
     for error in errors:
-        click.echo(f"error: {error}", err=True)
+        # A file from somebody else may contain a value of any length.
+        lines = (
+            f"{line[:_LONGEST]}..." if line[_LONGEST:] else line for line in str(error).split("\n")
+        )
+        click.echo("error: " + "\n".join(lines), err=True)
 
 
 def _show_json(errors: Iterable[UserError]) -> None:

@@ -189,6 +189,14 @@ def test_several_mistakes_are_reported_together(run: RunText) -> None:
     assert_refused(result, "s.yaml:4:33: ", "s.yaml:6:8: stop.round: unknown key")
 
 
+def test_a_link_to_itself_and_a_long_value_are_one_short_error(run: RunText) -> None:
+    Path("loop.yaml").symlink_to("loop.yaml")
+    assert_refused(invoke("run", "loop.yaml"), "loop.yaml")
+    result = run(PARABOLAS.replace("1s", "9" * 100_000))
+    assert_refused(result, "s.yaml:4:33: devices.compute.step")
+    assert len(result.stderr) < 10_000
+
+
 def test_of_many_unknown_keys_some_are_shown_and_the_others_counted(run: RunText) -> None:
     result = run(PARABOLAS + "".join(f"key{number}: 1\n" for number in range(300)))
     assert_refused(result, "s.yaml:26:1: key19: unknown key, and 280 more are not shown")
