@@ -45,6 +45,7 @@ COMMANDS = {
     "export": "Export a run for other tools.",
 }
 _LEAST_BYTES = 1 << 30
+_OF_A_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS)
 _LONGEST = 4000
 """Characters of a line of a message."""
 _OF_RUN = ("run", "resume", "report", "export")
@@ -149,9 +150,6 @@ class Commands(Suggesting):
                 _drop_output()
                 click.echo(f"error: cannot write: {error.strerror}", err=True)
                 return EXIT_USER
-            if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
-                show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
-                return EXIT_USER
             if _lacks_memory(error):
                 hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
                 detail = (str(error).splitlines() or [type(error).__name__])[0]
@@ -173,6 +171,12 @@ class Commands(Suggesting):
             show([UserError("your own code failed with the error above", where=where)])
             for note in notes:
                 click.echo(note, err=True)
+            return EXIT_USER
+        if isinstance(error, OSError) and error.filename and error.errno in _OF_A_PATH:
+            show([UserError(str(error.strerror), where=str(error.filename))])
+            return EXIT_USER
+        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+            show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "

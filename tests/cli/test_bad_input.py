@@ -189,9 +189,10 @@ def test_several_mistakes_are_reported_together(run: RunText) -> None:
     assert_refused(result, "s.yaml:4:33: ", "s.yaml:6:8: stop.round: unknown key")
 
 
-def test_a_link_to_itself_and_a_long_value_are_one_short_error(run: RunText) -> None:
+def test_a_link_to_itself_a_long_name_and_a_long_value_are_one_short_error(run: RunText) -> None:
     Path("loop.yaml").symlink_to("loop.yaml")
     assert_refused(invoke("run", "loop.yaml"), "loop.yaml")
+    assert_refused(run(PARABOLAS, "-o", "x" * 300), "xxx: File name too long")
     result = run(PARABOLAS.replace("1s", "9" * 100_000))
     assert_refused(result, "s.yaml:4:33: devices.compute.step")
     assert len(result.stderr) < 10_000
