@@ -53,8 +53,9 @@ test: lint ## lint, then all tests
 cuda: ## tests and benchmarks that need a GPU, by a Python with torch for CUDA: make cuda PYTHON=python3
 	$(PYTHON) -m benchmarks.cuda
 
-chaos: $(VENV)/.installed-test ## five minutes of killed, damaged and starved runs
+chaos: $(VENV)/.installed-test ## killed, damaged and starved runs, and every other command that writes; half an hour
 	$(BIN)/python -m benchmarks.chaos --minutes 5
+	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.chaos_commands --trials 3
 
 papers: $(VENV)/.installed ## small sweeps of the five papers, and the tables from them; resumable
 	$(BIN)/python -m benchmarks.papers run

@@ -1,4 +1,4 @@
-"""A small, fixed choice of what ``benchmarks/chaos.py`` does: kills, damaged files, two processes in one folder."""
+"""A small, fixed choice of what ``make chaos`` does: kills, damaged files, two processes in one folder."""
 
 import os
 import subprocess
@@ -8,11 +8,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def test_disturbed_runs_are_neither_wrong_nor_end_in_a_traceback() -> None:
-    """In a process of its own, which forks: threads of torch would not survive that here."""
-    command = [sys.executable, "-m", "benchmarks.chaos", "--small", "--seed", "0"]
+def chaos(module: str, *arguments: str) -> str:
+    """What a module prints; in a process of its own, which forks: threads of torch would not survive that here."""
     result = subprocess.run(
-        command,
+        [sys.executable, "-m", f"benchmarks.{module}", *arguments, "--seed", "0"],
         cwd=ROOT,
         env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
         capture_output=True,
@@ -20,7 +19,16 @@ def test_disturbed_runs_are_neither_wrong_nor_end_in_a_traceback() -> None:
         check=False,
     )
     assert result.returncode == 0, result.stdout + result.stderr
-    rows = [line for line in result.stdout.splitlines() if line.startswith("| ")]
+    return result.stdout
+
+
+def test_disturbed_runs_are_neither_wrong_nor_end_in_a_traceback() -> None:
+    rows = [line for line in chaos("chaos", "--small").splitlines() if line.startswith("| ")]
     counts = {cells[1].strip(): cells[2:4] for cells in (row.split("|") for row in rows[1:])}
     assert sum(int(survived) + int(detected) for survived, detected in counts.values()) == 8
     assert {"kill", "kill twice", "two processes", "damage, interrupted run"} <= set(counts)
+
+
+def test_a_board_survives_every_injury() -> None:
+    table = chaos("chaos_commands", "--trials", "1", "--only", "board")
+    assert table.splitlines()[-1] == f"| board |{' 1 of 1 |' * 6}"

@@ -9,6 +9,7 @@ import pandas as pd
 
 from fedsim.analysis.perfetto import write_perfetto
 from fedsim.errors import UserError, writing
+from fedsim.files.durable import replacing, replacing_folder
 from fedsim.runs import Run
 from fedsim.runs.tables import csv_text
 from fedsim.tracking.events import FILE_NAME, FILE_VERSION, event, record
@@ -38,17 +39,20 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
             where=str(target),
             hint="remove it, or choose another path with -o",
         )
+    # Whole or not at all.
+    aside = replacing if name == "perfetto" else replacing_folder
     with writing(target):
-        write(run, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with aside(target) as temporary:
+            write(run, temporary)
     return target
 
 
 def write_csv(run: Run, path: Path) -> None:
-    """Write every table that the run has.
+    """Write every table that the run has into a folder.
 
     Absent values are empty. Lists (``contributor_ids``) are numbers with spaces between, ``attributes`` is JSON.
     """
-    path.mkdir(parents=True)
     names = ["dispatches", "aggregations", "metrics", "edges", "online", "presence", "pauses"]
     names += ["partition", "messages", *(["clients"] if run.has_clients else [])]
     names += ["edge_dispatches", "edge_aggregations"] if run.has_edges else []
@@ -75,7 +79,6 @@ def write_tensorboard(run: Run, path: Path) -> None:
     Steps are server versions; the wall time of an event is simulated time, so that TensorBoard's *relative* axis shows
     it.
     """
-    path.mkdir(parents=True)
     events = [event(0.0, file_version=FILE_VERSION)]
     metrics = run.metrics
     for row in metrics.to_dict("records"):

@@ -52,7 +52,6 @@ Event = dict[str, Any]
 
 def write_perfetto(run: Run, path: Path) -> None:
     """Write the trace of a run to a file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w", encoding="utf-8") as file:
         file.write('{"displayTimeUnit": "ms",\n"otherData": ')
         file.write(json.dumps({"run": run.name, "seed": str(run.info.get("seed"))}))

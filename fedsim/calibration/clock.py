@@ -54,6 +54,9 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
             if unit not in (None, "unix_s"):
                 units[spelling] = unit
             values *= cells.TIME_UNITS[unit or "s"]
+            # The difference of two instants must fit, too.
+            beyond = np.abs(values) > cells.TIME_S.high / 2
+            frame.refuse(beyond, f"{spelling} is {{}}", f"it must be {cells.TIME_S}", spelling)
             dated[name] = unit is not None
         else:
             read = frame.instants(spelling, hint=_TIMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import json
@@ -42,6 +43,10 @@ COMMANDS = {
     "calibrate": "Make a trace bundle from the log of a real run.",
     "export": "Export a run for other tools.",
 }
+_LEAST_BYTES = 1 << 30
+_OF_A_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS)
+_LONGEST = 4000
+"""Characters of a line of a message."""
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -118,6 +123,7 @@ class Commands(Suggesting):
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:
+            _require_memory()
             settings |= {"standalone_mode": False, "obj": arguments}
             result = super().main(list(arguments), **settings)
         except UserError as error:
@@ -165,6 +171,12 @@ class Commands(Suggesting):
             for note in notes:
                 click.echo(note, err=True)
             return EXIT_USER
+        if isinstance(error, OSError) and error.filename and error.errno in _OF_A_PATH:
+            show([UserError(str(error.strerror), where=str(error.filename))])
+            return EXIT_USER
+        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+            show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
+            return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
         hint = "This is a bug in fedsim; please report it with the lines above."
@@ -184,13 +196,30 @@ def _as_user_error(error: click.ClickException) -> UserError:
 
 def _show(errors: Iterable[UserError]) -> None:
     for error in errors:
-        click.echo(f"error: {error}", err=True)
+        # A file from somebody else may contain a value of any length.
+        lines = (
+            f"{line[:_LONGEST]}..." if line[_LONGEST:] else line for line in str(error).split("\n")
+        )
+        click.echo("error: " + "\n".join(lines), err=True)
 
 
 def _show_json(errors: Iterable[UserError]) -> None:
     """Write errors as JSON to standard output, for scripts that use ``--json``."""
     rows = [{key: getattr(error, key) for key in ("where", "message", "hint")} for error in errors]
     click.echo(json.dumps({"errors": rows}, indent=2))
+
+
+def _require_memory() -> None:
+    """Refuse a limit of memory with which libraries cannot be loaded: OpenBLAS then tries again, forever."""
+    with contextlib.suppress(ImportError):  # Windows.
+        import resource
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+        if limit != resource.RLIM_INFINITY and limit < _LEAST_BYTES:
+            raise UserError(
+                f"out of memory: the limit of {limit >> 20} MiB ('ulimit -v') is too low",
+                hint=f"raise it to {_LEAST_BYTES >> 20} MiB or more",
+            )
 
 
 def _lacks_memory(error: Exception) -> bool:

@@ -58,8 +58,8 @@ def what_if(
         on_progress=on_progress,
     )
     targets = before.scenario["stop"].get("target", {})
-    pairs = zip(_figures(before, targets), _figures(after, targets), strict=True)
-    rows = [(*old, new) for old, (_, _, new) in pairs]
+    new = {label: value for label, _, value in _figures(after, targets)}
+    rows = [(*old, new.get(old[0], math.nan)) for old in _figures(before, targets)]
     return after, pd.DataFrame(rows, columns=["figure", "kind", "before", "after"])
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, with_config
+from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
 from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
@@ -24,7 +24,17 @@ from fedsim.files.durable import replacing, write_text
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False)] | None
 """A number; null if it was not finite."""
-Checksums = dict[str, str]
+_MOST_BYTES = 100_000_000
+
+
+def _inside(name: str) -> str:
+    """Refuse a name that leads outside the folder of a record."""
+    if Path(name).is_absolute() or ".." in Path(name).parts:
+        raise ValueError(f"{name!r} is not the name of a file in the folder")
+    return name
+
+
+Checksums = dict[Annotated[str, AfterValidator(_inside)], str]
 """SHA-256 of files by name; also the one before, after a space, because a process may end between two writes."""
 
 entries = with_config(ConfigDict(strict=True, extra="allow"))
@@ -88,6 +98,8 @@ class Record:
         path = folder / self.file
         try:
             require_regular(path)
+            if path.stat().st_size > _MOST_BYTES:
+                raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
             document = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(document, dict) or type(document.get("format")) is not int:
                 raise ValueError("it has no format")

@@ -130,7 +130,7 @@ def project_config(folder: Path) -> dict[str, Any]:
         )
     try:
         config: dict[str, Any] = get_project_config(folder)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(
             f"not a Flower app: {error}",
             where=str(folder),

@@ -213,8 +213,11 @@ def _explained(model: type[Parameters], error: ValidationError) -> ValidationErr
     """The error with the model's known keys and the descriptions of its fields; of many unknown keys, the first."""
     items = error.errors(include_url=False)
     unknown = [number for number, item in enumerate(items) if item["type"] == "extra_forbidden"]
-    for number in reversed(unknown[_MOST_UNKNOWN:]):
+    for number in reversed(hidden := unknown[_MOST_UNKNOWN:]):
         del items[number]
+    if hidden:
+        context = {"message": f"{UNKNOWN_KEY}, and {len(hidden)} more are not shown"}
+        items[unknown[_MOST_UNKNOWN - 1]]["ctx"] = context
     details = [
         InitErrorDetails(
             type=_explanation(model, item),
@@ -249,7 +252,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
             known.insert(0, _NAME)
         every = f"known keys: {', '.join(known)}" if known else NO_PARAMETERS
         hint = nearest_or_all(key, known, every)
-        return mistake(kind, UNKNOWN_KEY, hint)
+        return mistake(kind, context.get("message", UNKNOWN_KEY), hint)
     return kind
 
 

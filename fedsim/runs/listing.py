@@ -5,7 +5,9 @@ Only ``run.json``, ``sweep.json`` and tables of metrics are read, so that a fold
 
 from __future__ import annotations
 
+import contextlib
 import math
+import os
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +15,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, writing
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST
@@ -58,7 +60,8 @@ def contents(folder: Path) -> list[Path]:
     Raises:
         UserError: there is no such folder, or it contains no run.
     """
-    found = list(_below(folder)) if folder.is_dir() else []
+    with writing(folder, "cannot be read"):
+        found = list(_below(folder)) if folder.is_dir() else []
     if not found:
         raise UserError(
             "the folder contains no run" if folder.is_dir() else "no such folder",
@@ -70,7 +73,11 @@ def contents(folder: Path) -> list[Path]:
 
 def _below(folder: Path) -> Iterator[Path]:
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.name.startswith("."):
+        if path.name.startswith(".") or not os.path.isdir(path):
+            continue
+        if path.is_symlink() and folder.resolve().is_relative_to(path.resolve()):
+            continue  # It would never end.
+        with contextlib.suppress(PermissionError):
             # The runs of decisions and forecasts are not listed: there may be hundreds.
             if any((path / record.file).exists() for record in (DECISION, FORECAST)):
                 continue

@@ -129,7 +129,7 @@ class _Answer(TypedDict):
 
 @entries
 class _Decision(_Answer):
-    batch: Annotated[Whole, Field(ge=1)]
+    batch: Annotated[Whole, Field(ge=1, le=10_000)]
     batches: Count
     spent_s: Amount
 

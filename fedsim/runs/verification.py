@@ -95,7 +95,7 @@ def verify_record(path: Path, record: Record) -> list[Verdict]:
     if record is SWEEP:
         folders = [path / entry["run"] for entry in content["runs"]]
     else:
-        folders = sorted(path.glob("*/[!.]*/"))
+        folders = sorted(path.glob("[!.]*/[!.]*/"))  # Not those of a killed process.
     for folder in folders:
         if folder.name in SWEEP.beside or not folder.is_dir() or not any(folder.iterdir()):
             continue

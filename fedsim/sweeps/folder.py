@@ -142,7 +142,8 @@ def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
             hint="choose another folder with -o (in Python: output)",
         )
     with locked(path):
-        remove_temporaries(path)
+        for folder in (path, *(path / name for name in record.beside)):
+            remove_temporaries(folder)
         yield
 
 

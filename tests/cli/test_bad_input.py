@@ -114,6 +114,7 @@ more updates than clients | + server: {schedule: {min_updates: 3}, selection: {c
 a deadline of nothing | + server: {schedule: {name: sync, deadline: 0s}} | s.yaml:7:43: server.schedule.deadline
 a script and tiers | + server: {schedule: tiered, selection: {name: scripted, rounds: [[0], [1]]}} | server.selection
 Nesterov | local_steps: 2 => local_steps: 2, optimizer: {name: sgd, nesterov: true} | s.yaml:2:39: training.optimizer
+a misspelled name of a part | digits model: {name: => model: {namex: | task.model.namex | did you mean 'name'?
 clients measured on nothing | digits + evaluation: {per_client: true} | 7:26: evaluation.per_client | partition.test
 a mapping for a path | devices: => devices:\n  trace: {bundle: week} | devices.trace: must be a path, not {'bundle
 """
@@ -186,6 +187,21 @@ def test_evaluations_without_end_end_where_the_run_has_no_end_in_time(
 def test_several_mistakes_are_reported_together(run: RunText) -> None:
     result = run(PARABOLAS.replace("step: 1s", "step: 1x").replace("rounds: 2", "round: 2"))
     assert_refused(result, "s.yaml:4:33: ", "s.yaml:6:8: stop.round: unknown key")
+
+
+def test_a_link_to_itself_a_long_name_and_a_long_value_are_one_short_error(run: RunText) -> None:
+    Path("loop.yaml").symlink_to("loop.yaml")
+    assert_refused(invoke("run", "loop.yaml"), "loop.yaml")
+    assert_refused(run(PARABOLAS, "-o", "x" * 300), "xxx: File name too long")
+    result = run(PARABOLAS.replace("1s", "9" * 100_000))
+    assert_refused(result, "s.yaml:4:33: devices.compute.step")
+    assert len(result.stderr) < 10_000
+
+
+def test_of_many_unknown_keys_some_are_shown_and_the_others_counted(run: RunText) -> None:
+    result = run(PARABOLAS + "".join(f"key{number}: 1\n" for number in range(300)))
+    assert_refused(result, "s.yaml:26:1: key19: unknown key, and 280 more are not shown")
+    assert result.stderr.count("error: ") == 20
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,11 @@ stop: {rounds: 2}
 """
 
 
+MORE_MEMORY = (
+    "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
+)
+
+
 def test_help_lists_all_commands_and_loads_none() -> None:
     code = (
         "import sys\nfrom fedsim.cli import cli\n"
@@ -55,6 +60,13 @@ def test_version() -> None:
         (click.BadParameter("no"), 2, "error: invalid value: no\n  see cli scenario --help\n"),
         (click.ClickException("no"), 2, "error: no\n"),
         (KeyboardInterrupt(), 130, "interrupted\n"),
+        (MemoryError(), 2, f"error: out of memory: MemoryError\n  {MORE_MEMORY}\n"),
+        (
+            ImportError("libtorch.so: failed to map segment from shared object"),
+            2,
+            "error: out of memory: libtorch.so: failed to map segment from shared object\n"
+            f"  {MORE_MEMORY}\n",
+        ),
     ],
 )
 def test_exit_codes_of_expected_ends(
@@ -64,6 +76,15 @@ def test_exit_codes_of_expected_ends(
     assert result.exit_code == code
     assert result.stderr.endswith(message)
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("kib", [400_000, 600_000])
+def test_too_little_memory_is_one_message_at_once(kib: int) -> None:
+    """OpenBLAS would try forever to get memory while it is loaded."""
+    command = f"ulimit -v {kib}; {sys.executable} -m fedsim run quickstart"
+    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
+    assert result.returncode == 2
+    assert result.stderr.startswith(f"error: out of memory: the limit of {kib >> 10} MiB")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -1,5 +1,7 @@
 """Whose code runs when: reading commands import nothing, the others name the file first or refuse it."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,13 @@ from fedsim.methods.fedavg import FedAvg
 
 class Mine(FedAvg):
     name = ""
+"""
+ENDING = """
+    def aggregate(self, server, updates):
+        import os
+        if not (Path(__file__).parent / "may end").exists():
+            os._exit(7)
+        return super().aggregate(server, updates)
 """
 EVIL_RINGS = """
 import numpy as np
@@ -108,6 +117,17 @@ def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: 
     assert not ran(scenario)
     code.write_text(EVIL)
     assert fedsim.resume(run).info["status"] == "complete"
+
+
+def test_a_run_whose_code_ends_the_process_is_interrupted(scenario: Path) -> None:
+    code, run = scenario.parent / "evil.py", scenario.parent / "run"
+    code.write_text(EVIL + ENDING)
+    command = [sys.executable, "-m", "fedsim", "run", scenario, "-o", run]
+    assert subprocess.run(command, capture_output=True).returncode == 7
+    assert fedsim.load(run).status == "interrupted"
+    assert "interrupted" in invoke("ls", scenario.parent).stdout
+    (scenario.parent / "may end").touch()
+    assert fedsim.resume(run).status == "complete"
 
 
 def test_describe_is_the_one_reading_command_that_runs_code(scenario: Path) -> None:

@@ -1,6 +1,7 @@
 """Records: what was written is read, and every damage is one error that names the file and the way on."""
 
 import json
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing_extensions import TypedDict
 
 from fedsim.errors import UserError
 from fedsim.files.checksums import stamped
-from fedsim.files.records import Number, Record, Whole, entries
+from fedsim.files.records import Checksums, Number, Record, Whole, entries
 
 
 @entries
@@ -19,6 +20,7 @@ class Entries(TypedDict, total=False):
     count: Whole
     value: Number
     words: list[str]
+    files: Checksums
 
 
 RECORD = Record("record.json", 3, Entries)
@@ -54,6 +56,9 @@ def test_every_damage_is_one_error(tmp_path: Path) -> None:
         with pytest.raises(UserError, match=r"rm |update fedsim") as caught:
             RECORD.read(tmp_path)
         assert caught.value.where == str(path)
+    os.truncate(path, 3 << 30)
+    with pytest.raises(UserError, match="larger than"):
+        RECORD.read(tmp_path)
     path.unlink()
     with pytest.raises(FileNotFoundError):
         RECORD.read(tmp_path)
@@ -61,7 +66,15 @@ def test_every_damage_is_one_error(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("entry", "value"),
-    [("count", True), ("count", 10**400), ("value", "1"), ("value", 10**400), ("words", [1])],
+    [
+        ("count", True),
+        ("count", 10**400),
+        ("value", "1"),
+        ("value", 10**400),
+        ("words", [1]),
+        ("files", {"../other.csv": "0"}),
+        ("files", {"/etc/passwd": "0"}),
+    ],
 )
 def test_an_entry_of_another_type_is_refused_with_a_fitting_checksum(
     tmp_path: Path, entry: str, value: Any

@@ -159,7 +159,10 @@ def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Pa
     assert app.run_config["num-server-rounds"] == 3
     assert app.run_config["learning-rate"] == 0.5
     assert app.run_config["local-epochs"] == 2
+    (tmp_path / "nested").mkdir()
+    (tmp_path / "nested" / "pyproject.toml").write_text("a=" + "[" * 100_000)
     for read, text, message in (
+        (tmp_path / "nested", "", "not a Flower app"),
         (tmp_path, "", r"not a Flower app: Cannot find pyproject\.toml"),
         (tmp_path / "missing", "", "no such folder"),
         (folder, "rounds=3", "the app has no key 'rounds'\n  keys of this app: num-server-rounds"),

@@ -63,6 +63,11 @@ def test_the_runs_of_a_decision_are_listed_only_in_its_folder(runs: Path) -> Non
     assert len(listed(runs / "best")) == 1
 
 
+def test_a_link_to_the_folder_above_is_not_followed(runs: Path) -> None:
+    (runs / "deep" / "above").symlink_to(runs)
+    assert contents(runs) == [runs / "deep" / "alone", runs / "sweep"]
+
+
 def test_a_damaged_run_does_not_hide_the_others(runs: Path) -> None:
     (runs / "deep" / "alone" / "run.json").write_text("{")
     assert [set(row.statuses) for row in listed(runs)] == [{DAMAGED}, {"complete", "waiting"}]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fedsim.files.checksums import stamped
-from fedsim.runs.records import DECISION, FORECAST, RUN
+from fedsim.runs.records import BOARD, DECISION, FORECAST, RUN
 from tests.cli.invoking import PARABOLAS, invoke
 
 VALUES: tuple[Any, ...] = (None, "x", -1, True, [], [1], {}, {"a": 1}, 10**400, "\x1b[31m", [["a"]])
@@ -40,13 +40,15 @@ def test_entries_of_any_type_end_in_no_traceback(run: Path) -> None:
     RUN.write(run, info)
 
 
-@pytest.mark.parametrize("record", [DECISION, FORECAST])
+@pytest.mark.parametrize("record", [DECISION, FORECAST, BOARD])
 def test_a_folder_of_an_answer_is_verified_with_its_runs(
     run: Path, tmp_path: Path, record: Any
 ) -> None:
     shutil.copytree(run, tmp_path / "runs" / "a")
     content = {"asked": {}, "batch": 1, "batches": 1, "spent_s": 1.0}
     record.write_listed(tmp_path, content, "table.csv", "a,b\n")
+    (tmp_path / ".fedsim-tmp-killed" / "0").mkdir(parents=True)
+    (tmp_path / ".fedsim-tmp-killed" / "0" / RUN.file).write_text("{")
     result = invoke("verify", tmp_path, "--json")
     assert result.exit_code == 0
     assert [row["state"] for row in json.loads(result.stdout)] == ["intact", "intact"]

@@ -210,7 +210,7 @@ _BIN_WIDTHS_S = (
 
 def time_bins(duration_s: float, limit: int = MAX_BINS) -> npt.NDArray[np.float64]:
     """Edges of bins of a round width that cover ``[0, duration_s]``, at most ``limit`` bins."""
-    if duration_s <= 0:
+    if not 0 < duration_s < math.inf:
         return np.array([0.0, 1.0])
     width: float = next((w for w in _BIN_WIDTHS_S if duration_s / w <= limit), 0)
     if duration_s < 10 or not width:
