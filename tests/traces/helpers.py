@@ -153,4 +153,4 @@ def online_counts(
 ) -> npt.NDArray[np.int64]:
     """Number of clients online at each of some instants (ns, ascending)."""
     clients = np.arange(index.clients)
-    return np.array([index.is_online_many(clients, t_ns).sum() for t_ns in times_ns])
+    return np.array([index.state_many(clients, t_ns)[0].sum() for t_ns in times_ns])

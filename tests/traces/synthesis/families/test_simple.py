@@ -41,7 +41,7 @@ def test_slots_have_their_probability():
     assert {start % 3600 for device in range(20) for start, _ in intervals(bundle, device)} == {0.0}
     assert sessions(bundle).sum() / (500 * DAY_S) == pytest.approx(0.2, abs=0.015)
     index = AvailabilityIndex.from_bundle(bundle)
-    online = np.array([index.is_online_many(np.arange(500), h * HOUR_NS) for h in range(24)])
+    online = np.array([index.state_many(np.arange(500), h * HOUR_NS)[0] for h in range(24)])
     # Independent of the slot before.
     assert online[1:][online[:-1]].mean() == pytest.approx(0.2, abs=0.03)
 
