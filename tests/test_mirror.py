@@ -24,7 +24,6 @@ TOGETHER = {
     "tasks/partitions": "a few lines per partition; the same properties of all",
     "tasks/models": "a few lines per model; the same checks of all",
     "network/kinds": "a few lines per kind",
-    "traces/exporters": "a few lines per format",
     "traces/importers": "a few lines per format",
     "tasks/modules": "a few lines per module",
     "tasks/reading": "read by the same data sets",
