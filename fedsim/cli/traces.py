@@ -69,7 +69,7 @@ def _writing(meaning: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 def _populations() -> Mapping[str, Any]:
-    return {**synthesis.PRESETS, **synthesis.known_families()}
+    return {**synthesis.PRESETS, **synthesis.FAMILIES}
 
 
 @click.group(cls=Suggesting)
