@@ -400,7 +400,7 @@ class AvailabilityIndex:
             yield np.arange(low, high)
 
     def online_summary(self, step_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-        """The number of clients online over time, and how long each is online, in one pass over the intervals.
+        """The number of clients online over time, and how long each is online.
 
         Args:
             step_ns: time between the instants, which begin with 0 and end at or before ``end_ns``.
@@ -412,17 +412,12 @@ class AvailabilityIndex:
         """
         last = end_ns // step_ns
         change = np.zeros(last + 2, np.int64)
-        online_ns = np.zeros(self.clients, np.int64)
         beyond_ns = max(end_ns, last * step_ns + 1)
         for clients in self._chunks(beyond_ns):
-            client, begin, until = self.intervals_between(clients, 0, beyond_ns)
+            _, begin, until = self.intervals_between(clients, 0, beyond_ns)
             change += np.bincount(-(-begin // step_ns), minlength=len(change))
             change -= np.bincount(-(-until // step_ns), minlength=len(change))
-            until = np.minimum(until, end_ns)
-            heads = np.flatnonzero(np.diff(client, prepend=-1))
-            if len(heads):
-                online_ns[clients[client[heads]]] = np.add.reduceat(until - begin, heads)
-        return np.cumsum(change[:-1]), online_ns
+        return np.cumsum(change[:-1]), self.online_between_ns(0, end_ns)
 
     def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
         """Time (ns) that each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
