@@ -25,7 +25,6 @@ from fedsim.traces.intervals import (
     FAR_US,
     device_edges,
     device_periods,
-    hold_ends,
     join_touching,
     ranks,
 )
@@ -128,7 +127,11 @@ class AvailabilityIndex:
             offset -= window_start[rows]
             edges -= np.repeat(window_start[device], 2)
         elif mode == "hold":
-            hold_ends(edges, first_of, last_of, window_start, window_end)
+            # The state at either end of a device's window lasts forever.
+            some = first_of < last_of
+            heads, tails = first_of[some], last_of[some] - 1
+            edges[heads] = np.where(edges[heads] == window_start[some], -FAR_US, edges[heads])
+            edges[tails] = np.where(edges[tails] == window_end[some], FAR_US, edges[tails])
         elif mode == "error" and len(rows):
             horizon_ns = int((window_end[rows] - offset).min()) * _NS
         index = cls(edges, first, last, offset, period, horizon_ns)
