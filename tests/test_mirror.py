@@ -24,11 +24,9 @@ TOGETHER = {
     "tasks/partitions": "a few lines per partition; the same properties of all",
     "tasks/models": "a few lines per model; the same checks of all",
     "network/kinds": "a few lines per kind",
-    "traces/exporters": "a few lines per format",
     "traces/importers": "a few lines per format",
     "tasks/modules": "a few lines per module",
     "tasks/reading": "read by the same data sets",
-    "traces/synthesis/families": "a few lines per family",
 }
 """Packages whose parts share the file named after the package, and why."""
 
@@ -58,10 +56,6 @@ ELSEWHERE = {
     "simulation/simulation.py": ("simulation/test_story.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),
     "traces/parameters.py": ("composition/test_needs.py", "declarations"),
-    "traces/synthesis/families/__init__.py": (
-        "traces/synthesis/families/test_simple.py",
-        "an interface",
-    ),
 }
 """Modules whose test has another name: it, and why."""
 

@@ -24,13 +24,11 @@ class Clock:
     """What the instants of a file show about its clock.
 
     Attributes:
-        is_dated: whether they are seconds from 1970-01-01T00:00Z on, not from a time 0 of the file.
         is_local: whether they are timestamps without an offset from UTC, which are read as UTC.
         resolution_s: the coarsest resolution that all of them have; 0 if it is below a millisecond.
         flags: statements about how they were read.
     """
 
-    is_dated: bool
     is_local: bool
     resolution_s: float
     flags: tuple[str, ...]
@@ -83,8 +81,7 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
         kinds = {kind: column[name] for name, kind in dated.items()}
         message = f"{kinds[True]} has dates, but {kinds[False]} has times from 0 on"
         raise UserError(message, where=frame.where, hint="write all instants on one clock")
-    is_dated = any(dated.values())
-    if is_dated:
+    if any(dated.values()):
         far = 0
         for each in seconds.values():
             never = (each <= 0) | (each > _LAST_S)
@@ -96,7 +93,7 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
                 f"Dates before 1971 and after 2098 stand for what never happened ({count})."
             )
     is_local = bool(local) and not zoned
-    return seconds, Clock(is_dated, is_local, _resolution_s(seconds.values()), tuple(flags))
+    return seconds, Clock(is_local, _resolution_s(seconds.values()), tuple(flags))
 
 
 def _resolution_s(columns: Iterable[cells.Floats]) -> float:

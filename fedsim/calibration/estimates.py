@@ -334,9 +334,9 @@ def _links(
     transfers = identify(pairs, assumptions.transport, assumptions.latency_s)
     flags += transfers.flags
     slopes = np.zeros((2, count))
-    for row, way in enumerate(links):
-        each = zip(way, transfers.latency_s, transfers.latency_errors, strict=True)
-        slopes[row] = [link.slope(transfers.transport, *latency) for link, *latency in each]
+    for row, one_way in enumerate(links):
+        latencies = zip(one_way, transfers.latency_s, transfers.latency_errors, strict=True)
+        slopes[row] = [link.slope(transfers.transport, *each) for link, *each in latencies]
     del pairs, links
     rates, too_fast = [], np.zeros(count, dtype=bool)
     for way, (by, link) in zip(WAYS, shown, strict=True):

@@ -147,8 +147,8 @@ def read_log(path: Path) -> Log:
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
     flags += _complete(log, frame, 0.0 if is_run else clock.resolution_s)
     order = np.lexsort((log["client"].cat.codes, log["start_s"]))
-    for name in log:
-        log[name] = log[name].array[order]
+    for column_name in log:
+        log[column_name] = log[column_name].array[order]
     # What Arrow has freed only now.
     pa.default_memory_pool().release_unused()
     return Log(log, column["client"], origin_s, clock, tuple(flags))

@@ -118,6 +118,13 @@ def document(calibration: Calibration) -> dict[str, object]:
     medians, errors = estimates.medians
     names = ("step_s", "down_bps", "up_bps", "latency_s")
     varying = dict(zip(names, (estimates.step_s, *estimates.rates_bps), strict=False))
+    known = estimates.latency_from == "log"
+    columns = {
+        **{key: each.mean for key, each in varying.items()},
+        **{f"{key.partition('_')[0]}_relative_error": each.error for key, each in varying.items()},
+        "latency_s": estimates.latency_s,
+        "latency_error_s": estimates.latency_errors * (1.0 if known else np.nan),
+    }
     return {
         "medians": {
             name: {"value": number(value), "error": number(error)}
@@ -134,24 +141,12 @@ def document(calibration: Calibration) -> dict[str, object]:
             for name, each in varying.items()
         },
         "devices": [
-            {
-                "device": name,
-                "dispatches": int(estimates.dispatches[row]),
-                **{key: number(each.mean[row]) for key, each in varying.items()},
-                **{
-                    f"{key.partition('_')[0]}_relative_error": number(each.error[row])
-                    for key, each in varying.items()
-                },
-                "latency_s": number(estimates.latency_s[row]),
-                "latency_error_s": number(estimates.latency_errors[row])
-                if estimates.latency_from == "log"
-                else None,
-            }
+            {"device": name, "dispatches": int(estimates.dispatches[row])}
+            | {key: number(column[row]) for key, column in columns.items()}
             for row, name in enumerate(estimates.clients)
         ],
-        "lateness": None
-        if late is None
-        else {
+        "lateness": late
+        and {
             "dispatches": len(late.late),
             "late": int(late.late.sum()),
             "right": late.right,

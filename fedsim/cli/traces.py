@@ -69,7 +69,7 @@ def _writing(meaning: str, **settings: Any) -> Callable[[Any], Any]:
 
 
 def _populations() -> Mapping[str, Any]:
-    return {**synthesis.PRESETS, **synthesis.known_families()}
+    return {**synthesis.PRESETS, **synthesis.FAMILIES}
 
 
 @click.group(cls=Suggesting)
@@ -316,7 +316,7 @@ def _known(noun: str, name: str, known: Mapping[str, T]) -> T:
     "format_",
     metavar="FORMAT",
     required=False,
-    shell_complete=options.completing(exporters.registry),
+    shell_complete=options.completing(lambda: exporters.FORMATS),
 )
 @click.argument("bundle", type=bundle_type, required=False)
 @settings_option
@@ -330,7 +330,7 @@ def export(
     as_json: bool,
 ) -> None:
     """Write a trace BUNDLE in another FORMAT. Without arguments, list the formats."""
-    known = exporters.registry()
+    known = exporters.FORMATS
     if format_ is None:
         _print_names(known, as_json)
         return

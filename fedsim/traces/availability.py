@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 
 import numpy as np
@@ -25,7 +25,6 @@ from fedsim.traces.intervals import (
     FAR_US,
     device_edges,
     device_periods,
-    hold_ends,
     join_touching,
     ranks,
 )
@@ -128,7 +127,11 @@ class AvailabilityIndex:
             offset -= window_start[rows]
             edges -= np.repeat(window_start[device], 2)
         elif mode == "hold":
-            hold_ends(edges, first_of, last_of, window_start, window_end)
+            # The state at either end of a device's window lasts forever.
+            some = first_of < last_of
+            heads, tails = first_of[some], last_of[some] - 1
+            edges[heads] = np.where(edges[heads] == window_start[some], -FAR_US, edges[heads])
+            edges[tails] = np.where(edges[tails] == window_end[some], FAR_US, edges[tails])
         elif mode == "error" and len(rows):
             horizon_ns = int((window_end[rows] - offset).min()) * _NS
         index = cls(edges, first, last, offset, period, horizon_ns)
@@ -193,59 +196,38 @@ class AvailabilityIndex:
         """
         if self._observed_us is None or not self.clients or until_ns < _NS:
             return 0.0
-        until_us = until_ns // _NS
         begin, end = self._observed_us
-        period = self._layout[:, 3]
-        span = end - begin
-        window = np.where(span > 0, span, 1)
-        lap = np.where(period > 0, period, FAR_US)
-
-        def unobserved(passed: Ints) -> Ints:
-            """Time not observed within ``passed`` after the start of the window."""
-            unknown: Ints = passed // lap * (lap - window) + np.maximum(passed % lap - window, 0)
-            return unknown
-
-        first = np.maximum(-begin, 0)
-        inside = unobserved(np.maximum(until_us - begin, first)) - unobserved(first)
-        lost = np.clip(begin, 0, until_us) + np.minimum(inside, until_us)
-        return float(np.where(span > 0, lost, 0).sum(dtype=np.float64) / (until_us * self.clients))
+        edges = np.stack([np.zeros_like(begin), end - begin], axis=1).ravel()
+        first = 2 * np.arange(self.clients)
+        # Clients without a window have no time that could be observed.
+        last = first + 2 * (end > begin)
+        observed = AvailabilityIndex(edges, first, last, -begin, self._layout[:, 3])
+        from_ns = np.clip(begin, 0, until_ns // _NS) * _NS
+        unknown = until_ns - observed._online_before_ns(until_ns)
+        unknown += observed._online_before_ns(from_ns)
+        return float(unknown[end > begin].sum(dtype=np.float64) / (until_ns * self.clients))
 
     # One client -----------------------------------------------------------------------------------------------------
 
     def is_online(self, client: int, t_ns: int) -> bool:
         """Whether ``client`` is online at ``t_ns``."""
-        return self.online_until(client, t_ns) > t_ns
+        return self.state(client, t_ns)[0]
 
     def online_until(self, client: int, t_ns: int) -> int:
         """Exclusive end (ns) of the online interval that contains ``t_ns``; ``t_ns`` if offline, NEVER if endless.
 
         An interval that touches the end of the trace continues in the next lap if that begins online.
         """
-        if t_ns >= self.horizon_ns:
-            self._refuse(t_ns)
-        layout, edges = self._layout_view, self._edges_view
-        at = client << 2
-        time_us = t_ns // _NS
-        position = time_us + layout[at + 2]
-        period = layout[at + 3]
-        if period:
-            position %= period
-        first = layout[at]
-        edge = bisect_right(edges, position, first, layout[at + 1])
-        if not edge & 1:
-            return t_ns
-        end = edges[edge]
-        if period:
-            if end == period and not edges[first]:
-                if edge == first + 1:
-                    return NEVER
-                end = edges[first + 1] + period
-        elif end == FAR_US:
-            return NEVER
-        return (time_us + end - position) * _NS
+        online, change_ns = self.state(client, t_ns)
+        return change_ns if online else t_ns
 
     def next_online(self, client: int, t_ns: int) -> int:
         """First instant (ns) from ``t_ns`` on at which ``client`` is online; NEVER if there is none."""
+        online, change_ns = self.state(client, t_ns)
+        return t_ns if online else change_ns
+
+    def state(self, client: int, t_ns: int) -> tuple[bool, int]:
+        """:meth:`state_many` of one client, which takes a twentieth of the time."""
         if t_ns >= self.horizon_ns:
             self._refuse(t_ns)
         layout, edges = self._layout_view, self._edges_view
@@ -257,13 +239,14 @@ class AvailabilityIndex:
             position %= period
         first, last = layout[at], layout[at + 1]
         edge = bisect_right(edges, position, first, last)
-        if edge & 1:
-            return t_ns
+        online = edge & 1 == 1
         if edge < last:
-            return (time_us + edges[edge] - position) * _NS
-        if period and first < last:
-            return (time_us + edges[first] + period - position) * _NS
-        return NEVER
+            target = edges[edge]
+            if online and target == period and not edges[first]:
+                target = FAR_US if edge == first + 1 else edges[first + 1] + period
+        else:
+            target = edges[first] + period if period and first < last else FAR_US
+        return online, NEVER if target >= FAR_US else (time_us + target - position) * _NS
 
     def finish_after(self, client: int, t_ns: int, work_ns: int) -> int:
         """The instant (ns) at which ``client`` has been online for ``work_ns`` since ``t_ns``; NEVER if there is none.
@@ -274,26 +257,23 @@ class AvailabilityIndex:
             self._refuse(t_ns)
         if work_ns <= 0:
             return t_ns
-        layout, edges = self._layout_view, self._edges_view
-        first, last, offset_us, period_us = layout[client << 2 : (client << 2) + 4]
+        edges, before = self._edges_view, self._before_view
+        first, last, offset_us, period_us = self._layout_view[client << 2 : (client << 2) + 4]
         if first == last:
             return NEVER
-        before = self._before_view
         period = period_us * _NS
         position = t_ns + offset_us * _NS
-        lap_start = 0
-        if period:
-            lap_start = position // period * period
-            position -= lap_start
+        lap_start = position // period * period if period else 0
+        position -= lap_start
         edge = bisect_right(edges, position // _NS, first, last)
-        done = 0
-        if edge & 1:
-            done = position - edges[edge - 1] * _NS + before[edge >> 1] * _NS
-        elif edge > first:
-            done = self._done_through(edge - 2) * _NS
-        target = done + work_ns
+        target = work_ns
+        if edge > first:
+            row = (edge - 1) >> 1
+            target += before[row] * _NS + min(position, edges[2 * row + 1] * _NS)
+            target -= edges[2 * row] * _NS
         if period:
-            laps, target = divmod(target - 1, self._done_through(last - 2) * _NS)
+            per_lap = before[(last >> 1) - 1] + edges[last - 1] - edges[last - 2]
+            laps, target = divmod(target - 1, per_lap * _NS)
             target += 1
             lap_start += laps * period
         # The last interval before which less work than the target is done.
@@ -302,10 +282,6 @@ class AvailabilityIndex:
         if not period and (finish > edges[2 * row + 1] * _NS or finish >= NEVER):
             return NEVER
         return finish + lap_start - offset_us * _NS
-
-    def _done_through(self, edge: int) -> int:
-        """Time online (us) of a device from its first interval through the one that starts at ``edge``."""
-        return self._before_view[edge >> 1] + self._edges_view[edge + 1] - self._edges_view[edge]
 
     # Many clients ---------------------------------------------------------------------------------------------------
 
@@ -348,10 +324,6 @@ class AvailabilityIndex:
             passed &= after <= last
             np.copyto(low, after, where=passed)
         return low
-
-    def is_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Bools:
-        """:meth:`is_online` for arrays, shape (n,)."""
-        return self.state_many(clients, t_ns)[0]
 
     def online_until_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Ints:
         """:meth:`online_until` for arrays (ns), shape (n,)."""
@@ -431,7 +403,7 @@ class AvailabilityIndex:
             yield np.arange(low, high)
 
     def online_summary(self, step_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-        """The number of clients online over time, and how long each is online, in one pass over the intervals.
+        """The number of clients online over time, and how long each is online.
 
         Args:
             step_ns: time between the instants, which begin with 0 and end at or before ``end_ns``.
@@ -443,17 +415,12 @@ class AvailabilityIndex:
         """
         last = end_ns // step_ns
         change = np.zeros(last + 2, np.int64)
-        online_ns = np.zeros(self.clients, np.int64)
         beyond_ns = max(end_ns, last * step_ns + 1)
         for clients in self._chunks(beyond_ns):
-            client, begin, until = self.intervals_between(clients, 0, beyond_ns)
+            _, begin, until = self.intervals_between(clients, 0, beyond_ns)
             change += np.bincount(-(-begin // step_ns), minlength=len(change))
             change -= np.bincount(-(-until // step_ns), minlength=len(change))
-            until = np.minimum(until, end_ns)
-            heads = np.flatnonzero(np.diff(client, prepend=-1))
-            if len(heads):
-                online_ns[clients[client[heads]]] = np.add.reduceat(until - begin, heads)
-        return np.cumsum(change[:-1]), online_ns
+        return np.cumsum(change[:-1]), self.online_between_ns(0, end_ns)
 
     def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
         """Time (ns) that each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
@@ -461,26 +428,22 @@ class AvailabilityIndex:
             self._refuse(end_ns)
         return self._online_before_ns(end_ns) - self._online_before_ns(start_ns)
 
-    def _online_before_ns(self, t_ns: int) -> Ints:
+    def _online_before_ns(self, t_ns: int | Ints) -> Ints:
         """Time online (ns) of each client from an instant fixed for the client until ``t_ns``, shape (clients,)."""
         first, last, offset, period = self._layout.T
         position = t_ns // _NS + offset
         lap: Ints = np.where(period > 0, position // np.maximum(period, 1), 0)
         position = position - lap * period
+
+        def done_us(edge: Ints, position: Ints | int) -> Ints:
+            """Time online of each client's device until ``position``, before which ``edge`` - 1 is its last edge."""
+            row = (edge - 1) >> 1
+            inside = np.minimum(self._edges[2 * row + 1], position) - self._edges[2 * row]
+            return np.where(edge > first, self._before_us[row] + inside, 0)
+
         edge = self._edge_after(position, first, last)
-        on = (edge & 1) == 1
-        row = edge >> 1
-        previous_end = self._edges.take(edge - 1, mode="clip")
-        through = self._before_us.take(row - 1, mode="clip") + previous_end
-        through -= self._edges.take(edge - 2, mode="clip")
-        inside = self._before_us.take(row, mode="clip") + position - previous_end
-        done = np.where(on, inside, np.where(edge > first, through, 0))
-        per_lap = self._before_us.take((last >> 1) - 1, mode="clip")
-        per_lap = per_lap + self._edges.take(last - 1, mode="clip")
-        per_lap = per_lap - self._edges.take(last - 2, mode="clip")
-        per_lap = np.where(first < last, per_lap, 0)
-        result: Ints = (done + lap * per_lap) * _NS + np.where(on, t_ns % _NS, 0)
-        return result
+        done = done_us(edge, position) + lap * done_us(last, FAR_US)
+        return np.asarray(done * _NS + np.where(edge & 1, t_ns % _NS, 0))
 
     @cached_property
     def _before_us(self) -> Ints:
@@ -538,12 +501,8 @@ class Sweep:
                 self.online[behind], self.change_ns[behind] = state
             else:
                 for row in behind.tolist():
-                    client = int(self.clients[row])
-                    until_ns = self._index.online_until(client, t_ns)
-                    self.online[row] = online = until_ns > t_ns
-                    self.change_ns[row] = (
-                        until_ns if online else self._index.next_online(client, t_ns)
-                    )
+                    state_of_one = self._index.state(int(self.clients[row]), t_ns)
+                    self.online[row], self.change_ns[row] = state_of_one
         self._from_ns = t_ns
         self._until_ns = min(int(self.change_ns.min(initial=NEVER)), self._index.horizon_ns)
         self._online_clients = None
@@ -586,16 +545,14 @@ class OnlineSampler:
     _MOST_IN_BLOCK = 1 << 13
     _ATTEMPTS = 64
     _KEYS_FROM = 1 << 20
-    # Searching a list this short costs as much as this many attempts.
+    # On lists this short, the first attempts are made one by one; if these fail, the list is searched.
     _SHORT = 1 << 13
-    _ATTEMPTS_A_LOOK = 12
     # Populations of at least this size are not listed while at least this share is online, estimated from a sample.
     _LARGE = 1 << 18
     _FAIR_SHARE = 2**-5
     _PROBES = 1 << 9
     _BINS_A_PROBE = 8
     _PROBES_FROM = 1 << 41
-    _AT_ONCE = 1 << 5
     _MOST_DRAWS_AHEAD = 1 << 10
     # A sweep to the next bin costs as much as looking up this share of all clients, and more as more come and go.
     _SWEEP_WORTH = 0.007
@@ -626,8 +583,8 @@ class OnlineSampler:
         self._looked_up = 0
         self._block_start = self._block_end = self._block_width = 0
         self._uniforms = np.zeros(0).data
-        self._busy: Bools | None = None
-        self._busy_view = np.zeros(0, np.bool_).data
+        self._busy = np.zeros(0, np.bool_)
+        self._busy_view = self._busy.data
         self.online_until_ns: dict[int, int] = {}
 
     def sample(self, k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
@@ -652,22 +609,48 @@ class OnlineSampler:
         if k <= 0 or not count:
             return []
         chosen: list[int] = []
-        if k == 1 and share:
-            chosen = self._one_of_all(t_ns, draw)
-        elif k == 1 or 4 * k < count * (share or 1):
-            few = k == 1 or (not share and 4 * k < self._SHORT)
-            chosen = (self._few_of_list if few else self._many)(k, t_ns, busy, draw)
-        if len(chosen) == k:
-            return chosen
-        some: list[int] = self._in_random_order(k, self._acceptable(t_ns, busy), draw).tolist()
-        looked_up = some if k == 1 else []
+        if k == 1 or 4 * k < count * (share or 1):
+            is_few = k == 1 or (not share and 4 * k < self._SHORT)
+            if is_few:
+                ahead = self._of_all(t_ns, draw) if share else self._of_list(k, t_ns, draw)
+                if self._passes(k, t_ns, ahead):
+                    return list(self.online_until_ns)
+            if share or not is_few:
+                chosen = self._many(k, t_ns, busy, draw)
+        if len(chosen) < k:
+            chosen = self._in_random_order(k, self._acceptable(t_ns, busy), draw).tolist()
+        looked_up = chosen if k == 1 else []
         self.online_until_ns = {each: self._index.online_until(each, t_ns) for each in looked_up}
-        return some
+        return chosen
+
+    def _passes(self, k: int, t_ns: int, attempts: Iterable[tuple[int, int]]) -> bool:
+        """Whether ``k`` clients of these attempts are online and not busy; they are in :attr:`online_until_ns`.
+
+        Args:
+            k: number of clients.
+            t_ns: the instant.
+            attempts: clients, and until when each is online; if negative, when it comes; either may be long ago.
+        """
+        busy, chosen = self._busy_view, self.online_until_ns
+        for client, until_ns in attempts:
+            if busy[client] or client in chosen:
+                continue
+            if until_ns <= t_ns:
+                if t_ns < -until_ns:
+                    continue
+                until_ns = self._index.online_until(client, t_ns)
+                if until_ns == t_ns:
+                    continue
+            chosen[client] = until_ns
+            if len(chosen) == k:
+                return True
+        return False
 
     def _many(self, k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
         """:meth:`sample` by attempts, many at once; fewer clients if these do not suffice."""
         share = self._share
-        limit = self._most_attempts + int(8 * k / share) if share else self._ATTEMPTS + 8 * k
+        limit = self._most_attempts if share else self._ATTEMPTS
+        limit += int(8 * k / (share or 1)) if k > 1 else 0
         chosen = np.zeros(0, np.int64)
         attempts = 0
         while len(chosen) < k and attempts < limit:
@@ -677,7 +660,7 @@ class OnlineSampler:
             if share:
                 clients = self._attempts(draw, attempts, last)
                 clients = clients[~busy[clients]]
-                accepted = clients[self._index.is_online_many(clients, t_ns)]
+                accepted = clients[self._index.state_many(clients, t_ns)[0]]
             else:
                 uniforms = self._stream.uniforms(draw, np.arange(attempts, last))
                 positions = (uniforms * self._count).astype(np.int64)
@@ -695,9 +678,9 @@ class OnlineSampler:
         uniforms = self._stream.uniforms(draw, np.arange(first, last))
         return (uniforms * self._index.clients).astype(np.int64)
 
-    def _few_of_list(self, k: int, t_ns: int, busy: Bools, draw: int) -> list[int]:
-        """:meth:`sample` by attempts on the list, one by one; fewer clients if these do not suffice."""
-        ahead = 2 * k + 2
+    def _of_list(self, k: int, t_ns: int, draw: int) -> Iterator[tuple[int, int]]:
+        """Attempts on the list, for :meth:`_passes`; they end early if too few clients could pass."""
+        ahead = max(2 * k + 2, 16)
         if not self._block_start <= draw < self._block_end or ahead > self._block_width:
             # Blocks grow, because one of many edge servers may need few draws.
             most = max(self._MOST_IN_BLOCK // ahead, 1)
@@ -706,68 +689,27 @@ class OnlineSampler:
             self._block_width = ahead
             draws = np.arange(draw, draw + size)
             self._uniforms = self._stream.uniforms(draws[:, None], np.arange(ahead)).ravel().data
-        count, busy_view = self._count, self._busy_view
-        listed, sure_until = self._listed_view, self._sure_until_view
         at = (draw - self._block_start) * self._block_width
-        until: dict[int, int] = {}
-        for uniform in itertools.chain(
-            self._uniforms[at : at + ahead], self._further(ahead, k, t_ns, busy, draw)
-        ):
+        first, further = self._uniforms[at : at + ahead], self._further(ahead, k, t_ns, draw)
+        count, listed, sure_until = self._count, self._listed_view, self._sure_until_view
+        for uniform in itertools.chain(first, further):
             position = int(uniform * count)
-            client = listed[position]
-            if busy_view[client] or client in until:
-                continue
-            until_ns = sure_until[position]
-            if until_ns <= t_ns:
-                if t_ns < -until_ns:
-                    continue
-                until_ns = self._index.online_until(client, t_ns)
-                if until_ns == t_ns:
-                    continue
-            until[client] = until_ns
-            if len(until) == k:
-                break
-        self.online_until_ns = until
-        return list(until)
+            yield listed[position], sure_until[position]
 
-    def _further(self, first: int, k: int, t_ns: int, busy: Bools, draw: int) -> Iterator[float]:
-        """The uniform numbers of attempts from ``first``; they end early if too few clients could pass."""
-        look = self._ATTEMPTS_A_LOOK + 4 * k if self._count <= self._SHORT else -1
-        for attempt in range(first, self._ATTEMPTS + (8 * k if k > 1 else 0)):
-            if attempt == look and len(self._acceptable(t_ns, busy)) < max(k, 2):
-                return
-            yield self._stream.uniform(draw, attempt)
+    def _further(self, first: int, k: int, t_ns: int, draw: int) -> Iterator[float]:
+        """The uniform numbers of attempts from ``first`` on; none if a short list shows that too few could pass."""
+        if self._count > self._SHORT or len(self._acceptable(t_ns, self._busy)) >= max(k, 2):
+            limit = self._ATTEMPTS + (8 * k if k > 1 else 0)
+            yield from self._stream.uniforms(draw, np.arange(first, limit)).tolist()
 
-    def _one_of_all(self, t_ns: int, draw: int) -> list[int]:
-        """:meth:`sample` of one client by attempts on all clients; nobody if none succeeds."""
+    def _of_all(self, t_ns: int, draw: int) -> Iterator[tuple[int, int]]:
+        """As many attempts on all clients as most draws of one need, for :meth:`_passes`."""
         at = draw - self._first_ahead
         if not (0 <= at < self._draws_ahead and self._ahead_from <= t_ns < self._ahead_end):
             self._look_ahead(t_ns, draw)
             at = 0
-        busy = self._busy_view
-        for attempt in range(self._starts[at], self._starts[at + 1]):
-            client: int = self._ahead[attempt]
-            if busy[client]:
-                continue
-            until_ns = self._ahead_until[attempt]
-            if until_ns <= t_ns:
-                if t_ns < -until_ns:
-                    continue  # It is still to come.
-                until_ns = self._index.online_until(client, t_ns)
-                if until_ns == t_ns:
-                    continue
-            self.online_until_ns = {client: until_ns}
-            return [client]
-        for first in range(self._attempted[at], self._most_attempts, self._AT_ONCE):
-            last = min(first + self._AT_ONCE, self._most_attempts)
-            attempts: list[int] = self._attempts(draw, first, last).tolist()
-            for client in attempts:
-                if not busy[client]:
-                    until_ns = self._index.online_until(client, t_ns)
-                    if until_ns > t_ns:
-                        self.online_until_ns = {client: until_ns}
-                        return [client]
-        return []
+        attempts = range(self._starts[at], self._starts[at + 1])
+        return ((self._ahead[each], self._ahead_until[each]) for each in attempts)
 
     def _look_ahead(self, t_ns: int, draw: int) -> None:
         """Make the attempts of the next draws at once; the number of draws does not affect the clients drawn.
@@ -812,7 +754,6 @@ class OnlineSampler:
             self._prepare(clients)
         self._ahead, self._ahead_until = clients.tolist(), until_ns[order].tolist()
         self._starts = [0, *np.cumsum(np.bincount(row, minlength=count)).tolist()]
-        self._attempted = attempted.tolist()
         self._first_ahead, self._draws_ahead = draw, count
         self._ahead_from, self._ahead_end = t_ns, min(end_ns, self._index.horizon_ns)
 
@@ -829,20 +770,16 @@ class OnlineSampler:
 
     def _acceptable(self, t_ns: int, busy: Bools) -> Ints:
         """All clients that are online at an instant of the bin and not busy, ascending."""
-        clients = self._online_at(t_ns)
-        return clients[~busy[clients]]
-
-    def _online_at(self, t_ns: int) -> Ints:
-        """All clients online at an instant of the bin, ascending."""
         if self._listed_start != self._bin_start:
             self._list()
         self._present.advance(t_ns)
-        return self._present.online_clients
+        clients = self._present.online_clients
+        return clients[~busy[clients]]
 
     def _online(self, positions: Ints, clients: Ints, t_ns: int) -> Bools:
         online = self._sure_until[positions] > t_ns
         unsure = np.flatnonzero(~online)
-        online[unsure] = self._index.is_online_many(clients[unsure], t_ns)
+        online[unsure] = self._index.state_many(clients[unsure], t_ns)[0]
         return online
 
     def _enter(self, t_ns: int) -> None:
@@ -868,7 +805,7 @@ class OnlineSampler:
             return
         self._probed_ns = start_ns
         some = self._attempts(0, self._PROBES_FROM, self._PROBES_FROM + self._PROBES)
-        share = float(self._index.is_online_many(some, start_ns).mean())
+        share = float(self._index.state_many(some, start_ns)[0].mean())
         self._share = share if share >= self._FAIR_SHARE else 0.0
         self._most_attempts = int(12 / (share or 1)) + self._ATTEMPTS
 

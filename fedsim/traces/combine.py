@@ -77,9 +77,7 @@ def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = Tru
     synchronized but keep their daily rhythm. Traces are then cut to whole days, at whose end they wrap; a device that
     was observed for less than two days is not shifted. The bundle must wrap then.
     """
-    valid = np.flatnonzero(bundle.valid)
-    if not len(valid):
-        raise bundle.error("the trace bundle has no usable device")
+    valid = _usable(bundle)
     if shift and bundle.manifest.on_end != "wrap":
         raise bundle.error(
             f"the trace bundle does not wrap (on_end: {bundle.manifest.on_end}), so its days cannot be shifted",
@@ -100,9 +98,7 @@ def redrawn(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     Raises:
         UserError: the bundle has no usable device.
     """
-    valid = np.flatnonzero(bundle.valid)
-    if not len(valid):
-        raise bundle.error("the trace bundle has no usable device")
+    valid = _usable(bundle)
     copies = np.arange(devices)
     picks = urn(len(valid), Stream(seed, Purpose.TRACE, _URN).uniforms(copies))
     options, shift = {"devices": devices}, bundle.manifest.on_end == "wrap"
@@ -115,15 +111,14 @@ def redrawn(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
             if not bundle.has(name, column):
                 continue
             device, values = bundle.device_rows(name), bundle.numpy(name, column)
-            known = values > 0
-            with np.errstate(invalid="ignore"):
-                sums = np.bincount(device[known], np.log(values[known]), bundle.device_count)
-                sample = (sums / np.bincount(device[known], None, bundle.device_count))[valid]
+            device, values = device[values > 0], values[values > 0]
+            sums = np.bincount(device, np.log(values), bundle.device_count)
+            counts = np.bincount(device, None, bundle.device_count)
+            sample = (sums / np.where(counts, counts, np.nan))[valid]
             change = similar(picks, sample, uniform, normal) - sample[picks]
             factor = np.exp(np.nan_to_num(change))[copied.device_rows(name)]
-            others = {key: tables[name].column(key) for key in tables[name].column_names}
             varied = {column: copied.numpy(name, column) * factor}
-            tables[name] = make_table(name, others | varied)
+            tables[name] = _changed(name, tables[name], varied)
     return TraceBundle(copied.manifest, tables)
 
 
@@ -193,8 +188,7 @@ def perturbed(bundle: TraceBundle, seed: int = 0) -> TraceBundle:
             draw = normal * bundle.numpy(name, error)
             value = bundle.numpy(name, column)
             drawn = value * np.exp(draw) if is_relative else np.maximum(value + draw, 0.0)
-            columns = {key: tables[name].column(key) for key in tables[name].column_names}
-            tables[name] = make_table(name, columns | {column: drawn})
+            tables[name] = _changed(name, tables[name], {column: drawn})
     return TraceBundle(bundle.manifest, tables)
 
 
@@ -252,12 +246,23 @@ def join(
     return TraceBundle(_derived("join", used, options, seed), tables)
 
 
+def _usable(bundle: TraceBundle) -> Ints:
+    """The rows of the valid devices, of which there must be one."""
+    if not bundle.valid.any():
+        raise bundle.error("the trace bundle has no usable device")
+    return np.flatnonzero(bundle.valid)
+
+
 def _copied(
     bundle: TraceBundle, rows: Ints, tool: str, options: dict[str, Any], seed: int, shift: bool
 ) -> TraceBundle:
-    """The devices in these rows, each under a name of its own; with ``shift``, as :func:`scale` shifts them."""
+    """The devices in these rows, each under a separate name; with ``shift``, as :func:`scale` shifts them."""
     copies = np.arange(len(rows))
-    ids, columns = _renamed(bundle, rows)
+    drawn = bundle.devices.take(pa.array(rows))
+    number = pa.array(pd.Series(rows).groupby(rows).cumcount()).cast(pa.string())
+    names = single_chunk(drawn.column("device_id"))
+    ids = pc.binary_join_element_wise(names, number, "~")
+    columns = {name: drawn.column(name) for name in drawn.column_names} | {"device_id": ids}
     counts = {"sources": len(np.unique(rows)), "shifted": 0}
     names = [name for name in DEVICE_TABLES if not (shift and name == "device_events")]
     tables = _copies(bundle, names, rows, ids)
@@ -296,19 +301,14 @@ def _copies(bundle: TraceBundle, names: Sequence[str], rows: Ints, ids: Any) -> 
         first, last = (np.searchsorted(device[order], rows, side) for side in ("left", "right"))
         counts = last - first
         drawn = table.take(pa.array(order[np.repeat(first, counts) + ranks(counts)]))
-        columns = {key: drawn.column(key) for key in table.column_names}
-        columns["device_id"] = id_column(np.repeat(np.arange(len(rows)), counts), ids)
-        tables[name] = make_table(name, columns)
+        renamed = {"device_id": id_column(np.repeat(np.arange(len(rows)), counts), ids)}
+        tables[name] = _changed(name, drawn, renamed)
     return tables
 
 
-def _renamed(bundle: TraceBundle, rows: Ints) -> tuple[Any, dict[str, Any]]:
-    """New names of devices that may be drawn several times, and the columns of their table."""
-    number = pa.array(pd.Series(rows).groupby(rows).cumcount())
-    names = bundle.device_ids.take(pa.array(rows))
-    ids = pc.binary_join_element_wise(names, pc.cast(number, pa.string()), "~")
-    table = bundle.devices.take(pa.array(rows))
-    return ids, {name: table.column(name) for name in table.column_names} | {"device_id": ids}
+def _changed(name: str, table: Any, columns: dict[str, Any]) -> Any:
+    """A table with other values in some columns."""
+    return make_table(name, {key: table.column(key) for key in table.column_names} | columns)
 
 
 def _chosen(bundle: TraceBundle, names: Sequence[str] = SHARED_TABLES) -> dict[str, Any]:
@@ -322,26 +322,18 @@ def _shifted(table: Any, ids: Any, low: Ints, whole: Ints, shift_us: Ints) -> An
     start = table.column("start_us").to_numpy() - origin
     end = np.minimum(table.column("end_us").to_numpy() - origin, span)
     # The first piece of an interval lies after the shift, the second before it, one lap later.
-    pieces = []
-    for begins, ends, move in (
-        (np.maximum(start, shift), end, -shift),
-        (start, np.minimum(end, shift), span - shift),
-    ):
-        nonempty = np.flatnonzero(ends > begins)
-        moved = begins + move + origin, ends + move + origin
-        pieces.append((nonempty, moved[0][nonempty], moved[1][nonempty]))
-    row, begin, finish = (np.concatenate(parts) for parts in zip(*pieces, strict=True))
+    row = np.tile(np.arange(len(start)), 2)
+    begin = np.concatenate([np.maximum(start, shift), start])
+    finish = np.concatenate([end, np.minimum(end, shift)])
+    move = np.concatenate([origin - shift, origin + span - shift])
+    nonempty = finish > begin
+    begin, finish, row = ((begin + move)[nonempty], (finish + move)[nonempty], row[nonempty])
     order = np.lexsort((begin, device[row]))
     row, begin, finish = row[order], begin[order], finish[order]
-    columns = {key: table.column(key).take(pa.array(row)) for key in table.column_names}
-    columns |= {
-        "device_id": id_column(device[row], ids),
-        "start_us": begin,
-        "end_us": finish,
-    }
     # The cuts are made here, so the source's marks of censoring no longer apply.
-    columns.pop("censored", None)
-    return make_table("availability", columns)
+    kept = table.select([key for key in table.column_names if key != "censored"])
+    moved = {"device_id": id_column(device[row], ids), "start_us": begin, "end_us": finish}
+    return _changed("availability", kept.take(pa.array(row)), moved)
 
 
 def _paired(

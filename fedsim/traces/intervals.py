@@ -241,17 +241,3 @@ def device_periods(bundle: TraceBundle, window: Ints) -> Ints:
     if (result < window).any():
         require_sound(bundle)
     return result
-
-
-def hold_ends(
-    edges: Ints,
-    first: Ints,
-    last: Ints,
-    window_start: Ints,
-    window_end: Ints,
-) -> None:
-    """Extend the state at either end of each device's window forever; changes ``edges``."""
-    some = first < last
-    heads, tails = first[some], last[some] - 1
-    edges[heads] = np.where(edges[heads] == window_start[some], -FAR_US, edges[heads])
-    edges[tails] = np.where(edges[tails] == window_end[some], FAR_US, edges[tails])

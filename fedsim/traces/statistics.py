@@ -5,6 +5,7 @@ Shares of time are exact (integrals over the intervals, not samples) and refer t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -313,63 +314,45 @@ def _remaining(lengths: Floats) -> Spread:
     return Spread(values, len(ordered), float((ordered**2).sum() / (2 * ordered.sum())))
 
 
-def _clock_shift(bundle: TraceBundle) -> Ints:
-    """Offset (us) from each device's trace instants to its clock, whose days begin at midnight."""
-    shift = np.zeros(bundle.device_count, np.int64)
-    if (epoch := bundle.epoch) is not None:
-        seconds = epoch.hour * 3600 + epoch.minute * 60 + epoch.second
-        shift += seconds * 1_000_000 + epoch.microsecond
-    if "tz_offset_s" in bundle.devices.column_names:
-        offset = np.nan_to_num(bundle.numpy("devices", "tz_offset_s").astype(np.float64))
-        shift += (offset * 1e6).astype(np.int64)
-    return shift
-
-
 def _rhythms(
     bundle: TraceBundle, device: Ints, start: Ints, end: Ints
 ) -> tuple[Floats, Floats | None]:
     """Share online by hour of the day and by day of the week; the latter is None if it is not known."""
-    online, observed, hour, weekday = _online_by_hour(bundle, device, start, end)
-
-    def share(of: Ints, bins: int) -> Floats:
-        weighted = (np.bincount(of, weights, minlength=bins) for weights in (online, observed))
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.divide(*weighted)
-
-    return share(hour, 24), None if weekday is None else share(weekday, 7)
-
-
-def _online_by_hour(
-    bundle: TraceBundle, device: Ints, start: Ints, end: Ints
-) -> tuple[Floats, Floats, Ints, Ints | None]:
-    """Time online and observed (us) of all devices together, in each hour from the first midnight.
-
-    And the hour of the day and the day of the week of each, if it is known.
-    """
     valid, (low, high) = bundle.valid, bundle.windows
     if not valid.any() or _is_too_long(low[valid], high[valid]):
-        return np.zeros(168), np.zeros(168), np.arange(168) % 24, None
-    shift = _clock_shift(bundle)
+        return np.full(24, np.nan), None
+    # From the trace instants of a device to its clock, whose days begin at midnight.
+    epoch, shift = bundle.epoch, np.zeros(bundle.device_count, np.int64)
+    if epoch is not None:
+        midnight = epoch.replace(hour=0, minute=0, second=0, microsecond=0)
+        shift += (epoch - midnight) // timedelta(microseconds=1)
+    if "tz_offset_s" in bundle.devices.column_names:
+        offset = np.nan_to_num(bundle.numpy("devices", "tz_offset_s").astype(np.float64))
+        shift += (offset * 1e6).astype(np.int64)
     earliest = int((low + shift)[valid].min()) // (7 * DAY_US) * (7 * DAY_US)
-    latest = int((high + shift)[valid].max())
-    hours = -(-(latest - earliest) // HOUR_US)
-    shift = shift - earliest
-    moved = shift[device]
-    online = _time_in_bins(start + moved, hours) - _time_in_bins(end + moved, hours)
-    observed = _time_in_bins((low + shift)[valid], hours)
-    observed -= _time_in_bins((high + shift)[valid], hours)
-    manifest, numbers = bundle.manifest, np.arange(hours)
+    shift -= earliest
+    low, high = (low + shift)[valid], (high + shift)[valid]
+    hours = -(-int(high.max()) // HOUR_US)
+    numbers = np.arange(hours)
     hour, weekday = numbers % 24, None
-    if manifest.epoch_weekday is not None:
-        weekday = (numbers // 24 + manifest.epoch_weekday) % 7
-    if manifest.zone is not None and (epoch := bundle.epoch) is not None:
+    if bundle.manifest.epoch_weekday is not None:
+        weekday = (numbers // 24 + bundle.manifest.epoch_weekday) % 7
+    if bundle.manifest.zone is not None and epoch is not None:
         # After a change of the clocks, hours of the day are not those since the first midnight.
-        first = epoch.replace(hour=0, minute=0, second=0, microsecond=0)
-        first += timedelta(microseconds=earliest)
-        local = pd.date_range(first, periods=hours, freq="h").tz_convert(time_zone(manifest.zone))
+        first = midnight + timedelta(microseconds=earliest)
+        zone = time_zone(bundle.manifest.zone)
+        local = pd.date_range(first, periods=hours, freq="h").tz_convert(zone)
         hour = local.hour.to_numpy()
         weekday = None if weekday is None else local.day_of_week.to_numpy()
-    return online, observed, hour, weekday
+    online = _time_in_bins(start + shift[device], hours)
+    online -= _time_in_bins(end + shift[device], hours)
+    observed = _time_in_bins(low, hours) - _time_in_bins(high, hours)
+
+    def share(of: Ints, bins: int) -> Floats:
+        known = np.bincount(of, observed, minlength=bins)
+        return np.bincount(of, online, minlength=bins) / np.where(known > 0, known, np.nan)
+
+    return share(hour, 24), None if weekday is None else share(weekday, 7)
 
 
 def _is_too_long(low: Ints, high: Ints) -> bool:
@@ -416,21 +399,37 @@ def _rhythm(by_hour: Floats) -> Rhythm | None:
     return Rhythm(mean, float(abs(wave)) / mean, float(np.angle(wave) * 12 / np.pi % 24), r2)
 
 
+def _columns(
+    bundle: TraceBundle, table: str, names: Sequence[str], rows: Bools | None = None
+) -> dict[str, Spread]:
+    """The spreads of the columns with known values, in all or some rows, each with a fitted lognormal."""
+    spreads = {}
+    for name in names:
+        if not bundle.has(table, name):
+            continue
+        values = bundle.numpy(table, name).astype(np.float64)
+        spread = Spread.of(values if rows is None else values[rows])
+        positive = spread.samples[spread.samples > 0]
+        if len(np.unique(positive)) >= 3:
+            spread.fits = [lognormal(positive)]
+        if spread.count:
+            spreads[name] = spread
+    return spreads
+
+
 def _compute(bundle: TraceBundle) -> dict[str, Spread]:
-    every = np.ones(len(bundle.tables.get("compute", ())), np.bool_)
     names = ("relative_speed", "sample_s", "step_fixed_s", "score", "ram_bytes")
-    spreads = {name: _with_lognormal(bundle, "compute", name, every) for name in names}
+    spreads = _columns(bundle, "compute", names)
     # Only the time of a step that a bundle gives: the other of its two parts is zero for all devices.
-    return {name: spread for name, spread in spreads.items() if spread and spread.samples.any()}
+    return {name: spread for name, spread in spreads.items() if spread.samples.any()}
 
 
 def _network(bundle: TraceBundle) -> dict[str, Spread]:
-    spreads = {
-        f"{name} {way}": _with_lognormal(bundle, "network", name, chosen)
-        for way, chosen in _directions(bundle, "network").items()
-        for name in ("bandwidth_bps", "rtt_s")
+    return {
+        f"{name} {way}": spread
+        for way, rows in _directions(bundle, "network").items()
+        for name, spread in _columns(bundle, "network", ("bandwidth_bps", "rtt_s"), rows).items()
     }
-    return {name: spread for name, spread in spreads.items() if spread}
 
 
 def _directions(bundle: TraceBundle, table: str) -> dict[str, Bools]:
@@ -441,35 +440,21 @@ def _directions(bundle: TraceBundle, table: str) -> dict[str, Bools]:
     return {way: direction == way for way in DIRECTIONS if (direction == way).any()}
 
 
-def _with_lognormal(bundle: TraceBundle, table: str, column: str, chosen: Bools) -> Spread | None:
-    """The spread of a column in some rows, with a fitted lognormal; None if all values are unknown."""
-    if not bundle.has(table, column):
-        return None
-    spread = Spread.of(bundle.numpy(table, column)[chosen].astype(np.float64))
-    positive = spread.samples[spread.samples > 0]
-    if len(np.unique(positive)) >= 3:
-        spread.fits = [lognormal(positive)]
-    return spread if spread.count else None
-
-
 def _series(bundle: TraceBundle) -> dict[str, Spread]:
-    directions = _directions(bundle, "network_series")
-    if not directions:
-        return {}
-    rate = bundle.numpy("network_series", "rate_bps")
-    duration = bundle.numpy("network_series", "dur_us").astype(np.float64)
     result = {}
-    for way, rows in directions.items():
-        chosen = rows & np.isfinite(rate)
-        if not chosen.any():
+    for way, rows in _directions(bundle, "network_series").items():
+        rate = bundle.numpy("network_series", "rate_bps")
+        rows = rows & np.isfinite(rate)
+        if not rows.any():
             continue
-        order = np.argsort(rate[chosen])
-        values, weight = rate[chosen][order], np.cumsum(duration[chosen][order])
+        order = np.flatnonzero(rows)[np.argsort(rate[rows])]
+        duration = bundle.numpy("network_series", "dur_us")[order].astype(np.float64)
+        weight = np.cumsum(duration)
         # Evenly spaced in time, not in rows.
         levels = (np.arange(10_000) + 0.5) / 10_000 * weight[-1]
-        samples = values[np.searchsorted(weight, levels)]
-        mean = float(np.average(values, weights=duration[chosen][order]))
-        result[way] = Spread(samples, int(chosen.sum()), mean)
+        samples = rate[order][np.searchsorted(weight, levels)]
+        mean = float(np.average(rate[order], weights=duration))
+        result[way] = Spread(samples, len(order), mean)
     return result
 
 

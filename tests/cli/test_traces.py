@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from fedsim.cli import cli
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.synthesis import PRESETS, known_families
+from fedsim.traces.synthesis import FAMILIES, PRESETS
 from fedsim.traces.validation import validate_bundle
 from tests.lines import rows
 
@@ -44,7 +44,7 @@ def test_synthesize_writes_a_bundle_and_its_command_makes_it_again(tmp_path):
 
 def test_lists_of_populations_and_formats():
     names = json.loads(call("synthesize", "--json").stdout)
-    assert set(names) == {*PRESETS, *known_families()}
+    assert set(names) == {*PRESETS, *FAMILIES}
     assert "phone_idle_charging_wifi" in call("synthesize").stdout
     assert {"flash", "fedscale", "avt"} <= set(json.loads(call("import", "--json").stdout))
     assert {"fedscale", "avt"} <= set(json.loads(call("export", "--json").stdout))

@@ -14,7 +14,7 @@ from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import registry as exporters
+from fedsim.traces.exporters import FORMATS
 from fedsim.traces.importers import import_bundle
 from fedsim.traces.validation import validate_bundle
 
@@ -75,7 +75,7 @@ def series_rows(
 
 def export(format_: str, bundle: Any, path: Path, **options: Any) -> dict[str, int]:
     """Export a bundle; returns the counts."""
-    exporter = exporters()[format_]
+    exporter = FORMATS[format_]
     counts: dict[str, int] = exporter.write(bundle, path, exporter.Params(**options))
     return counts
 
@@ -130,7 +130,7 @@ FTA_HEADER = (
 
 
 def export_fta(bundle: Any, path: Path, **options: Any) -> tuple[list[list[str]], dict[str, int]]:
-    exporter = exporters()["fta"]
+    exporter = FORMATS["fta"]
     counts = exporter.write(bundle, path, exporter.Params(**options))
     lines = path.read_text().splitlines()
     assert lines[0] == "# " + FTA_HEADER
@@ -153,4 +153,4 @@ def online_counts(
 ) -> npt.NDArray[np.int64]:
     """Number of clients online at each of some instants (ns, ascending)."""
     clients = np.arange(index.clients)
-    return np.array([index.is_online_many(clients, t_ns).sum() for t_ns in times_ns])
+    return np.array([index.state_many(clients, t_ns)[0].sum() for t_ns in times_ns])

@@ -138,7 +138,7 @@ def test_every_look_up_agrees_with_the_reference(case, t_ns, work_ns):
         assert min(finish, SPAN_US * US) == min(
             reference_finish(states, t_ns, work_ns), SPAN_US * US
         )
-    assert index.is_online_many(clients, t_ns).tolist() == table[:, now].tolist()
+    assert index.state_many(clients, t_ns)[0].tolist() == table[:, now].tolist()
     assert index.online_until_many(clients, t_ns).tolist() == until
     assert index.next_online_many(clients, t_ns).tolist() == following
     assert index.online_clients(t_ns).tolist() == np.flatnonzero(table[:, now]).tolist()
@@ -235,7 +235,7 @@ def test_on_end_error_refuses_instants_beyond_the_window():
         lambda: index.online_until(0, 10 * US),
         lambda: index.next_online(0, 10 * US),
         lambda: index.finish_after(0, 10 * US, 1),
-        lambda: index.is_online_many([0], 10 * US),
+        lambda: index.state_many([0], 10 * US)[0],
         lambda: index.online_between_ns(0, 11 * US),
         lambda: index.online_summary(US, 10 * US),
     ):

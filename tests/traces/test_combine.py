@@ -79,9 +79,9 @@ def test_a_shift_moves_by_whole_days_and_keeps_the_hour_of_the_day(phones):
     shifts = []
     for row in range(0, 800, 8):
         source = everybody.index(large.device_ids[row].as_py().split("~")[0])
-        states = new.is_online_many(np.full(len(hours), row), hours)
+        states = new.state_many(np.full(len(hours), row), hours)[0]
         copies = np.full(len(hours), source)
-        moved = [old.is_online_many(copies, hours + days * day_ns) for days in range(7)]
+        moved = [old.state_many(copies, hours + days * day_ns)[0] for days in range(7)]
         matching = [days for days in range(7) if (moved[days] == states).all()]
         assert matching
         if len(matching) == 1:

@@ -31,8 +31,8 @@ from fedsim.traces.synthesis.columns import (
     network_series_tables,
     network_table,
 )
-from fedsim.traces.synthesis.families import Family, Sessions, concatenated
-from fedsim.traces.synthesis.families import known_families as known_families
+from fedsim.traces.synthesis.families import FAMILIES as FAMILIES
+from fedsim.traces.synthesis.families import Family, Sessions
 from fedsim.traces.synthesis.presets import PRESETS as PRESETS
 from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import constant_column, id_column, make_table
@@ -69,15 +69,20 @@ class Synthesis(Parameters):
 
 def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -> TraceBundle:
     """A synthetic bundle; ``progress`` is called repeatedly with the number of devices done."""
-    family_type, preset = find_population(spec.population)
+    family, preset = find_population(spec.population)
     sections = {
         section: _parameters(model, values, getattr(spec, section), section)
         for section, model, values in population_parameters(spec.population)
         if section in ("availability", "compute", "network")
     }
-    family = family_type(sections["availability"])
     span_us = round(spec.days * DAY_S * 1e6)
-    sessions = _sessions(family, spec, progress)
+    stream, blocks = Stream(spec.seed, Purpose.TRACE), []
+    for low in range(0, spec.devices, DEVICES_AT_ONCE):
+        devices = np.arange(low, min(low + DEVICES_AT_ONCE, spec.devices))
+        blocks.append(family.sessions(sections["availability"], devices, spec.days * DAY_S, stream))
+        if progress is not None:
+            progress(low + len(devices))
+    sessions = Sessions(*map(np.concatenate, zip(*blocks, strict=True)))
     numbers = pa.array(np.arange(spec.devices)).cast(pa.string())
     ids = pc.utf8_lpad(numbers, ID_DIGITS, padding="0")
     ids = pc.binary_join_element_wise("d", ids, "")
@@ -128,7 +133,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         importer="synthesize",
         importer_version=package_version(),
         options={
-            "family": type(family).name,
+            "family": preset.family,
             **{section: params.model_dump(mode="json") for section, params in sections.items()},
             "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
             "network_series": spec.network_series and spec.network_series.model_dump(mode="json"),
@@ -143,14 +148,13 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
     return TraceBundle(manifest, tables)
 
 
-def find_population(name: str) -> tuple[type[Family], Preset]:
+def find_population(name: str) -> tuple[Family, Preset]:
     """The family of a population, and its preset; that of a family itself has its defaults and no source."""
-    known = known_families()
     preset = PRESETS.get(name)
-    family = known.get(preset.family if preset else name)
+    family = FAMILIES.get(preset.family if preset else name)
     if family is None:
-        every = f"presets: {', '.join(PRESETS)}; families: {', '.join(known)}"
-        hint = nearest_or_all(name, [*PRESETS, *known], every)
+        every = f"presets: {', '.join(PRESETS)}; families: {', '.join(FAMILIES)}"
+        hint = nearest_or_all(name, [*PRESETS, *FAMILIES], every)
         raise UserError(f"there is no population '{name}'", hint=hint)
     if preset is None:
         words = Eligibility(words=family.description)
@@ -178,14 +182,3 @@ def _parameters(
     except ValidationError as error:
         nested = [replace(item, path=(section, *item.path)) for item in problems(error, values)]
         raise all_errors(nested, Source("parameters")) from error
-
-
-def _sessions(family: Family, spec: Synthesis, progress: Callable[[int], None] | None) -> Sessions:
-    stream = Stream(spec.seed, Purpose.TRACE)
-    blocks = []
-    for low in range(0, spec.devices, DEVICES_AT_ONCE):
-        high = min(low + DEVICES_AT_ONCE, spec.devices)
-        blocks.append(family.sessions(np.arange(low, high), spec.days * DAY_S, stream))
-        if progress is not None:
-            progress(high)
-    return concatenated(blocks)

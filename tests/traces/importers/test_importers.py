@@ -18,7 +18,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import load_user_component
 from fedsim.parts.parameters import descriptions
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import registry as exporters
+from fedsim.traces.exporters import FORMATS
 from fedsim.traces.importers import Importer, import_bundle, recognize
 from fedsim.traces.importers._assemble import microseconds, observed_tables
 from fedsim.traces.validation import implausible_rates, implausible_times
@@ -41,8 +41,8 @@ def test_every_format_says_what_it_is() -> None:
         "ucc5g"
     )
     assert list(CATALOG.parts("importer")) == names.split()
-    assert list(exporters()) == ["avt", "fedscale", "fta", "mahimahi", "pensieve"]
-    for component in [*CATALOG.parts("importer").values(), *exporters().values()]:
+    assert list(FORMATS) == ["avt", "fedscale", "fta", "mahimahi", "pensieve"]
+    for component in [*CATALOG.parts("importer").values(), *FORMATS.values()]:
         assert component.description
         assert set(descriptions(component.Params)) == set(component.Params.model_fields)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.traces.synthesis.families.renewal import DAY_S
+from fedsim.units import DAY_S
 from tests.traces.helpers import online_counts
 from tests.traces.synthesis.making import make, sessions
 

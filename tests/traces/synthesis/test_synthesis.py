@@ -8,11 +8,11 @@ from fedsim import bundled
 from fedsim.errors import UserError, UserErrors
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.synthesis import (
+    FAMILIES,
     PRESETS,
     ComputeSeriesParams,
     NetworkSeriesParams,
     Synthesis,
-    known_families,
     synthesize,
 )
 from fedsim.traces.validation import validate_bundle
@@ -22,7 +22,7 @@ from tests.traces.synthesis.making import make
 HOUR_NS = 3_600_000_000_000
 
 
-@pytest.mark.parametrize("population", [*sorted(PRESETS), *sorted(known_families())])
+@pytest.mark.parametrize("population", [*sorted(PRESETS), *sorted(FAMILIES)])
 def test_every_population_is_sound_reproducible_and_extensible(population, tmp_path):
     series = {
         "compute_series": ComputeSeriesParams(),

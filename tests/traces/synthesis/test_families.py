@@ -1,10 +1,11 @@
-"""Simple families against their definitions."""
+"""Families against their definitions."""
 
 import numpy as np
 import pytest
 
 from fedsim.traces.availability import AvailabilityIndex
-from fedsim.traces.synthesis.families.renewal import DAY_S
+from fedsim.traces.synthesis.families import RenewalParams, _after_gap
+from fedsim.units import DAY_S
 from tests.traces.helpers import online_counts
 from tests.traces.synthesis.making import intervals, make, sessions
 
@@ -41,7 +42,7 @@ def test_slots_have_their_probability():
     assert {start % 3600 for device in range(20) for start, _ in intervals(bundle, device)} == {0.0}
     assert sessions(bundle).sum() / (500 * DAY_S) == pytest.approx(0.2, abs=0.015)
     index = AvailabilityIndex.from_bundle(bundle)
-    online = np.array([index.is_online_many(np.arange(500), h * HOUR_NS) for h in range(24)])
+    online = np.array([index.state_many(np.arange(500), h * HOUR_NS)[0] for h in range(24)])
     # Independent of the slot before.
     assert online[1:][online[:-1]].mean() == pytest.approx(0.2, abs=0.03)
 
@@ -53,3 +54,18 @@ def test_cosine_slots_follow_the_hour():
     hours = np.arange(24) + 1 / 12
     expected = 0.2 * (1 + 0.5 * np.cos(2 * np.pi * (hours - 3) / 24))
     assert counts.reshape(7, 24).mean(axis=0) == pytest.approx(expected, abs=0.012)
+
+
+def test_the_daily_clock_is_inverted_exactly():
+    params = RenewalParams(amplitude=0.95, peak_hour=3.0)
+    generator = np.random.default_rng(0)
+    time = generator.uniform(-5 * DAY_S, 7 * DAY_S, 20_000)
+    gap = np.exp(generator.normal(9, 3, 20_000)) + 30
+    end = _after_gap(params, time, gap, np.full(20_000, 3.0))
+    angular = 2 * np.pi / DAY_S
+
+    def clock(t):
+        return t + 0.95 / angular * np.sin(angular * (t - 3 * 3600))
+
+    assert (end > time).all()
+    assert clock(end) - clock(time) == pytest.approx(gap, abs=1e-3, rel=1e-9)

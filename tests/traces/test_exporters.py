@@ -30,17 +30,13 @@ from tests.traces.helpers import (
 )
 
 
-class Two(Exporter):
-    """Writes two files."""
+def two_files(bundle: Any, path: Path, params: Any, counts: dict[str, int]) -> Files:
+    counts["files"] = 2
+    yield path / "a", "text ü"
+    yield path / "b", b"\x00bytes"
 
-    name = "two"
-    Params = Parameters
 
-    @classmethod
-    def files(cls, bundle: Any, path: Path, params: Any, counts: dict[str, int]) -> Files:
-        counts["files"] = 2
-        yield path / "a", "text ü"
-        yield path / "b", b"\x00bytes"
+TWO = Exporter("Writes two files", two_files)
 
 
 @pytest.fixture
@@ -50,7 +46,7 @@ def bundle() -> Any:
 
 def test_text_and_bytes_are_written_into_a_new_folder(bundle: Any, tmp_path: Path) -> None:
     folder = tmp_path / "new" / "folder"
-    assert Two.write(bundle, folder, Parameters()) == {"files": 2}
+    assert TWO.write(bundle, folder, Parameters()) == {"files": 2}
     assert (folder / "a").read_bytes() == "text ü".encode()
     assert (folder / "b").read_bytes() == b"\x00bytes"
     assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
@@ -59,10 +55,10 @@ def test_text_and_bytes_are_written_into_a_new_folder(bundle: Any, tmp_path: Pat
 def test_existing_files_are_replaced_only_on_request(bundle: Any, tmp_path: Path) -> None:
     (tmp_path / "b").write_text("mine")
     with pytest.raises(UserError, match="the output already exists") as caught:
-        Two.write(bundle, tmp_path, Parameters())
+        TWO.write(bundle, tmp_path, Parameters())
     assert caught.value.where == str(tmp_path / "b")
     assert (tmp_path / "b").read_text() == "mine"
-    Two.write(bundle, tmp_path, Parameters(), overwrite=True)
+    TWO.write(bundle, tmp_path, Parameters(), overwrite=True)
     assert (tmp_path / "b").read_bytes() == b"\x00bytes"
 
 

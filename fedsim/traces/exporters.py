@@ -1,0 +1,469 @@
+"""Writers of other trace formats, so that other simulators can read fedsim's bundles."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from fedsim.errors import UserError
+from fedsim.files.durable import replacing
+from fedsim.parts.component import Parameters
+from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.importers.fta import COLUMNS
+from fedsim.traces.importers.links import PACKET_BITS
+from fedsim.traces.intervals import device_periods
+from fedsim.traces.tables import Bools, Floats, Ints, run_starts
+from fedsim.units import US_PER_S
+
+Files = Iterator[tuple[Path, str | bytes]]
+"""Files and their content."""
+
+# FedScale's code assumes that training on a sample takes this many times as long as inference.
+TRAIN_FACTOR = 3.0
+
+
+@dataclass(frozen=True)
+class Exporter:
+    """A format.
+
+    Args:
+        description: one line for the list of formats.
+        files: from a sound bundle (:func:`~fedsim.traces.validation.require_sound`), the file (or the folder for one
+            file per series), parameters and counts to files. The counts receive the numbers of items written, and of
+            those that the format cannot express.
+        Params: the model of its parameters.
+    """
+
+    description: str
+    files: Callable[[TraceBundle, Path, Any, dict[str, int]], Files]
+    Params: type[Parameters] = Parameters
+
+    def write(
+        self, bundle: TraceBundle, path: Path, params: Any, *, overwrite: bool = False
+    ) -> dict[str, int]:
+        """Write a bundle in this format, replacing existing files only with ``overwrite``; returns the counts."""
+        counts: dict[str, int] = {}
+        for file, content in self.files(bundle, path, params, counts):
+            if file.exists() and not (overwrite and file.is_file()):
+                raise UserError(
+                    "the output already exists",
+                    where=str(file),
+                    hint="name another file, or use --force to replace this one",
+                )
+            data = content.encode() if isinstance(content, str) else content
+            try:
+                file.parent.mkdir(parents=True, exist_ok=True)
+                with replacing(file) as temporary:
+                    temporary.write_bytes(data)
+            except OSError as error:
+                hint = "name a folder: there is one file per series" if path.is_file() else None
+                message = f"cannot be written: {error.strerror}"
+                raise UserError(message, where=str(file), hint=hint) from error
+        return counts
+
+
+class Rows(NamedTuple):
+    """Available intervals of a bundle, sorted by device and start: row of the device, start, end (us). Shape (n,)."""
+
+    device: Ints
+    start: Ints
+    end: Ints
+
+
+def available_rows(bundle: TraceBundle) -> Rows:
+    """The intervals in which devices are available."""
+    table = bundle.table("availability")
+    device = bundle.device_rows("availability")
+    start, end = bundle.numpy("availability", "start_us"), bundle.numpy("availability", "end_us")
+    if "state" in table.column_names:
+        on = bundle.numpy("availability", "state") == 1
+        device, start, end = device[on], start[on], end[on]
+    order = np.lexsort((start, device))
+    return Rows(device[order], start[order], end[order])
+
+
+def whole_seconds(rows: Rows, counts: dict[str, int]) -> Rows:
+    """Intervals rounded to whole seconds (s); intervals that become empty are dropped.
+
+    Adds to ``counts``: ``rounded``, the intervals moved, and ``vanished``, those dropped.
+    """
+    start, end = ((time + US_PER_S // 2) // US_PER_S for time in (rows.start, rows.end))
+    moved = (start * US_PER_S != rows.start) | (end * US_PER_S != rows.end)
+    keep = end > start
+    counts["rounded"] = int(np.count_nonzero(moved))
+    counts["vanished"] = int(np.count_nonzero(~keep))
+    return Rows(rows.device[keep], start[keep], end[keep])
+
+
+def offsets(rows: Rows, devices: int) -> Ints:
+    """First row of each device, and the number of rows. Shape (devices + 1,)."""
+    return np.asarray(np.searchsorted(rows.device, np.arange(devices + 1)))
+
+
+class Link(NamedTuple):
+    """One direction of one series.
+
+    Attributes:
+        series_id, direction: name and direction of the series.
+        file_name: the series' name as a file name.
+        edges_us: start of the first piece (0) and ends of all pieces, shape (n + 1,).
+        rate_bps: rate of each piece, shape (n,).
+    """
+
+    series_id: str
+    direction: str
+    file_name: str
+    edges_us: Ints
+    rate_bps: Floats
+
+
+def links(bundle: TraceBundle) -> Iterator[Link]:
+    """The series of a bundle, which must have a known rate in all pieces and different file names."""
+    start = bundle.numpy("network_series", "start_us")
+    end = start + bundle.numpy("network_series", "dur_us")
+    rate = bundle.numpy("network_series", "rate_bps")
+    unknown = np.flatnonzero(np.isnan(rate))
+    if len(unknown):
+        raise bundle.error(
+            f"network_series row {unknown[0]} has no rate, which the format requires"
+        )
+    series = bundle.texts("network_series", "series_id")
+    direction = bundle.texts("network_series", "direction")
+    first = np.flatnonzero(run_starts(series, direction))
+    seen: dict[tuple[str, str], str] = {}
+    for low, high in zip(first, np.append(first[1:], len(series)), strict=True):
+        name, way = str(series[low]), str(direction[low])
+        file_name = name.replace("/", "_")
+        other = seen.setdefault((file_name, way), name)
+        if other != name:
+            raise bundle.error(f"the series '{other}' and '{name}' would have the same file name")
+        edges_us = np.append(start[low:high], end[high - 1]) - start[low]
+        yield Link(name, way, file_name, edges_us, rate[low:high])
+
+
+def _avt(bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]) -> Files:
+    """One line per valid device with its up intervals, in whole seconds; AVT has neither windows nor periods."""
+    rows = whole_seconds(available_rows(bundle), counts)
+    first = offsets(rows, bundle.device_count).tolist()
+    times = np.column_stack([rows.start, rows.end]).tolist()
+    valid = bundle.valid
+    lines = []
+    for row in np.flatnonzero(valid):
+        name = bundle.device_ids[row].as_py()
+        if len(name.split()) != 1 or name.startswith("#"):
+            raise bundle.error(f"the device '{name}' has spaces, which separate fields in AVT")
+        intervals = times[first[row] : first[row + 1]]
+        spans = " ".join(f"{start} {end}" for start, end in intervals)
+        lines.append(f"{name}\t{len(intervals)}\t {spans}\n")
+    counts |= {"nodes": len(lines), "invalid_devices": int(np.count_nonzero(~valid))}
+    yield path, "".join(lines)
+
+
+class FedScaleParams(Parameters):
+    """Options of the FedScale exporter."""
+
+    content: Literal["behaviour", "capacity"] = "behaviour"
+    """Which of FedScale's two files to write."""
+    align: Literal["clock", "device"] = "clock"
+    """Time 0 of a client: the bundle's time 0, so that FedScale's replay agrees with fedsim's (a session across the
+    end of the period is split in two), or the start of the device's window."""
+    bits_per_kbit: Literal[1000, 1024] = 1000
+    """Bits in a kilobit of ``communication``."""
+
+
+def _fedscale(
+    bundle: TraceBundle, path: Path, params: FedScaleParams, counts: dict[str, int]
+) -> Files:
+    """One dict of clients: JSON if the file name ends in ``.json``, a pickle of plain types if it ends in ``.pkl``.
+
+    A capacity is an inference time per sample (a third of the training time if only that is known) and one rate for
+    both directions (down if they differ): the fixed part of a step and the uplink are dropped and counted.
+
+    Clients keep their names if all names are whole numbers; otherwise they are numbered from 1. FedScale has neither
+    invalid devices nor devices that are never available: these are left out and counted.
+    """
+    if path.suffix not in (".json", ".pkl"):
+        message = f"the ending '{path.suffix}' does not determine the format"
+        raise UserError(message, where=str(path), hint="end the name in .json or .pkl")
+    records_of = _behaviour if params.content == "behaviour" else _capacity
+    records = records_of(bundle, params, counts)
+    counts["clients"] = len(records)
+    yield (
+        path,
+        json.dumps(records) if path.suffix == ".json" else pickle.dumps(records, protocol=4),
+    )
+
+
+def _client_ids(bundle: TraceBundle) -> list[int]:
+    names = bundle.device_ids.to_pylist()
+    if all(name.isascii() and name.isdigit() and str(int(name)) == name for name in names):
+        return [int(name) for name in names]
+    return list(range(1, len(names) + 1))
+
+
+def _behaviour(
+    bundle: TraceBundle, params: FedScaleParams, counts: dict[str, int]
+) -> dict[int, dict[str, Any]]:
+    rows = available_rows(bundle)
+    window_start, window_end = bundle.windows
+    period = device_periods(bundle, window_end - window_start)
+    if params.align == "device":
+        shift = window_start[rows.device]
+        rows = Rows(rows.device, rows.start - shift, rows.end - shift)
+    else:
+        rows = _rotated(rows, period, counts)
+    rows = whole_seconds(rows, counts)
+    period_s = np.maximum((period + US_PER_S // 2) // US_PER_S, 1)
+
+    first = offsets(rows, bundle.device_count)
+    start_s, end_s = rows.start.tolist(), rows.end.tolist()
+    valid = bundle.valid
+    ids, models = _client_ids(bundle), bundle.texts("devices", "model")
+    records: dict[int, dict[str, Any]] = {}
+    for row, client in enumerate(ids):
+        low, high = int(first[row]), int(first[row + 1])
+        if low == high:
+            continue
+        active, inactive = start_s[low:high], end_s[low:high]
+        records[client] = {
+            "duration": sum(inactive) - sum(active),
+            "inactive": inactive,
+            "finish_time": int(period_s[row]),
+            "active": active,
+            "model": models[row] or "unknown",
+        }
+    counts["invalid_devices"] = int(np.count_nonzero(~valid))
+    counts["never_available"] = int(np.count_nonzero(valid & (np.diff(first) == 0)))
+    return records
+
+
+def _rotated(rows: Rows, period: Any, counts: dict[str, int]) -> Rows:
+    """Intervals modulo their device's period; those across its end are split in two."""
+    lap = period[rows.device]
+    start = rows.start % lap
+    end = start + rows.end - rows.start
+    over = end > lap
+    counts["split_at_seam"] = int(np.count_nonzero(over))
+    device = np.append(rows.device, rows.device[over])
+    start = np.append(start, np.zeros(np.count_nonzero(over), np.int64))
+    end = np.append(np.minimum(end, lap), (end - lap)[over])
+    order = np.lexsort((start, device))
+    return Rows(device[order], start[order], end[order])
+
+
+def _capacity(
+    bundle: TraceBundle, params: FedScaleParams, counts: dict[str, int]
+) -> dict[int, dict[str, float]]:
+    sample_s = _by_device(bundle, "compute", "sample_s", phase="inference")
+    if not sample_s:
+        training_s = _by_device(bundle, "compute", "sample_s", phase="training")
+        sample_s = {row: time_s / TRAIN_FACTOR for row, time_s in training_s.items()}
+    if "step_fixed_s" in bundle.table("compute").column_names:
+        fixed_s = bundle.numpy("compute", "step_fixed_s")
+        counts["fixed_parts_lost"] = int(np.count_nonzero(fixed_s > 0))
+    rate_bps = _by_device(bundle, "network", "bandwidth_bps", direction="both")
+    if not rate_bps:
+        # FedScale has one rate for both directions; most other traces measure the downlink.
+        rate_bps = _by_device(bundle, "network", "bandwidth_bps", direction="down")
+        counts["up_rates_lost"] = len(
+            _by_device(bundle, "network", "bandwidth_bps", direction="up")
+        )
+    records = {
+        client: {
+            "computation": sample_s[row] * 1000.0,
+            "communication": rate_bps[row] / params.bits_per_kbit,
+        }
+        for row, client in enumerate(_client_ids(bundle))
+        if row in sample_s and row in rate_bps
+    }
+    if not records:
+        raise bundle.error(
+            "no device has both an inference time per sample and a bandwidth",
+            "pair the bundle with compute and network columns: `fedsim traces join`",
+        )
+    return records
+
+
+def _by_device(bundle: TraceBundle, table: str, value: str, **condition: str) -> dict[int, float]:
+    """Known values of a column by device row, from the table's rows that meet the condition ``column=text``."""
+    if value not in bundle.table(table).column_names:
+        return {}
+    ((column, text),) = condition.items()
+    values = bundle.numpy(table, value)
+    keep = (bundle.texts(table, column) == text) & ~np.isnan(values)
+    rows = bundle.device_rows(table)[keep].tolist()
+    return dict(zip(rows, values[keep].tolist(), strict=True))
+
+
+class FtaParams(Parameters):
+    """Options of the FTA exporter."""
+
+    available_type: Literal[0, 1] = 1
+    """The ``event_type`` that means available; the other means unavailable."""
+
+
+def _fta(bundle: TraceBundle, path: Path, params: FtaParams, counts: dict[str, int]) -> Files:
+    """All rows of both states in epoch seconds, to the microsecond; component ids equal the node ids.
+
+    If a bundle has available intervals only, the gaps inside each device's window become unavailable rows. Time 0 is
+    the bundle's epoch, read as UTC, or 1970 if it has none. Invalid devices are left out.
+    """
+    device = bundle.device_rows("availability")
+    start = bundle.numpy("availability", "start_us")
+    end = bundle.numpy("availability", "end_us")
+    reason = bundle.texts("availability", "end_reason").tolist()
+    state = np.ones(len(device), np.int64)
+    if bundle.has("availability", "state"):
+        state = bundle.numpy("availability", "state").astype(np.int64)
+    valid = bundle.valid
+    gaps = 0
+    if not (state == 0).any():
+        between = _gaps(bundle, device, start, end, valid)
+        gaps = len(between[0])
+        device, start, end = map(np.append, (device, start, end), between)
+        state = np.append(state, np.zeros(gaps, np.int64))
+        reason += [None] * gaps
+    order = np.lexsort((start, device))
+    order = order[valid[device[order]]]
+
+    epoch = bundle.epoch or datetime(1970, 1, 1)
+    epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=UTC)
+    epoch_us = round(epoch.timestamp()) * US_PER_S
+    names = bundle.device_ids.to_pylist()
+    bare = [name.rpartition("/")[2] for name in names]
+    nodes = bare if all(name.isdigit() for name in bare) else list(map(str, range(len(names))))
+    source_ids = bundle.texts("devices", "source_id")
+    labels = [label or name for label, name in zip(source_ids, names, strict=True)]
+    platforms = [platform or "1" for platform in bundle.texts("devices", "group")]
+    types = (str(1 - params.available_type), str(params.available_type))
+    lines = ["# " + "\t".join(COLUMNS)]
+    for number, row in enumerate(order.tolist()):
+        owner = int(device[row])
+        node, when = nodes[owner], (int(start[row]) + epoch_us, int(end[row]) + epoch_us)
+        fields = (
+            *(str(number), node, node, platforms[owner], labels[owner], types[int(state[row])]),
+            *map(_seconds, when),
+            reason[row] or "NULL",
+        )
+        lines.append("\t".join(fields))
+    counts |= {
+        "gaps_written": gaps,
+        "events": len(order),
+        "invalid_devices": int(np.count_nonzero(~valid)),
+    }
+    yield path, "\n".join(lines) + "\n"
+
+
+def _gaps(
+    bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: Bools
+) -> tuple[Ints, Ints, Ints]:
+    """Gaps in the windows of valid devices: device row, start and end (us) of each part that no interval covers."""
+    rows = np.flatnonzero(valid)
+    low, high = (edge[rows] for edge in bundle.windows)
+    # With the window's edges as empty intervals, every gap lies between two neighbors.
+    device, start, end = (
+        np.concatenate(parts)
+        for parts in ((device, rows, rows), (start, low, high), (end, low, high))
+    )
+    order = np.lexsort((end, start, device))
+    device, start, end = device[order], start[order], end[order]
+    gap = (device[1:] == device[:-1]) & (start[1:] > end[:-1])
+    return device[1:][gap], end[:-1][gap], start[1:][gap]
+
+
+def _seconds(time_us: int) -> str:
+    whole, rest_us = divmod(time_us, US_PER_S)
+    return f"{whole}.{rest_us // 1000:03d}" if rest_us % 1000 == 0 else f"{whole}.{rest_us:06d}"
+
+
+def _mahimahi(bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]) -> Files:
+    """A folder with ``NAME.down`` and ``NAME.up``; a series for both directions is written twice.
+
+    A packet is delivered in the millisecond in which the bits sent since the start reach the next multiple of 12,000.
+    A trace must end with a packet: an idle end and an incomplete packet are cut off.
+    """
+    counts |= {"files": 0, "opportunities": 0, "idle_end_ms": 0}
+    for link in links(bundle):
+        packets_ms, length_ms = _opportunities(link)
+        if not len(packets_ms):
+            raise bundle.error(
+                f"the series '{link.series_id}' carries less than one packet",
+                "Mahimahi needs at least one packet of 1,500 bytes",
+            )
+        for direction in ("down", "up") if link.direction == "both" else (link.direction,):
+            yield (
+                path / f"{link.file_name}.{direction}",
+                "\n".join(map(str, packets_ms.tolist())) + "\n",
+            )
+            counts["files"] += 1
+            counts["opportunities"] += len(packets_ms)
+            counts["idle_end_ms"] += length_ms - 1 - int(packets_ms[-1])
+    if not counts["files"]:
+        raise bundle.error("has no series")
+
+
+def _opportunities(link: Link) -> tuple[Ints, int]:
+    """Milliseconds of the packets, ascending, and the length of the series in milliseconds."""
+    edges_us = link.edges_us
+    sent = np.append(0.0, np.cumsum(link.rate_bps * np.diff(edges_us) / 1e6))
+    length_ms = -(-int(edges_us[-1]) // 1000)
+    ends_us = np.minimum(np.arange(1, length_ms + 1) * 1000, edges_us[-1])
+    # Sums of many rates have rounding errors: a packet that lacks no more than these is complete.
+    packets = np.floor(np.interp(ends_us, edges_us, sent) / PACKET_BITS * (1 + 1e-12) + 1e-6)
+    number = np.diff(np.append(0, packets)).astype(np.int64)
+    return np.repeat(np.arange(length_ms, dtype=np.int64), number), length_ms
+
+
+class PensieveParams(Parameters):
+    """Options of the Pensieve exporter."""
+
+    direction: Literal["down", "up"] = "down"
+    """Direction to write; series for both directions are always written."""
+
+
+def _pensieve(
+    bundle: TraceBundle, path: Path, params: PensieveParams, counts: dict[str, int]
+) -> Files:
+    """A folder with one file per series: ``time_s TAB Mbit/s``, the rate of the interval that ends at that time.
+
+    The first line gives the start of the first interval and repeats its rate. Scales and offsets of devices are not
+    applied, because series are written, not devices.
+    """
+    counts |= {"series": 0, "other_direction": 0}
+    for link in links(bundle):
+        if link.direction not in (params.direction, "both"):
+            counts["other_direction"] += 1
+            continue
+        time_s = link.edges_us / 1e6
+        rate = np.append(link.rate_bps[:1], link.rate_bps) / 1e6
+        lines = [f"{t!r}\t{r!r}\n" for t, r in zip(time_s.tolist(), rate.tolist(), strict=True)]
+        yield path / link.file_name, "".join(lines)
+        counts["series"] += 1
+    if not counts["series"]:
+        raise bundle.error(f"has no series for {params.direction}")
+
+
+FORMATS = {
+    "avt": Exporter("AVT availability traces, one line per node", _avt),
+    "fedscale": Exporter(
+        "FedScale client behavior or device capacity (.json or .pkl)", _fedscale, FedScaleParams
+    ),
+    "fta": Exporter("Failure Trace Archive event_trace table", _fta, FtaParams),
+    "mahimahi": Exporter(
+        "Mahimahi packet-delivery traces, a folder with .down and .up files", _mahimahi
+    ),
+    "pensieve": Exporter(
+        "Pensieve cooked throughput traces, a folder with one file per series",
+        _pensieve,
+        PensieveParams,
+    ),
+}
+"""The formats by name: AVT (Godfrey, Repository of Availability Traces), FedScale (as REFL and Oort read it, too), FTA
+(Kondo et al., CCGrid 2010), Mahimahi (Netravali et al., ATC 2015), and Pensieve (Mao et al., SIGCOMM 2017)."""
