@@ -278,6 +278,10 @@ class Frame:
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
 
+    def error(self, message: str, hint: str | None = None) -> UserError:
+        """The error for a mistake in the files taken together."""
+        return UserError(message, where=self.where, hint=hint)
+
     def __contains__(self, name: str) -> bool:
         return name in self.names
 

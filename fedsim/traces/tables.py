@@ -265,11 +265,15 @@ def single_chunk(column: Any) -> Any:
 
 
 def id_column(rows: npt.NDArray[np.integer[Any]], ids: Any) -> Any:
-    """An id column from indices into ``ids`` (an Arrow array or another sequence of strings), without copying text."""
+    """An id column from indices into ``ids`` (an Arrow array or another sequence of strings), without copying text.
+
+    An index of -1 is null.
+    """
     dictionary = single_chunk(ids) if isinstance(ids, pa.ChunkedArray) else ids
     if not isinstance(dictionary, pa.Array):
         dictionary = pa.array(list(dictionary), type=STRING)
-    return pa.DictionaryArray.from_arrays(pa.array(rows, type=pa.int32()), dictionary)
+    unknown = rows < 0 if rows.min(initial=0) < 0 else None
+    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32(), mask=unknown), dictionary)
 
 
 def constant_column(value: str, length: int) -> Any:
