@@ -169,7 +169,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 """Options of importers; none of the others."""
 REFUSED: list[tuple[Any, ...]] = [
-    ("ai_benchmark", {"1": {"device": "x"}}, ", device 1: 'speed'"),
+    ("ai_benchmark", {"1": {"device": "x"}}, ", device 1: has no 'speed'"),
     ("ai_benchmark", {"A": -1}, ", A: the score is -1"),
     ("ai_benchmark", [{"Model": "A"}], "'AI_Score'"),
     ("ai_benchmark", {"a": 1, "b": "x"}, "give the raw AI Benchmark list"),
