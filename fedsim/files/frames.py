@@ -61,7 +61,7 @@ class TableFile:
             self._open_text(head)
             return
         schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
-        self.names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        self.names: list[str] = [f.name for f in schema if not pa.types.is_nested(f.type)]
 
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""

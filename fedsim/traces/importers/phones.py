@@ -172,17 +172,16 @@ class Mobiperf(Importer):
                 model = (properties.get("device_info") or {}).get("model")
                 # "WIFI" and "Wifi" are the same.
                 radio = str(properties.get("network_type") or "").lower()
-                rates = kbps.mean() * 1000.0, kbps.std() / kbps.mean()
+                rate = kbps.mean() * 1000.0, kbps.std() / kbps.mean()
                 test = f"test{counts['tests']}"
-                tests.append((test, *rates, radio or None, str(model) if model else None))
+                tests.append((test, *rate, radio or None, str(model) if model else None))
         if not tests:
             raise sources.error("no test has samples")
         ids, bps, variations, radios, models = map(list, zip(*tests, strict=True))
-        network = {"direction": params.direction, "bandwidth_bps": bps, "radio": radios}
-        network["bandwidth_cv"] = np.array(variations, np.float32)
+        rates = {"bandwidth_bps": bps, "bandwidth_cv": np.array(variations, np.float32)}
         tables = {
             "devices": {"device_id": ids, "kind": "phone", "model": models},
-            "network": {"device_id": ids, **network},
+            "network": {"device_id": ids, "direction": params.direction, "radio": radios, **rates},
         }
         caveat = "tests that people chose to run: not a random sample of links or of times"
         return Imported(tables, counts, [caveat])
