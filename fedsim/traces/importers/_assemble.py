@@ -113,14 +113,13 @@ def observed_changes(
     head = run_starts(device)
     following = np.append(time_us[1:], end_us)
     following[np.append(head[1:], True)] = end_us
-    silent = np.zeros(len(device), np.bool_)
+    # A run of rows that no long silence interrupts; only a device's first one knows its initial states.
+    run, is_first = device, np.ones(1, np.bool_)
     if hold_us is not None:
         silent = following - time_us > hold_us
         counts["states_expired"] = int(np.count_nonzero(silent))
-    # A run of rows that no long silence interrupts; only a device's first one knows its initial states.
-    begins = head | np.append(False, silent[:-1])
-    run = np.cumsum(begins, dtype=device.dtype)
-    is_first = run == np.maximum.accumulate(np.where(head, run, 0))
+        run = np.cumsum(head | np.append(False, silent[:-1]), dtype=device.dtype)
+        is_first = run == np.maximum.accumulate(np.where(head, run, 0))
     again = np.flatnonzero(~run_starts(device, time_us))
     clash = np.zeros(len(again), np.bool_)
     states = {}
