@@ -48,44 +48,35 @@ class TableFile:
         self.source = source
         self._header = header
         self._lines: Sequence[int] | None = None
-        head = source.head(_HEAD_BYTES)
-        is_json = re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head)
-        self._whole: Any = None
         self._kept: Ints | None = None
         self._separator: str | None = None
+        head = source.head(_HEAD_BYTES)
+        self._whole: Any = None
         try:
-            if head.startswith(b"PAR1"):
-                self.kind = "parquet"
-                self._whole = self._parquet()
-            elif head.startswith((b"ARROW1", _STREAM)):
-                self.kind = "arrow"
-                self._whole = self._arrow(stream=head.startswith(_STREAM))
-            elif source.name.endswith(".xlsx"):
-                self.kind = "excel"
-                self._whole = _converted(self._excel())
-            elif is_json is not None:
-                self.kind = "json"
-                self._whole = _converted(self._json(lines=is_json[1] == b"{"))
-            else:
-                self.kind = "text"
-                self._open_text(head)
+            self._open(head)
         except (pa.ArrowException, OSError, ValueError) as error:
             message = f"cannot be read as a table: {str(error).strip()}"
             raise source.error(message, "write it again") from error
-        if self.kind != "text":
-            schema = self._whole.schema_arrow if self.kind == "parquet" else self._whole.schema
-            self.names = [field.name for field in schema if not pa.types.is_nested(field.type)]
+        if self._whole is None:
+            self._open_text(head)
+            return
+        schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
+        self.names: list[str] = [f.name for f in schema if not pa.types.is_nested(f.type)]
 
-    def _parquet(self) -> Any:
-        import pyarrow.parquet as pq
+    def _open(self, head: bytes) -> None:
+        """The table of a file that is not text, by its first bytes."""
+        if head.startswith(b"PAR1"):
+            import pyarrow.parquet as pq
 
-        return pq.ParquetFile(self._content())
-
-    def _arrow(self, *, stream: bool) -> Any:
-        opened = (pa.ipc.open_stream if stream else pa.ipc.open_file)(
-            pa.BufferReader(self.source.data)
-        )
-        return opened.read_all()
+            self._whole = pq.ParquetFile(self._content())
+        elif head.startswith((b"ARROW1", _STREAM)):
+            read = pa.ipc.open_stream if head.startswith(_STREAM) else pa.ipc.open_file
+            self._whole = read(pa.BufferReader(self.source.data)).read_all()
+        elif self.source.name.endswith(".xlsx"):
+            self._whole = _converted(self._excel())
+        elif match := re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head):
+            lines = (json.loads(text) for _, text in self.source.lines())
+            self._whole = _converted(lines if match[1] == b"{" else self.source.json())
 
     def _content(self) -> Any:
         """The file for a reader that need not have all of it in memory."""
@@ -102,13 +93,6 @@ class TableFile:
                 "spreadsheets need the package openpyxl",
                 "pip install openpyxl, or save the sheet as CSV",
             ) from error
-
-    def _json(self, *, lines: bool) -> Any:
-        import pandas as pd
-
-        if not lines:
-            return pd.DataFrame(self.source.json())
-        return pd.DataFrame([json.loads(text) for _, text in self.source.lines()])
 
     # Text -----------------------------------------------------------------------------------------------------------
 
@@ -183,9 +167,9 @@ class TableFile:
 
     def read(self, names: Sequence[str], words: Collection[str] = ()) -> Any:
         """The columns ``names`` as an Arrow table; ``words`` repeat few words. Rows without a value are left out."""
-        if self.kind == "text":
+        if self._whole is None:
             table = self._read_text(names, words)
-        elif self.kind == "parquet":
+        elif hasattr(self._whole, "read"):
             table = self._whole.read(columns=list(names))
         else:
             table = self._whole.select(list(names))
@@ -215,25 +199,25 @@ class TableFile:
         if self._lines is not None:
             return self.source.line(self._lines[row])
         row = row if self._kept is None else int(self._kept[row])
-        if self.kind != "text":
+        if self._whole is not None:
             return f"{self.source.where}, row {row + 1}"
         reader = self._reader(io.StringIO(self.source.text(), newline=""))
         lines = (reader.line_num for record in reader if record and reader.line_num > self._skip)
         return self.source.line(next(islice(lines, row, None)))
 
 
-def _converted(frame: Any) -> Any:
-    """A pandas table of objects in Arrow: text where the types of a column's cells differ."""
+def _converted(rows: Any) -> Any:
+    """A pandas table of objects, or rows, in Arrow: text where the types of a column's cells differ."""
+    import pandas as pd
+
     columns = {}
-    for name in frame.columns:
-        column = frame[name]
+    for name, column in pd.DataFrame(rows).items():
         try:
-            columns[str(name).strip()] = pa.array(column, from_pandas=True)
+            cells_ = pa.array(column, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError):
-            known = column.notna()
-            columns[str(name).strip()] = pa.array(
-                column.astype(str).where(known, None), pa.string()
-            )
+            text = column.astype(str).where(column.notna(), None)
+            cells_ = pa.array(text, pa.string())
+        columns[str(name).strip()] = cells_
     return pa.table(columns)
 
 
@@ -277,6 +261,10 @@ class Frame:
                 raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
+
+    def error(self, message: str, hint: str | None = None) -> UserError:
+        """The error for a mistake in the files taken together."""
+        return UserError(message, where=self.where, hint=hint)
 
     def __contains__(self, name: str) -> bool:
         return name in self.names

@@ -129,12 +129,9 @@ class TraceBundle:
     unverified: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        unknown = sorted(set(self.tables) - set(TABLES))
-        if unknown:
-            raise UserError(
-                f"a trace bundle has no table {', '.join(unknown)}",
-                hint=f"its tables are: {', '.join(TABLES)}",
-            )
+        if unknown := sorted(set(self.tables) - set(TABLES)):
+            hint = f"its tables are: {', '.join(TABLES)}"
+            raise UserError(f"a trace bundle has no table {', '.join(unknown)}", hint=hint)
         if "devices" not in self.tables:
             raise self.error("a trace bundle needs a devices table")
         self.tables = {name: self.tables[name] for name in TABLES if name in self.tables}
@@ -289,25 +286,23 @@ class TraceBundle:
                 if folder.exists():
                     shutil.rmtree(folder)
         except OSError as error:
-            raise UserError(
-                f"the trace bundle cannot be written: {error.strerror}", where=str(path)
-            ) from error
+            message = f"the trace bundle cannot be written: {error.strerror}"
+            raise UserError(message, where=str(path)) from error
         self.path = path
 
     def _write_files(self, folder: Path) -> None:
         digests = {}
         for name, table in self.tables.items():
             table = make_table(name, {key: table.column(key) for key in table.column_names})
-            file = table_path(folder, name)
+            file, schema = table_path(folder, name), table.schema
+            integers = [field.name for field in schema if field.type == pa.int64()]
             pq.write_table(
                 table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
                 file,
                 compression="zstd",
                 row_group_size=ROW_GROUP_ROWS,
-                use_dictionary=[f.name for f in table.schema if pa.types.is_dictionary(f.type)],
-                column_encoding={
-                    f.name: "DELTA_BINARY_PACKED" for f in table.schema if f.type == pa.int64()
-                },
+                use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
+                column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
                 dictionary_pagesize_limit=1 << 26,
             )
             digests[name] = file_sha256(file)
@@ -336,11 +331,8 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     if not overwrite:
-        raise UserError(
-            "the output already exists",
-            where=str(path),
-            hint="name another folder, or use --force to replace the trace bundle",
-        )
+        hint = "name another folder, or use --force to replace the trace bundle"
+        raise UserError("the output already exists", where=str(path), hint=hint)
     known = {MANIFEST_NAME, *(table_path(path, name).name for name in TABLES)}
     try:
         _read_manifest(path)
@@ -348,11 +340,9 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     except UserError:
         others = [path.name]
     if others:
-        raise UserError(
-            f"is not a trace bundle, or contains other files ({', '.join(others[:5])})",
-            where=str(path),
-            hint="move them elsewhere, or name another folder; they will not be replaced",
-        )
+        message = f"is not a trace bundle, or contains other files ({', '.join(others[:5])})"
+        hint = "move them elsewhere, or name another folder; they will not be replaced"
+        raise UserError(message, where=str(path), hint=hint)
 
 
 def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
@@ -368,11 +358,9 @@ def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:
         file = table_path(folder, name)
         if not file.is_file() or file_sha256(file) != digest:
             problems.append(_altered(file, manifest))
-    unlisted = [
-        name for name in TABLES.keys() - manifest.sha256 if table_path(folder, name).is_file()
-    ]
-    sums = len(manifest.sha256) + (manifest.manifest_sha256 is not None)
-    return sums, problems, not unlisted and manifest.manifest_sha256 is not None
+    unlisted = any(table_path(folder, name).is_file() for name in TABLES.keys() - manifest.sha256)
+    sealed = manifest.manifest_sha256 is not None
+    return len(manifest.sha256) + sealed, problems, sealed and not unlisted
 
 
 def _altered(file: Path, manifest: Manifest) -> UserError:
@@ -380,7 +368,7 @@ def _altered(file: Path, manifest: Manifest) -> UserError:
     message = f"the table {file.stem} of this trace bundle is missing"
     if file.is_file():
         message = (
-            "the file has changed since fedsim wrote it: its SHA-256 is not the one in the manifest"
+            "the file has changed since fedsim wrote it: its SHA-256 differs from the manifest's"
         )
     hint = "copy the bundle again, or create it again"
     if manifest.command is not None:
@@ -393,17 +381,12 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
     """The manifest in a bundle's folder, and whether it has changed since fedsim wrote it."""
     file = folder / MANIFEST_NAME
     if not folder.exists():
-        raise UserError(
-            "no such trace bundle",
-            where=bundled.written(folder),
-            hint=bundled.suggested_trace(folder),
-        )
+        hint = bundled.suggested_trace(folder)
+        raise UserError("no such trace bundle", where=bundled.written(folder), hint=hint)
     if not file.is_file():
-        raise UserError(
-            f"is not a trace bundle: it has no {MANIFEST_NAME}",
-            where=str(folder),
-            hint="create one with `fedsim traces import` or `fedsim traces synthesize`",
-        )
+        message = f"is not a trace bundle: it has no {MANIFEST_NAME}"
+        hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
+        raise UserError(message, where=str(folder), hint=hint)
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
@@ -412,11 +395,9 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         if isinstance(error, ValidationError):
             entries = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
             problem = "; ".join(f"{name}: {message}" for name, message in entries)
-        raise UserError(
-            f"the manifest cannot be read: {problem}",
-            where=str(file),
-            hint="import the trace again, or upgrade fedsim if a later version wrote the bundle",
-        ) from error
+        message = f"the manifest cannot be read: {problem}"
+        hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
+        raise UserError(message, where=str(file), hint=hint) from error
     return manifest, bool(manifest.manifest_sha256) and not is_unchanged(content, MANIFEST_DIGEST)
 
 
@@ -428,12 +409,11 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
             table.validate(full=True)
     # The decoder fails on damaged files in many ways: IndexError, ValueError, OverflowError ...
     except Exception as error:
-        reason = (str(error) or type(error).__name__).splitlines()[0]
-        raise UserError(
-            f"the table cannot be read: {reason}",
-            where=str(file),
-            hint="the file is truncated or not Parquet; copy the bundle or create it again",
-        ) from error
+        message = (
+            f"the table cannot be read: {(str(error) or type(error).__name__).splitlines()[0]}"
+        )
+        hint = "the file is truncated or not Parquet; copy the bundle or create it again"
+        raise UserError(message, where=str(file), hint=hint) from error
     try:
         return make_table(name, {key: table.column(key) for key in table.column_names})
     except UserError as error:

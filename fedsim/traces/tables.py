@@ -179,19 +179,16 @@ class Schema:
     unique: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
-    @classmethod
-    def parse(cls, keys: str, lines: list[str]) -> Schema:
-        """The table with these declarations."""
-        kind, *names = keys.split()
-        return cls(tuple(map(Column.parse, lines)), **{kind: tuple(names)})
+
+def _schema(keys: str, lines: str) -> Schema:
+    kind, *names = keys.split()
+    return Schema(tuple(map(Column.parse, lines.splitlines())), **{kind: tuple(names)})
 
 
-def _tables() -> dict[str, Schema]:
-    blocks = re.findall(r"^(\w+): (.*)\n((?:  .*\n)+)", DECLARED, re.MULTILINE)
-    return {name: Schema.parse(keys, body.splitlines()) for name, keys, body in blocks}
-
-
-TABLES: Mapping[str, Schema] = _tables()
+TABLES: Mapping[str, Schema] = {
+    name: _schema(keys, lines)
+    for name, keys, lines in re.findall(r"^(\w+): (.*)\n((?:  .*\n)+)", DECLARED, re.MULTILINE)
+}
 DIRECTIONS = ("down", "up", "both")
 
 
@@ -212,10 +209,8 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
     unknown = [key for key in values if key not in known]
     missing = [key for key, column in known.items() if column.required and key not in values]
     if unknown or missing:
-        raise UserError(
-            f"table {name}: missing columns {missing}, unknown columns {unknown}",
-            hint=f"its columns are: {', '.join(known)}",
-        )
+        message = f"table {name}: missing columns {missing}, unknown columns {unknown}"
+        raise UserError(message, hint=f"its columns are: {', '.join(known)}")
     fields, arrays = [], []
     rows = next((len(column) for column in values.values() if not np.isscalar(column)), 1)
     for key, column in known.items():
@@ -227,9 +222,8 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
                 given = constant_column(given, rows)
             arrays.append(_cast(np.full(rows, given) if np.isscalar(given) else given, column.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
-            raise UserError(
-                f"column {key} of table {name} cannot be read as {column.type}: {error}"
-            ) from error
+            message = f"column {key} of table {name} cannot be read as {column.type}: {error}"
+            raise UserError(message) from error
         fields.append(column.field)
     return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
 
@@ -255,21 +249,24 @@ def single_chunk(column: Any) -> Any:
         return column.chunk(0)
     if pa.types.is_dictionary(column.type) and column.num_chunks:
         # The row groups of a file share a dictionary; unifying a million names would take ten seconds.
-        chunks = column.chunks
-        dictionary = chunks[0].dictionary
-        if all(chunk.dictionary.equals(dictionary) for chunk in chunks[1:]):
-            indices = pa.chunked_array([chunk.indices for chunk in chunks]).combine_chunks()
+        dictionary = column.chunk(0).dictionary
+        if all(chunk.dictionary.equals(dictionary) for chunk in column.chunks[1:]):
+            indices = pa.chunked_array([chunk.indices for chunk in column.chunks]).combine_chunks()
             return pa.DictionaryArray.from_arrays(indices, dictionary)
         column = column.unify_dictionaries()
     return column.combine_chunks()
 
 
 def id_column(rows: npt.NDArray[np.integer[Any]], ids: Any) -> Any:
-    """An id column from indices into ``ids`` (an Arrow array or another sequence of strings), without copying text."""
+    """An id column from indices into ``ids`` (an Arrow array or another sequence of strings), without copying text.
+
+    An index of -1 is null.
+    """
     dictionary = single_chunk(ids) if isinstance(ids, pa.ChunkedArray) else ids
     if not isinstance(dictionary, pa.Array):
         dictionary = pa.array(list(dictionary), type=STRING)
-    return pa.DictionaryArray.from_arrays(pa.array(rows, type=pa.int32()), dictionary)
+    unknown = rows < 0 if rows.min(initial=0) < 0 else None
+    return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32(), mask=unknown), dictionary)
 
 
 def constant_column(value: str, length: int) -> Any:

@@ -106,27 +106,23 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     # A window that was declared says nothing about the unit of the times.
     span_s = min(window_s, float((start + length).max() - start.min()) / 1e6)
     first_s = float(start.min()) / 1e6
-    options = bundle.manifest.options
-    declared = options.get("time_unit") is not None
-    brief = declared and span_s < 3 * 3600 and not _are_servers(bundle)
+    unit = bundle.manifest.options.get("time_unit")
+    brief = unit is not None and span_s < 3 * 3600 and not _are_servers(bundle)
+    half = "half of the intervals are"
     doubts = {
         f"its first interval begins {first_s / _YEAR_S:,.3g} years after time 0": first_s
         > _LONGEST_S,
-        "half of the intervals are shorter than 1 s": _most(length < 1e6),
-        "half of the intervals are shorter than 1 min, and devices were observed for "
-        f"{format_duration(span_s)}": brief and _most(length < 60e6),
-        "half of the intervals are longer than 10 d": _most(length > 10 * DAY_S * 1e6),
+        f"{half} shorter than 1 s": _most(length < 1e6),
+        f"{half} shorter than 1 min, and devices were observed for {format_duration(span_s)}": brief
+        and _most(length < 60e6),
+        f"{half} longer than 10 d": _most(length > 10 * DAY_S * 1e6),
         f"half of the devices were observed for more than {window_s / _YEAR_S:,.3g} years": window_s
         > _LONGEST_S,
     }
-    fact = next((text for text, doubted in doubts.items() if doubted), None)
-    if fact is None:
-        return None
-    fitting = fitting_unit(bundle.numpy("availability", "start_us"), options.get("time_unit"))
-    return bundle.error(
-        f"{fact}: are its times in the right unit?",
-        f"if not, import it again with -s time_unit={fitting or '...'}",
-    )
+    for fact in (text for text, doubted in doubts.items() if doubted):
+        hint = f"if not, import it again with -s time_unit={fitting_unit(start, unit) or '...'}"
+        return bundle.error(f"{fact}: are its times in the right unit?", hint)
+    return None
 
 
 def implausible_rates(bundle: TraceBundle) -> UserError | None:
@@ -137,14 +133,12 @@ def implausible_rates(bundle: TraceBundle) -> UserError | None:
     """
     low, high = _PLAUSIBLE_BPS[_are_servers(bundle)]
     for table, column in (("network", "bandwidth_bps"), ("network_series", "rate_bps")):
-        if bundle.has(table, column):
-            rates_bps = bundle.numpy(table, column)
-            rates_bps = rates_bps[rates_bps > 0]
-            if len(rates_bps) and not low <= (median := float(np.median(rates_bps))) <= high:
-                return bundle.error(
-                    f"the median rate is {format_rate(median)}: are its rates in the right unit?",
-                    "if not, import it again with -s rate_unit=...; if these are servers, give them the kind server",
-                )
+        rates_bps = bundle.numpy(table, column) if bundle.has(table, column) else np.zeros(0)
+        rates_bps = rates_bps[rates_bps > 0]
+        if len(rates_bps) and not low <= (median := float(np.median(rates_bps))) <= high:
+            message = f"the median rate is {format_rate(median)}: are its rates in the right unit?"
+            hint = "if not, import it again with -s rate_unit=...; if these are servers, give them the kind server"
+            return bundle.error(message, hint)
     return None
 
 
@@ -247,26 +241,16 @@ class _TableChecker:
         self.add(unsorted, "is at {} us, before the row above it", start)
         if columns[first + 1 :] == ():
             return
-        is_length = columns[-1] == "dur_us"
-        end = self.integers(columns[-1]) + (start if is_length else 0)
+        follows = columns[-1] == "dur_us"
+        end = self.integers(columns[-1]) + (start if follows else 0)
         above = np.roll(end, 1)
         self.add(end < start, "the interval [{}, {}) us is reversed", start, end)
         self.add(end == start, "the interval [{}, {}) us has zero length", start, end)
+        overlaps, gap = ~heads & ~unsorted & (start < above), ~heads & (start > above) & follows
         ends = "the row above it, which ends at {} us"
-        self.add(
-            ~heads & ~unsorted & (start < above),
-            f"starts at {{}} us and overlaps {ends}",
-            start,
-            above,
-        )
-        if is_length:
-            # The pieces of a series follow each other.
-            self.add(
-                ~heads & (start > above),
-                f"starts at {{}} us and leaves a gap after {ends}",
-                start,
-                above,
-            )
+        self.add(overlaps, f"starts at {{}} us and overlaps {ends}", start, above)
+        # The pieces of a series follow each other.
+        self.add(gap, f"starts at {{}} us and leaves a gap after {ends}", start, above)
 
     def _numbered(self, columns: Sequence[str]) -> Ints:
         """One number per combination of the columns' values."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import re
 import shutil
@@ -15,7 +14,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +21,8 @@ from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
+from fedsim.files.frames import TableFile
+from fedsim.files.sources import SourceFile
 from fedsim.parts.component import Parameters
 
 if TYPE_CHECKING:
@@ -160,13 +160,7 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
 
 def row_place(path: Path, row: int) -> str:
     """``file:line`` of a row (from 0) of a CSV file, or ``file, row N`` (from 1) of a Parquet file."""
-    if path.suffix == ".parquet":
-        return f"{path}, row {row + 1}"
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file)
-        # Like pandas, skip blank lines; the first of the others is the header.
-        lines = (reader.line_num for cells in reader if len(cells) > 1 or "".join(cells).strip())
-        return f"{path}:{next(islice(lines, row + 1, None))}"
+    return TableFile(SourceFile(path.name, str(path), path)).place(row)
 
 
 def damaged(path: Path, what: str) -> UserError:

@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import PurePosixPath
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -113,14 +113,13 @@ def observed_changes(
     head = run_starts(device)
     following = np.append(time_us[1:], end_us)
     following[np.append(head[1:], True)] = end_us
-    silent = np.zeros(len(device), np.bool_)
+    # A run of rows that no long silence interrupts; only a device's first one knows its initial states.
+    run, is_first = device, np.ones(1, np.bool_)
     if hold_us is not None:
         silent = following - time_us > hold_us
         counts["states_expired"] = int(np.count_nonzero(silent))
-    # A run of rows that no long silence interrupts; only a device's first one knows its initial states.
-    begins = head | np.append(False, silent[:-1])
-    run = np.cumsum(begins, dtype=device.dtype)
-    is_first = run == np.maximum.accumulate(np.where(head, run, 0))
+        run = np.cumsum(head | np.append(False, silent[:-1]), dtype=device.dtype)
+        is_first = run == np.maximum.accumulate(np.where(head, run, 0))
     again = np.flatnonzero(~run_starts(device, time_us))
     clash = np.zeros(len(again), np.bool_)
     states = {}
@@ -211,6 +210,16 @@ def note_outside(
 # Rates over time ----------------------------------------------------------------------------------------------------
 
 
+Links = Iterator[pd.DataFrame]
+
+
+class Notes(NamedTuple):
+    """What an importer notes about its files, by kind and in words."""
+
+    counts: dict[str, int]
+    caveats: list[str]
+
+
 class LinkImporter(Importer):
     """Base of formats with rates over time, one device per link.
 
@@ -229,15 +238,13 @@ class LinkImporter(Importer):
 
     @classmethod
     @abstractmethod
-    def links(
-        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
-    ) -> Iterator[pd.DataFrame]:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
         """The links of one file, as :func:`link` returns them; ``name`` is that of the file."""
 
     @classmethod
     def read(cls, sources: Iterable[SourceFile], params: Any) -> Imported:
         """One series per link and direction."""
-        counts, caveats = dict.fromkeys(cls.kinds.split(), 0), list[str]()
+        notes = Notes(dict.fromkeys(cls.kinds.split(), 0), [])
         files = list(sources)
         short = [cls._bare(PurePosixPath(file.name).name) for file in files]
         # The path tells files of the same name apart.
@@ -245,9 +252,9 @@ class LinkImporter(Importer):
         links = [
             piece
             for name, source in zip(names, files, strict=True)
-            for piece in cls.links(name, source, params, counts, caveats)
+            for piece in cls.links(name, source, params, notes)
         ]
-        return Imported(link_tables(links, cls.kind), counts, caveats)
+        return Imported(link_tables(links, cls.kind), *notes)
 
     @classmethod
     def _bare(cls, name: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from fedsim.errors import UserError
 from fedsim.files import cells
-from fedsim.files.cells import NOT_NEGATIVE, Floats, Ints
+from fedsim.files.cells import NOT_NEGATIVE, Ints
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
@@ -37,17 +38,6 @@ _PRICES = ("price",)
 _REGIONS = ("zone id", "region", "zone", "zone name", "country")
 _Unit = tuple[str, float]
 """A unit in the bundle, ``g/kWh`` or a currency per kWh, and the factor that converts to it."""
-
-
-class _Piece(NamedTuple):
-    """A series: values of the intervals between ``edges_us``, which count from ``begin``; NaN if unknown."""
-
-    source: SourceFile
-    region: str
-    unit: str
-    begin: pd.Timestamp
-    edges_us: Ints
-    values: Floats
 
 
 class Grid(Importer):
@@ -76,40 +66,28 @@ class Grid(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per region, whose group it is; a file without a column of regions is one of its name."""
-        pieces = [piece for source in sources for piece in _pieces(source, params)]
-        first = pieces[0]
-        for piece in pieces:
-            if piece.begin != first.begin:
-                raise piece.source.error(
-                    f"begins at {piece.begin}, but {first.source.where} at {first.begin}",
-                    "import files of other times on their own",
-                )
-        regions = {piece.region: piece for piece in pieces}
-        ids = [*regions]
-        lengths = [len(piece.values) for piece in pieces]
-        value = np.concatenate([piece.values for piece in pieces])
-        ends = np.array([piece.edges_us[-1] for piece in regions.values()])
-        row = np.repeat([ids.index(piece.region) for piece in pieces], lengths)
+        table = pd.concat([piece for source in sources for piece in _pieces(source, params)])
+        begin = table["begin"].iloc[0]
+        if len(other := table[table["begin"] != begin]):
+            file, first = other.iloc[0], table.iloc[0]
+            raise UserError(
+                f"begins at {file['begin']}, but {first['where']} at {begin}",
+                where=file["where"],
+                hint="import files of other times on their own",
+            )
+        region, ids = pd.factorize(table["region"])
+        ends = (table["start_us"] + table["dur_us"]).groupby(region).max().to_numpy()
+        rows = {name: table[name].to_numpy() for name in ("unit", "start_us", "dur_us", "value")}
         tables = {
             "devices": {"device_id": ids, "window_end_us": ends, "kind": "site", "group": ids},
-            "grid": {
-                "region": id_column(row, ids),
-                "unit": np.repeat([piece.unit for piece in pieces], lengths),
-                "start_us": np.concatenate([piece.edges_us[:-1] for piece in pieces]),
-                "dur_us": np.concatenate([np.diff(piece.edges_us) for piece in pieces]),
-                "value": value,
-            },
+            "grid": {"region": id_column(region, ids), **rows},
         }
-        return Imported(
-            tables,
-            {"unknown_values": int(np.isnan(value).sum())},
-            epoch=first.begin.isoformat(),
-            epoch_weekday=first.begin.weekday(),
-            clock="utc",
-        )
+        counts = {"unknown_values": int(table["value"].isna().sum())}
+        epoch: dict[str, Any] = {"epoch": begin.isoformat(), "epoch_weekday": begin.weekday()}
+        return Imported(tables, counts, clock="utc", **epoch)
 
 
-def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[_Piece]:
+def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:
     """The series of one file."""
     file = TableFile(source)
     value_columns = _value_columns(source, file.names, params)
@@ -128,7 +106,8 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[_Piece]:
     if len(begins_us) < 2:
         raise source.error("has fewer than two intervals")
     spans, often = np.unique(np.diff(begins_us), return_counts=True)
-    edges_us = np.append(begins_us, begins_us[-1] + spans[often.argmax()]) - begins_us[0]
+    table = pd.DataFrame({"start_us": begins_us - begins_us[0]})
+    table["dur_us"] = np.append(np.diff(begins_us), spans[often.argmax()])
     begin = pd.Timestamp(begins_us[0], unit="us", tz="UTC")
     for region, rows in _regions(frame, zones, params.regions).items():
         _, first = np.unique(interval[rows], return_index=True)
@@ -152,7 +131,13 @@ def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[_Piece]:
                 )
             values = np.full(len(begins_us), np.nan)
             values[interval[rows]] = known * factor
-            yield _Piece(source, region, unit, begin, edges_us, values)
+            facts: dict[str, Any] = {
+                "region": region,
+                "unit": unit,
+                "begin": begin,
+                "where": source.where,
+            }
+            yield table.assign(value=values, **facts)
 
 
 def _value_columns(

@@ -13,7 +13,7 @@ MMSys 2020).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from fedsim.files.cells import NAT, RATES, TIME_S, Bounds
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers import Imported, ImporterParams
-from fedsim.traces.importers._assemble import LinkImporter, link, microseconds
+from fedsim.traces.importers._assemble import LinkImporter, Links, Notes, link, microseconds
 from fedsim.traces.tables import run_starts
 from fedsim.units import DAY_S, US_PER_S
 
@@ -72,9 +72,7 @@ class Pensieve(LinkImporter):
         manifest, because such a link appears slower than it is."""
 
     @classmethod
-    def links(
-        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
-    ) -> Iterator[pd.DataFrame]:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
         """The series of a file."""
         layout = "a cooked trace has lines of: time in seconds, a tab, Mbit/s"
         frame = _lines(source, ("time", "rate"), layout, 2)
@@ -85,10 +83,10 @@ class Pensieve(LinkImporter):
         hint = "times must not decrease; split the file there"
         frame.refuse(np.append(False, length < 0), message, hint, "time")
         keep = length > 0
-        counts["first_rates"] += 1
-        counts["zero_length"] += int(np.count_nonzero(~keep))
-        if params.app_limited and not caveats:
-            caveats.append("rates of an application, not of the link")
+        notes.counts["first_rates"] += 1
+        notes.counts["zero_length"] += int(np.count_nonzero(~keep))
+        if params.app_limited and not notes.caveats:
+            notes.caveats.append("rates of an application, not of the link")
         yield link(name, params.direction, length[keep], rate_bps[1:][keep], source)
 
 
@@ -103,9 +101,7 @@ class NyuMets(LinkImporter):
     kinds = "seconds missing_rates"
 
     @classmethod
-    def links(
-        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
-    ) -> Iterator[pd.DataFrame]:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
         """The series of a file."""
         layout = "a line is value,unit or the multivariate set's eight columns"
         frame = _lines(source, ("the rate", "the unit"), layout, 2, 8)
@@ -116,8 +112,8 @@ class NyuMets(LinkImporter):
             hint = "a line is a number and one of bits/sec, Kbits/sec, Mbits/sec, Gbits/sec"
             frame.refuse(np.isnan(bits), "{} is not a unit", hint, "the unit")
         rate_bps = frame.number("the rate") * bits
-        counts["seconds"] += len(frame)
-        counts["missing_rates"] += int(np.count_nonzero(np.isnan(rate_bps)))
+        notes.counts["seconds"] += len(frame)
+        notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rate_bps)))
         length_us = np.full(len(frame), US_PER_S)
         yield link(name, "down", length_us, rate_bps, source, radio="lte")
 
@@ -142,9 +138,7 @@ class Mahimahi(LinkImporter):
         """Direction of the link; by default that of the file's ending (``.down`` or ``.up``)."""
 
     @classmethod
-    def links(
-        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
-    ) -> Iterator[pd.DataFrame]:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
         """The series of a file: runs of milliseconds with the same number of packets."""
         ending = next((ending for ending in (".down", ".up") if name.endswith(ending)), "")
         direction = params.direction or ending.removeprefix(".")
@@ -155,8 +149,8 @@ class Mahimahi(LinkImporter):
         time_ms = frame.number("the time", 1.0, _TIMES, "ms")
         whole = "it must be a whole number of ms"
         frame.refuse(time_ms % 1 != 0, "the time is {}", whole, "the time")
-        counts["opportunities"] += len(time_ms)
-        counts["out_of_order"] += int(np.count_nonzero(np.diff(time_ms) < 0))
+        notes.counts["opportunities"] += len(time_ms)
+        notes.counts["out_of_order"] += int(np.count_nonzero(np.diff(time_ms) < 0))
         busy, packets = np.unique(time_ms.astype(np.int64), return_counts=True)
         # Each busy millisecond and the idle time after it, which is empty if the next millisecond is busy too.
         edges = np.append(0, np.column_stack([busy, busy + 1]).ravel())
@@ -213,9 +207,7 @@ class Ucc5g(LinkImporter):
         return Imported(imported.tables, {**counts, **imported.counts}, caveats)
 
     @classmethod
-    def links(
-        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
-    ) -> Iterator[pd.DataFrame]:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
         """The two directions of one file."""
         file = TableFile(source)
         if lacking := [column for column in REQUIRED if column not in file.names]:
@@ -235,17 +227,17 @@ class Ucc5g(LinkImporter):
         idle = ~np.array([*("D" in word for word in states), False])[state]
         rows = pd.DataFrame({column: frame.number(column) for column in numbers})
         rates = rows[numbers[:2]]
-        counts["rows"] += len(rows)
-        counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
-        counts["idle_rows"] += int(np.count_nonzero(idle))
-        counts["missing_rates"] += int(rates.isna().to_numpy().sum())
+        notes.counts["rows"] += len(rows)
+        notes.counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))
+        notes.counts["idle_rows"] += int(np.count_nonzero(idle))
+        notes.counts["missing_rates"] += int(rates.isna().to_numpy().sum())
         rows[numbers[:2]] = rates.mask(np.tile(idle[:, None], 2))
         by_second = rows.groupby(time_us - time_us.min())
         seconds = by_second.mean()
         start_us = seconds.index.to_numpy(np.int64)
         length_us = np.diff(np.append(start_us, start_us[-1] + US_PER_S))
-        counts["same_second"] += len(rows) - len(seconds)
-        counts["seconds_without_row"] += int(length_us.sum() // US_PER_S) - len(seconds)
+        notes.counts["same_second"] += len(rows) - len(seconds)
+        notes.counts["seconds_without_row"] += int(length_us.sum() // US_PER_S) - len(seconds)
         first = pd.Series(mode).groupby(time_us).first().to_numpy()
         other: dict[str, Any] = {"radio": radios[first]}
         if "PINGAVG" in numbers:

@@ -12,7 +12,6 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from fedsim.errors import UserError
 from fedsim.files.cells import Floats
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
@@ -53,10 +52,8 @@ class RttMatrix(Importer):
         nodes = len(slices[0])
         for file, matrix in zip(files, slices, strict=True):
             if len(matrix) != nodes:
-                raise file.error(
-                    f"has {len(matrix)} nodes, but {files[0].where} has {nodes}",
-                    "all slices of a network have the same nodes",
-                )
+                message = f"has {len(matrix)} nodes, but {files[0].where} has {nodes}"
+                raise file.error(message, "all slices of a network have the same nodes")
         stack = np.stack(slices)
         off = ~np.eye(nodes, dtype=bool)
         counts = {
@@ -65,26 +62,29 @@ class RttMatrix(Importer):
             "missing_cells": int(np.count_nonzero(np.isnan(stack) & off)),
         }
         stack = np.where(off & (stack > 0), stack, np.nan)
-        _plausible(stack, params.unit, sources.where)
-        interval_us = 0
-        if params.slice_interval is None:
+        if np.isnan(stack).all():
+            raise sources.error("gives no round-trip time between two nodes")
+        median_s = float(np.nanmedian(stack))
+        if not _PLAUSIBLE_S[0] <= median_s <= _PLAUSIBLE_S[1]:
+            other = "s" if params.unit == "ms" else "ms"
+            raise sources.error(
+                f"the median round-trip time would be {format_duration(median_s)}",
+                f"the numbers do not seem to be in {params.unit}; try unit={other}",
+            )
+        interval_us = round((params.slice_interval or 0) * 1e6)
+        if not interval_us:
             with warnings.catch_warnings():
                 # A pair that is unknown in all slices stays unknown.
                 warnings.filterwarnings("ignore", message="All-NaN slice")
                 stack = np.nanmedian(stack, axis=0, keepdims=True)
-        else:
-            interval_us = round(params.slice_interval * 1e6)
         counts["unknown_pairs"] = int(np.count_nonzero(np.isnan(stack) & off))
         which, src, dst = np.nonzero(~np.isnan(stack))
         ids = [f"n{node}" for node in range(nodes)]
-        values = {
-            "src": id_column(src, ids),
-            "dst": id_column(dst, ids),
-            "rtt_s": stack[which, src, dst].astype(np.float32),
-        }
+        rows = {"src": id_column(src, ids), "dst": id_column(dst, ids)}
+        rows["rtt_s"] = stack[which, src, dst].astype(np.float32)
         if interval_us:
-            values["slice_us"] = which * interval_us
-        tables = {"devices": {"device_id": ids, "group": ids}, "rtt_matrix": values}
+            rows["slice_us"] = which * interval_us
+        tables = {"devices": {"device_id": ids, "group": ids}, "rtt_matrix": rows}
         return Imported(tables, counts, horizon_us=interval_us * len(slices) or DAY_US)
 
 
@@ -100,17 +100,3 @@ def _matrix(source: SourceFile) -> Floats:
         hint = "an RTT matrix has n lines of n numbers, for at least two nodes"
         raise source.error(f"has {len(frame)} lines of {len(columns)} numbers", hint)
     return np.column_stack(columns)
-
-
-def _plausible(rtt_s: Floats, unit: str, where: str) -> None:
-    known = rtt_s[~np.isnan(rtt_s)]
-    if not len(known):
-        raise UserError("gives no round-trip time between two nodes", where=where)
-    median_s = float(np.median(known))
-    if not _PLAUSIBLE_S[0] <= median_s <= _PLAUSIBLE_S[1]:
-        other = "s" if unit == "ms" else "ms"
-        raise UserError(
-            f"the median round-trip time would be {format_duration(median_s)}",
-            where=where,
-            hint=f"the numbers do not seem to be in {unit}; try unit={other}",
-        )

@@ -215,6 +215,9 @@ class Table(Importer):
         )
 
 
+_Available = tuple[int, dict[str, Any], str | None]
+
+
 class _Log:
     """The rows of all files, and what they say about devices."""
 
@@ -227,7 +230,7 @@ class _Log:
         used = set(COLUMNS) & set(frame.names) | set(self.states)
         frame.load(used, {"device", *TEXTS, "radio", *self.states})
         if not len(frame):
-            raise UserError("has no rows", where=frame.where)
+            raise frame.error("has no rows")
         self.device, self.ids = frame.text("device")
         frame.refuse(self.device < 0, "has no device")
         self._require_units()
@@ -246,15 +249,14 @@ class _Log:
         frame, params = self.frame, self.params
         if len(self.times) > 1 and "time" in frame:
             message = "has both intervals (start, end) and changes of states (time)"
-            raise UserError(message, where=frame.where, hint="import either of them")
+            raise frame.error(message, "import either of them")
         others = [name for name in frame.names if name not in COLUMNS]
         ends = "end" in frame or "duration" in frame
         known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or ("start" in frame) != ends:
-            raise UserError(
+            raise frame.error(
                 f"has the columns {', '.join(frame.names)}",
-                where=frame.where,
-                hint=f"{_proposed(frame.names)}it needs device, and start with end or duration, time with states, or "
+                f"{_proposed(frame.names)}it needs device, and start with end or duration, time with states, or "
                 f"numbers: {', '.join(NUMBERS)}",
             )
         if "time" not in frame:
@@ -265,7 +267,7 @@ class _Log:
             return []
         if not others and params.hold is None:
             hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
-            raise UserError("has no column of states", where=frame.where, hint=hint)
+            raise frame.error("has no column of states", hint)
         if params.online is None or {"key", "state"} <= set(others):
             return others
         named = {*map(role_name, re.findall(r"\w+", params.online)), *params.initial}
@@ -282,12 +284,11 @@ class _Log:
             if name in frame and column.option is not None:
                 columns.setdefault(column.option, []).append(name)
         examples = {option: ", ".join(units) for option, units in UNITS.items()}
-        examples["rate_unit"] = cells.RATE_EXAMPLES
+        examples |= {"rate_unit": cells.RATE_EXAMPLES}
         raise_all(
-            UserError(
+            frame.error(
                 f"the unit of the column{'s' * (len(names) > 1)} {format_names(names)} is not declared",
-                where=frame.where,
-                hint=f"give it with -s {option}=..., one of {examples[option]}",
+                f"give it with -s {option}=..., one of {examples[option]}",
             )
             for option, names in columns.items()
             if names and getattr(self.params, option) is None
@@ -295,9 +296,7 @@ class _Log:
 
     # Availability ---------------------------------------------------------------------------------------------------
 
-    def intervals(
-        self, times: _Times, devices: dict[str, Any]
-    ) -> tuple[int, dict[str, Any], str | None]:
+    def intervals(self, times: _Times, devices: dict[str, Any]) -> _Available:
         """Time covered (us), the tables of devices and availability, and no rule."""
         frame, params = self.frame, self.params
         if "end" in frame:
@@ -326,10 +325,9 @@ class _Log:
                 "no window was given (option window): it is assumed to end with the last interval"
             )
         if horizon_us <= 0:
-            raise UserError(
+            raise frame.error(
                 "has no interval after time 0 and no window",
-                where=frame.where,
-                hint="give the length of the observation with -s window=..., such as 7d",
+                "give the length of the observation with -s window=..., such as 7d",
             )
         if opened := int(np.count_nonzero(open_)):
             self.counts["open_sessions"] = opened
@@ -346,17 +344,14 @@ class _Log:
         self._note(spans, len(self.ids))
         return horizon_us, tables, None
 
-    def changes(
-        self, times: _Times, devices: dict[str, Any]
-    ) -> tuple[int, dict[str, Any], str | None]:
+    def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
         frame, params, initial = self.frame, self.params, self.params.initial
         codes = self._states()
         raise_all(
-            UserError(
+            frame.error(
                 f"initial names the state '{name}', which the log does not have",
-                where=frame.where,
-                hint=nearest_or_all(name, codes, f"its states: {', '.join(codes)}"),
+                nearest_or_all(name, codes, f"its states: {', '.join(codes)}"),
             )
             for name in initial
             if name not in codes
@@ -368,7 +363,7 @@ class _Log:
         (time,) = times.read(frame, ["time"], self.device)
         known = time != NAT
         if not codes or not known.any():
-            raise UserError("has no row with a time and a state", where=frame.where)
+            raise frame.error("has no row with a time and a state")
         rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
         if not known.all():
             stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
@@ -378,28 +373,20 @@ class _Log:
                 "no window was given (option window): it ends with the log's last row"
             )
         rows = slice(None) if known.all() else known
+        device, time = self.device[rows], time[rows]
+        after = {key: codes[key][0][rows] for key in rule.keys}
+        before = {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial}
         window_us, hold_us = (
             None if seconds is None else round(seconds * 1e6)
             for seconds in (params.window, params.hold)
         )
-        tables, spans = observed_changes(
-            self.ids,
-            self.device[rows],
-            time[rows],
-            {key: codes[key][0][rows] for key in rule.keys},
-            rule,
-            {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial},
-            window_us,
-            hold_us,
-            self.counts,
-            **devices,
-        )
+        options = before, window_us, hold_us, self.counts
+        tables, spans = observed_changes(self.ids, device, time, after, rule, *options, **devices)
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
-            raise UserError(
+            raise frame.error(
                 "shows no device for any length of time",
-                where=frame.where,
-                hint="give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
+                "give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
                 "-s initial.STATE=...",
             )
         self._note(spans, valid)
@@ -432,47 +419,35 @@ class _Log:
 
     def _rule(self, words: Mapping[str, tuple[str, ...]]) -> Rule:
         """The rule over the states with these values."""
-        text, where, hold = self.params.online, self.frame.where, self.params.hold
+        frame, text, hold = self.frame, self.params.online, self.params.hold
         if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
-            [name, *others] = words
-            if others or not set(words[name]) <= ON | OFF:
-                example = next((each for each in words[name] if _POSITIVE.fullmatch(each)), "...")
+            [text, *others] = words
+            if others or not set(words[text]) <= ON | OFF:
+                example = next((each for each in words[text] if _POSITIVE.fullmatch(each)), "...")
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
-                raise UserError(
-                    f"no rule says in which states a device is available ({shown})",
-                    where=where,
-                    hint=f"give it, such as -s online='{name} == {example}'",
-                )
-            text = name
+                message = f"no rule says in which states a device is available ({shown})"
+                raise frame.error(message, f"give it, such as -s online='{text} == {example}'")
         rule = Rule.parse(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
-            raise UserError(
-                f"shows only one state ({format_names(single)}), so that no device ever "
-                "goes offline: are its rows heartbeats?",
-                where=where,
-                hint="say for how long a row is believed, such as -s hold=5min if the rows come every minute",
+            raise frame.error(
+                f"shows only one state ({format_names(single)}), so that no device ever goes offline: are its rows "
+                "heartbeats?",
+                "say for how long a row is believed, such as -s hold=5min if the rows come every minute",
             )
         return rule
 
     # Values per device ----------------------------------------------------------------------------------------------
 
     def single(self, name: str) -> Any:
-        """The one text of each device, None if unknown."""
+        """The one text of each device, null if unknown."""
         code, words = self.frame.text(name)
-        of_device = pd.Series(code).where(code >= 0).groupby(self.device).transform("first")
-        differs = (code >= 0) & (code != of_device)
-        self.frame.refuse(
-            differs.to_numpy(), f"gives a different {name} for its device than an earlier row"
-        )
-        first = of_device.groupby(self.device).first().fillna(-1).astype(int)
-        return (
-            id_column(first.to_numpy(), words)
-            if (first >= 0).all()
-            else [None if each < 0 else words[each] for each in first]
-        )
+        by_device = pd.Series(code).where(code >= 0).groupby(self.device)
+        differs = (code >= 0) & (code != by_device.transform("first").to_numpy())
+        self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
+        return id_column(by_device.first().fillna(-1).to_numpy(np.int64), words)
 
     def measured(self, name: str) -> pd.DataFrame:
         """The median of each device in SI units (NaN if unknown), the number of measurements, their mean and spread."""
@@ -489,7 +464,7 @@ class _Log:
             self.counts["measurements"] = max(self.counts.get("measurements", 0), count)
         return table
 
-    def compute(self) -> Any:
+    def compute(self) -> dict[str, Any]:
         """The table ``compute``."""
         frame = self.frame
         self._require_one_of(*SPEEDS)
@@ -500,7 +475,7 @@ class _Log:
             frame.refuse(zero, "a step takes no time", fix)
         measured = {column: self.measured(name) for name, column in SPEEDS.items() if name in frame}
         values = pd.DataFrame({column: table["median"] for column, table in measured.items()})
-        rows = values.notna().any(axis=1)
+        some = values.notna().any(axis=1)
         if "ram_bytes" in frame:
             values["ram_bytes"] = self.measured("ram_bytes")["median"].round()
         # If only one of the two times of a step is known, the other is 0.
@@ -512,40 +487,34 @@ class _Log:
             values["sample_s_std"] = spread["std"]
         if _differ(spread := measured.get("step_fixed_s")):
             values["step_fixed_error"] = spread["std"] / spread["mean"] / np.sqrt(spread["count"])
-        device = id_column(np.flatnonzero(rows), self.ids)
-        columns = {str(name): column.to_numpy() for name, column in values[rows].items()}
+        columns = {str(name): column.to_numpy() for name, column in values[some].items()}
+        device = id_column(np.flatnonzero(some), self.ids)
         return {"device_id": device, "task": "*", "phase": self.params.phase, **columns}
 
-    def network(self) -> Any:
+    def network(self) -> dict[str, Any]:
         """The table ``network``."""
         frame = self.frame
         self._require_one_of("down", "up", "bandwidth", "rtt")
         if "bandwidth" in frame and ("down" in frame or "up" in frame):
-            raise UserError(
-                "has both bandwidth and down or up",
-                where=frame.where,
-                hint="bandwidth applies to both directions; give either bandwidth, or down and up",
-            )
-        ways = {"both": "bandwidth", "down": "down", "up": "up"}
-        rates = {way: self.measured(name) for way, name in ways.items() if name in frame}
+            hint = "bandwidth applies to both directions; give either bandwidth, or down and up"
+            raise frame.error("has both bandwidth and down or up", hint)
+        names = {"both": "bandwidth", "down": "down", "up": "up"}
+        rates = {way: self.measured(name) for way, name in names.items() if name in frame}
         rtt = self.measured("rtt") if "rtt" in frame else None
+        spread = any(map(_differ, rates.values()))
+        # Of pings alone, the rates are unknown.
+        factor = 1.0 if rates else np.nan
         if not rates and rtt is not None:
-            # Pings alone: the rates are unknown.
-            rates = {"both": rtt.assign(bps=np.nan)}
-        table = pd.concat(
-            [
-                each.assign(way=n, bps=each.get("bps", each["median"]))
-                for n, each in enumerate(rates.values())
-            ]
-        )
+            rates = {"both": rtt}
+        table = pd.concat([each.assign(way=way) for way, each in enumerate(rates.values())])
         table = table[table["median"].notna()].sort_index(kind="stable")
         device = table.index.to_numpy()
         columns: dict[str, Any] = {
             "device_id": id_column(device, self.ids),
             "direction": id_column(table["way"].to_numpy(), list(rates)),
-            "bandwidth_bps": table["bps"].to_numpy(),
+            "bandwidth_bps": table["median"].to_numpy() * factor,
         }
-        if any(name in frame for name in ways.values()) and any(map(_differ, rates.values())):
+        if spread:
             columns["bandwidth_cv"] = (table["std"] / table["mean"]).to_numpy(np.float32)
         if rtt is not None:
             columns["rtt_s"] = rtt["median"].to_numpy()[device]
@@ -558,18 +527,17 @@ class _Log:
             code, words = frame.text("radio")
             named = pd.DataFrame({"device": self.device, "radio": code})[code >= 0]
             usual = named.value_counts().reset_index().drop_duplicates("device")
-            number = usual.set_index("device")["radio"].reindex(device).fillna(-1).astype(int)
-            columns["radio"] = [None if each < 0 else words[each] for each in number]
+            number = usual.set_index("device")["radio"].reindex(device, fill_value=-1)
+            columns["radio"] = id_column(number.to_numpy(), words)
         return columns
 
     def _require_one_of(self, *names: str) -> None:
         """Refuse a table with none of the columns ``names``, which its other columns refer to."""
         if not any(name in self.frame for name in names):
-            raise UserError(
-                f"has none of the columns {', '.join(names)}",
-                where=self.frame.where,
-                hint="ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time",
+            hint = (
+                "ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time"
             )
+            raise self.frame.error(f"has none of the columns {', '.join(names)}", hint)
 
 
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
@@ -631,10 +599,9 @@ class _Times:
             return times
         if (fit := cells.fitting_unit(times[0], unit)) is not None:
             year = 1970 + float(np.median(times[0])) / 31_556_952e6
-            raise UserError(
+            raise frame.error(
                 f"in {unit}, the times would be in the year {year:.0f}",
-                where=frame.where,
-                hint=f"they fit -s time_unit={fit}",
+                f"they fit -s time_unit={fit}",
             )
         local = [
             column.local & (us != NAT) & (us < FAR_US)

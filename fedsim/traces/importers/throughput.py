@@ -5,7 +5,6 @@ For formats without an importer of their own, such as the logs of HSDPA commutes
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -18,7 +17,7 @@ from fedsim.files.cells import AMOUNTS, RATES, DataUnit, Floats, Ints
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers import ImporterParams
-from fedsim.traces.importers._assemble import LinkImporter, link
+from fedsim.traces.importers._assemble import LinkImporter, Links, Notes, link
 from fedsim.traces.tables import run_starts
 from fedsim.units import Duration
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
@@ -78,9 +77,7 @@ class Throughput(LinkImporter):
         """Longest interval that a rate stands for; by default 30 times the median interval. Longer ones are cut out."""
 
     @classmethod
-    def links(
-        cls, name: str, source: SourceFile, params: Any, counts: dict[str, int], caveats: list[str]
-    ) -> Iterator[pd.DataFrame]:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
         """The links of one file, by device and direction."""
         chosen = {role: each for role in _ROLES if (each := getattr(params, role)) is not None}
         file = TableFile(source, header=any(isinstance(column, str) for column in chosen.values()))
@@ -130,27 +127,23 @@ class Throughput(LinkImporter):
             hint += f", or name the column of the device, -s device=..., one of {', '.join(others)}"
         message = "the time is {}, before that of the row above it"
         frame.refuse(backwards.to_numpy(), message, hint, "time")
-        counts["same_time"] += int(rows.duplicated().sum())
+        notes.counts["same_time"] += int(rows.duplicated().sum())
         for role in values:
             rows[role] = frame.number(role, 1.0, unit=str(params.rate_unit))
         if "device" not in frame and others:
             _require_one_link(file, others)
-        noted = len(caveats)
+        noted = len(notes.caveats)
         groups: Any = rows.groupby(["device", "way"])
         for (number, position), of_link in groups:
             for direction in values if position < 0 else [("down", "up")[position]]:
-                column = of_link[direction if direction in values else values[0]]
-                times = of_link["time"].to_numpy()
-                length_us, rates = _rates(
-                    times, column.to_numpy(), direction, source, params, counts
-                )
+                column = of_link[direction if direction in values else values[0]].to_numpy()
+                time = of_link["time"].to_numpy()
+                length_us, rates = _rates(time, column, direction, source, params, notes)
                 if params.rate_unit in RATES:
-                    length_us, rates = _without_gaps(
-                        ids[number], length_us, rates, params, counts, caveats
-                    )
-                counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates)))
+                    length_us, rates = _without_gaps(ids[number], length_us, rates, params, notes)
+                notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates)))
                 yield link(ids[number], direction, length_us, rates, source)
-        del caveats[noted + _NOTED :]
+        del notes.caveats[noted + _NOTED :]
 
 
 def _require_one_link(file: TableFile, others: list[str]) -> None:
@@ -175,7 +168,7 @@ def _rates(
     direction: str,
     source: SourceFile,
     params: Throughput.Params,
-    counts: dict[str, int],
+    notes: Notes,
 ) -> tuple[Ints, Floats]:
     """The length (us) and the rate (bit/s) of the interval before each time but the first one."""
     first = run_starts(time_us)
@@ -186,7 +179,7 @@ def _rates(
         return length_us, by_time.mean().to_numpy()[1:] * RATES[unit]
     amount = by_time.sum(min_count=1).to_numpy()
     if params.kind == "counter":
-        grown = _grown(by_time.last().to_numpy(np.float64), counts)
+        grown = _grown(by_time.last().to_numpy(np.float64), notes.counts)
     elif len(amount) > 9 and (np.diff(amount) > 0).all():
         raise source.error(
             f"the amounts of {direction} increase from row to row: are they a counter?",
@@ -202,18 +195,17 @@ def _without_gaps(
     length_us: Ints,
     rates: Floats,
     params: Throughput.Params,
-    counts: dict[str, int],
-    caveats: list[str],
+    notes: Notes,
 ) -> tuple[Ints, Floats]:
     """The intervals that are short enough for their rate to stand for them."""
     median_us = float(np.median(length_us)) if len(length_us) else 0.0
     limit_us = params.max_gap * 1e6 if params.max_gap else _GAP * median_us
     gap = length_us > limit_us
     if gap.any():
-        counts["gaps"] += int(np.count_nonzero(gap))
+        notes.counts["gaps"] += int(np.count_nonzero(gap))
         gaps = format_counted(int(np.count_nonzero(gap)), "gap")
         limit, total = (format_duration(us / 1e6) for us in (limit_us, float(length_us[gap].sum())))
-        caveats.append(
+        notes.caveats.append(
             f"{name}: {gaps} longer than {limit}, {total} in total, cut out (option max_gap)"
         )
     return length_us[~gap], rates[~gap]

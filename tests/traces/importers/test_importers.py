@@ -1,7 +1,6 @@
 """The formats that ship with fedsim, and importers of the user's own."""
 
 import contextlib
-import gzip
 import json
 import pickle
 import random
@@ -169,7 +168,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 """Options of importers; none of the others."""
 REFUSED: list[tuple[Any, ...]] = [
-    ("ai_benchmark", {"1": {"device": "x"}}, ", device 1: 'speed'"),
+    ("ai_benchmark", {"1": {"device": "x"}}, ", device 1: has no 'speed'"),
     ("ai_benchmark", {"A": -1}, ", A: the score is -1"),
     ("ai_benchmark", [{"Model": "A"}], "'AI_Score'"),
     ("ai_benchmark", {"a": 1, "b": "x"}, "give the raw AI Benchmark list"),
@@ -444,21 +443,6 @@ def test_polling_is_noticed(tmp_path: Path) -> None:
     assert "polling_interval_s" not in free.manifest.counts
 
 
-def test_mahimahi_pieces(tmp_path: Path) -> None:
-    path = tmp_path / "cell.down"
-    path.write_text("2\n2\n3\n3\n4\n8\n")
-    bundle = import_("mahimahi", path)
-    assert series_rows(bundle, "cell", "down") == [
-        (0, 2000, 0.0),
-        (2000, 2000, 24e6),
-        (4000, 1000, 12e6),
-        (5000, 3000, 0.0),
-        (8000, 1000, 12e6),
-    ]
-    bits = sum(dur / 1e6 * (rate or 0) for _, dur, rate in series_rows(bundle, "cell", "down"))
-    assert bits == pytest.approx(6 * 12_000, rel=1e-12)
-
-
 def test_mahimahi_pairs_directions(tmp_path: Path) -> None:
     (tmp_path / "cell.down").write_text("0\n5\n")
     (tmp_path / "cell.up").write_text("1\n9\n")
@@ -471,14 +455,6 @@ def test_mahimahi_pairs_directions(tmp_path: Path) -> None:
     (tmp_path / "plain").write_text("1\n")
     assert "the direction" in refused("mahimahi", tmp_path / "plain")
     assert import_("mahimahi", tmp_path / "plain", direction="up").device_count == 1
-
-
-def test_mahimahi_out_of_order_lines_are_sorted_and_counted(tmp_path: Path) -> None:
-    (tmp_path / "c.up").write_text("5\n1\n3\n")
-    bundle = import_("mahimahi", tmp_path / "c.up")
-    assert bundle.manifest.counts == {"opportunities": 3, "out_of_order": 1}
-    export("mahimahi", bundle, tmp_path / "out")
-    assert (tmp_path / "out" / "c.up").read_text() == "1\n3\n5\n"
 
 
 def mobiperf_test(results: list[Any], network: str = "WIFI") -> dict[str, Any]:
@@ -521,26 +497,6 @@ def test_real_mobiperf(real_traces: Path) -> None:
     assert sorted({row["radio"] for row in rows}) == ["mobile", "wifi"]
 
 
-def test_nyu_units_change_from_line_to_line(tmp_path: Path) -> None:
-    path = tmp_path / "bus.csv"
-    path.write_text("1.5,Mbits/sec\n20,Kbits/sec\n,Mbits/sec\n0.0,bits/sec\n")
-    bundle = import_("nyu_mets", path)
-    assert series_rows(bundle, "bus", "down") == [
-        (0, US, 1.5e6),
-        (US, US, 2e4),
-        (2 * US, US, 2e4),
-        (3 * US, US, 0.0),
-    ]
-    assert bundle.manifest.counts == {"seconds": 4, "missing_rates": 1}
-
-
-def test_nyu_multivariate(tmp_path: Path) -> None:
-    path = tmp_path / "BB.txt.gz"
-    path.write_bytes(gzip.compress(b"12.6,9,0,102,13,3,7.37,2100\n3.18,9,0,,13,3,6.51,2100\n"))
-    bundle = import_("nyu_mets", path)
-    assert [rate for _, _, rate in series_rows(bundle, "BB", "down")] == [12.6e6, 3.18e6]
-
-
 @pytest.mark.real_data
 def test_real_nyu(real_traces: Path) -> None:
     bundle = import_("nyu_mets", real_traces / "nyu_mets_lte")
@@ -566,15 +522,6 @@ def test_pensieve_rates_end_at_their_times(tmp_path: Path) -> None:
     assert bundle.tables["network_assign"].to_pylist() == [
         {"device_id": "walk", "series_id": "walk", "offset_us": 0, "scale": 1.0}
     ]
-
-
-def test_pensieve_repeated_times_and_a_late_start(tmp_path: Path) -> None:
-    path = tmp_path / "walk.log"
-    path.write_text("7 1\n8 2\n8 3\n\n10 4\n")
-    bundle = import_("pensieve", path, direction="up", app_limited=True)
-    assert series_rows(bundle, "walk", "up") == [(0, US, 2e6), (US, 2 * US, 4e6)]
-    assert bundle.manifest.counts["zero_length"] == 1
-    assert any("application" in caveat for caveat in bundle.manifest.caveats)
 
 
 @pytest.mark.real_data

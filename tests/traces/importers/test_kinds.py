@@ -52,6 +52,13 @@ def column(table: str, name: str, digits: int = 6) -> Callable[[TraceBundle], li
     return lambda bundle: np.round(bundle.numpy(table, name).astype(float), digits).tolist()
 
 
+def pieces(bundle: TraceBundle) -> list[tuple[float, ...]]:
+    """Start and length (s) and rate (Mbit/s) of the pieces of the only series."""
+    table = bundle.tables["network_series"].to_pandas()
+    columns = [table[name] / 1e6 for name in ("start_us", "dur_us", "rate_bps")]
+    return list(zip(*(each.tolist() for each in columns), strict=True))
+
+
 def counted(bundle: TraceBundle) -> dict[str, int]:
     return {name: count for name, count in bundle.manifest.counts.items() if count}
 
@@ -435,6 +442,47 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"compute_unit": "s"},
         refused,
         (":3: a step takes no time", "leave it empty"),
+    ),
+    # Links of other formats, by hand
+    "opportunities by the millisecond": (
+        "mahimahi",
+        "2\n3\n2\n3\n4\n8\n",
+        {"direction": "up"},
+        lambda b: (pieces(b), counted(b)),
+        (
+            [
+                (0, 0.002, 0),
+                (0.002, 0.002, 24),
+                (0.004, 0.001, 12),
+                (0.005, 0.003, 0),
+                (0.008, 0.001, 12),
+            ],
+            {"opportunities": 6, "out_of_order": 1},
+        ),
+    ),
+    "repeated times and a late start": (
+        "pensieve",
+        "7 1\n8 2\n8 3\n\n10 4\n",
+        {"direction": "up", "app_limited": True},
+        lambda b: (pieces(b), counted(b), "application" in b.manifest.caveats[0]),
+        ([(0, 1, 2), (1, 2, 4)], {"first_rates": 1, "zero_length": 1}, True),
+    ),
+    "units that change from line to line": (
+        "nyu_mets",
+        "1.5,Mbits/sec\n20,Kbits/sec\n,Mbits/sec\n0.0,bits/sec\n",
+        {},
+        lambda b: (pieces(b), counted(b)),
+        (
+            [(0, 1, 1.5), (1, 1, 0.02), (2, 1, 0.02), (3, 1, 0)],
+            {"seconds": 4, "missing_rates": 1},
+        ),
+    ),
+    "eight columns": (
+        "nyu_mets",
+        "12.6,9,0,102,13,3,7.37,2100\n3.18,9,0,,13,3,6.51,2100\n",
+        {},
+        pieces,
+        [(0, 1, 12.6), (1, 1, 3.18)],
     ),
     # Columns
     "columns by other names": (

@@ -77,18 +77,6 @@ def test_an_import_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("unit", "bps"),
-    [("kbps", 8e3), ("Mbps", 8e6), ("B/s", 64.0), ("MB/s", 64e6), ("KiB/s", 65536.0)],
-)
-def test_rates_in_bits_bytes_and_1024s(tmp_path: Path, unit: str, bps: float) -> None:
-    path = put(tmp_path / "a.csv", "device,bandwidth\na,8\n")
-    bundle = import_("table", path, rate_unit=unit)
-    assert bundle.tables["network"].to_pylist() == [
-        {"device_id": "a", "direction": "both", "bandwidth_bps": bps}
-    ]
-
-
 def test_profiles_in_a_second_file(tmp_path: Path) -> None:
     first = put(tmp_path / "a.csv", "device,start,end,kind\na,0,10,pc\nb,0,5,\n")
     second = put(

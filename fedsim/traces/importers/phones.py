@@ -1,21 +1,24 @@
-"""Compute speed of phones: AI Benchmark scores collected for FLASH, and inference times of Propius.
+"""Measurements of phones: compute speeds of AI Benchmark and Propius, and throughput tests of MobiPerf.
 
-Sources: ai-benchmark.com through Yang et al. (FLASH), WWW 2021, ``models/utils/device_util``; Propius
-``client_spec_speed`` (milliseconds per inference).
+AI Benchmark: scores of ai-benchmark.com, collected by Yang et al. (FLASH), WWW 2021, ``models/utils/device_util``.
+Propius: ``client_spec_speed``, milliseconds per inference. MobiPerf (M-Lab): JSON records with ``timestamp`` (epoch
+microseconds), ``device_properties`` (``network_type``, ``device_info.model`` ...) and ``tcp_speed_results``, the
+throughput samples of one test in kbit/s.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
+import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.files.cells import POSITIVE
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
-from fedsim.traces.importers._assemble import numbers_of
+from fedsim.traces.importers._assemble import Records, numbers_of
 
 GIB = 2**30
 UNKNOWN = "unknown"
@@ -42,7 +45,7 @@ class AiBenchmark(Importer):
             files[_kind(source, content)] = source, content
         given = frozenset(files)
         if given == {"speed"}:
-            return Imported(_speeds(*files["speed"]))
+            return Imported(_speeds(Records(files["speed"][0], "device")))
         if given - {"codes"} not in ({"raw"}, {"score"}) or len(given) < len(sources.paths):
             raise sources.error(
                 "these files cannot be imported together",
@@ -114,24 +117,71 @@ def _plain(source: SourceFile, content: Mapping[str, Any]) -> pd.DataFrame:
     return pd.DataFrame({"score": scores}, index=models)
 
 
-def _speeds(source: SourceFile, content: Mapping[Any, Mapping[str, Any]]) -> dict[str, Any]:
-    ids, records = [str(key) for key in content], list(content.values())
+def _speeds(file: Records) -> dict[str, Any]:
+    def optional(name: str) -> Any:
+        values = [record.get(name) for record in file.by_id.values()]
+        return numbers_of(values, f"'{name}'", file.where, POSITIVE, missing=True)
 
-    def column(name: str, unit: str = "") -> Any:
-        values = [record.get(name) for record in records]
-        where = [f"{source.where}, device {key}" for key in ids].__getitem__
-        return numbers_of(values, f"'{name}'", where, POSITIVE, unit, missing=not unit)
+    devices = {"device_id": file.ids, "kind": "phone", "model": file.texts("device")}
+    sample_s = file.numbers("speed", "ms per inference", POSITIVE) / 1000.0
+    work = {"task": "*", "phase": "inference", "step_fixed_s": 0.0, "sample_s": sample_s}
+    work |= {"score": optional("cpu_f"), "ram_bytes": optional("ram") * GIB}
+    return {"devices": devices, "compute": {"device_id": file.ids, **work}}
 
-    model = [record.get("device") for record in records]
-    return {
-        "devices": {"device_id": ids, "kind": "phone", "model": model},
-        "compute": {
-            "device_id": ids,
-            "task": "*",
-            "phase": "inference",
-            "step_fixed_s": 0.0,
-            "sample_s": column("speed", "ms per inference") / 1000.0,
-            "score": column("cpu_f"),
-            "ram_bytes": column("ram") * GIB,
-        },
-    }
+
+class Mobiperf(Importer):
+    """One device per test: mean rate and its variation over the test's samples, type of network, model.
+
+    The records do not identify phones, so two tests of one phone are two devices. The samples of a test are sorted, so
+    they show how much the rate varied, but not when. Tests without samples, or with only zeros, are dropped.
+    """
+
+    name = "mobiperf"
+    description = "MobiPerf TCP throughput tests (JSON list), one device per test"
+    signature = r'"tcp_speed_results"'
+
+    class Params(ImporterParams):
+        """Options of the MobiPerf importer."""
+
+        direction: Literal["down", "up", "both"] = "down"
+        """Direction that was measured."""
+
+    @classmethod
+    def read(cls, sources: Sources, params: Params) -> Imported:
+        """One device and one network row per test."""
+        tests: list[tuple[Any, ...]] = []
+        counts = {"tests": 0, "without_samples": 0, "all_zero": 0}
+        for source in sources:
+            content = source.json()
+            if not isinstance(content, list):
+                raise source.error(f"is a {type(content).__name__}, not a list of tests")
+            for number, record in enumerate(content, start=1):
+                counts["tests"] += 1
+                where = f"{source.where}, record {number}"
+                samples = record.get("tcp_speed_results") if isinstance(record, dict) else None
+                if not isinstance(samples, list):
+                    hint = "it must contain the throughput samples of the test in kbit/s"
+                    raise UserError("has no list 'tcp_speed_results'", where=where, hint=hint)
+                places = [where] * len(samples)
+                name = "a throughput sample"
+                kbps = numbers_of(samples, name, places.__getitem__, unit="kbit/s")
+                if not kbps.any():
+                    counts["all_zero" if len(samples) else "without_samples"] += 1
+                    continue
+                properties = record.get("device_properties") or {}
+                model = (properties.get("device_info") or {}).get("model")
+                # "WIFI" and "Wifi" are the same.
+                radio = str(properties.get("network_type") or "").lower()
+                rate = kbps.mean() * 1000.0, kbps.std() / kbps.mean()
+                test = f"test{counts['tests']}"
+                tests.append((test, *rate, radio or None, str(model) if model else None))
+        if not tests:
+            raise sources.error("no test has samples")
+        ids, bps, variations, radios, models = map(list, zip(*tests, strict=True))
+        rates = {"bandwidth_bps": bps, "bandwidth_cv": np.array(variations, np.float32)}
+        tables = {
+            "devices": {"device_id": ids, "kind": "phone", "model": models},
+            "network": {"device_id": ids, "direction": params.direction, "radio": radios, **rates},
+        }
+        caveat = "tests that people chose to run: not a random sample of links or of times"
+        return Imported(tables, counts, [caveat])
