@@ -12,7 +12,7 @@ from fedsim.errors import UserError, writing
 from fedsim.files.durable import replacing, replacing_folder
 from fedsim.runs import Run
 from fedsim.runs.tables import csv_text
-from fedsim.tracking.events import FILE_NAME, FILE_VERSION, event, record
+from fedsim.tracking.tensorboard import Tensorboard
 
 
 def export(run: Run, name: str, path: Path | None = None) -> Path:
@@ -78,20 +78,22 @@ def write_tensorboard(run: Run, path: Path) -> None:
 
     Steps are server versions; the wall time of an event is simulated time, so that TensorBoard's *relative* axis shows
     it.
+
+    Raises:
+        UserError: TensorBoard is not installed.
     """
-    events = [event(0.0, file_version=FILE_VERSION)]
-    metrics = run.metrics
-    for row in metrics.to_dict("records"):
-        values = {
-            str(name): float(row[name]) for name in metrics.columns[3:] if row[name] == row[name]
-        }
-        events.append(event(float(row["time_s"]), step=int(row["version"]), values=values))
-    for row in run.aggregations.to_dict("records"):
-        values = {"server/contributors": float(row["contributors"])}
-        if row["contributors"]:
-            values["server/staleness_mean"] = float(row["staleness_mean"])
-        events.append(event(float(row["time_s"]), step=int(row["version"]), values=values))
-    (path / FILE_NAME).write_bytes(b"".join(map(record, events)))
+    Tensorboard.require_installed()
+    from torch.utils.tensorboard import SummaryWriter
+
+    with SummaryWriter(str(path)) as writer:
+        metrics = run.metrics.melt(["time_s", "version", "round"]).dropna(subset="value")
+        for row in metrics.to_dict("records"):
+            writer.add_scalar(row["variable"], row["value"], row["version"], walltime=row["time_s"])
+        for row in run.aggregations.to_dict("records"):
+            at = {"global_step": row["version"], "walltime": row["time_s"]}
+            writer.add_scalar("server/contributors", row["contributors"], **at)
+            if row["contributors"]:
+                writer.add_scalar("server/staleness_mean", row["staleness_mean"], **at)
 
 
 FORMATS = {

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
-from fedsim.tracking.events import FILE_NAME, FILE_VERSION, event, hyperparameters, record
 
 
 class TensorboardParams(Parameters):
@@ -21,25 +20,36 @@ class Tensorboard(Tracker):
     """Event files for TensorBoard, live: ``tensorboard --logdir runs``.
 
     The step is the server version, the *relative* axis is simulated time, and the HPARAMS page lists every value of the
-    scenario. Nothing has to be installed to write them.
+    scenario.
     """
 
     name = "tensorboard"
-    extra = "tensorboard"
+    package = extra = "tensorboard"
     Params = TensorboardParams
 
     def __init__(self, params: TensorboardParams, run: TrackedRun) -> None:
         super().__init__(params, run)
+        from torch.utils.tensorboard import SummaryWriter
+        from torch.utils.tensorboard.summary import hparams
+
         folder = run.folder if params.folder is None else params.folder / run.run_folder.name
-        folder.mkdir(parents=True, exist_ok=True)
-        # Written anew when a run is resumed: every evaluation is logged again.
-        self._file = folder / FILE_NAME
-        self._file.write_bytes(
-            record(event(0.0, file_version=FILE_VERSION))
-            + record(event(0.0, summary=hyperparameters(run.parameters)))
-        )
+        # A resumed run logs every evaluation again.
+        for earlier in folder.glob("events.out.tfevents.*"):
+            earlier.unlink()
+        self._writer = SummaryWriter(str(folder))
+        plain = {
+            path: value if isinstance(value, int | float) else str(value)
+            for path, value in run.parameters.items()
+        }
+        _, started, _ = hparams(plain, {})  # type: ignore[no-untyped-call]
+        self._writer.file_writer.add_summary(started, walltime=0.0)  # type: ignore[attr-defined]
 
     def log(self, metrics: Mapping[str, float], moment: Moment) -> None:
-        """Append one event, which TensorBoard sees immediately."""
-        with open(self._file, "ab") as file:
-            file.write(record(event(moment.time_s, step=moment.version, values=metrics)))
+        """Write one evaluation, which TensorBoard sees immediately."""
+        for name, value in metrics.items():
+            self._writer.add_scalar(name, value, moment.version, walltime=moment.time_s)
+        self._writer.flush()
+
+    def finish(self, status: str, summary: Mapping[str, object]) -> None:
+        """Close the file."""
+        self._writer.close()

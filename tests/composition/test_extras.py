@@ -22,7 +22,7 @@ def _fresh() -> None:
 
 def test_trackers_never_change_a_result(tmp_path: Path) -> None:
     without = fedsim.run(SCENARIO, tmp_path / "without")
-    with_ = run(tmp_path, Listening, "tensorboard")
+    with_ = run(tmp_path, Listening)
     assert without.folder.model.read_bytes() == with_.folder.model.read_bytes()
     assert without.metrics.equals(with_.metrics)
 

@@ -28,4 +28,4 @@ def test_tensorboard_reads_metrics_over_simulated_time_and_hyperparameters(
     hparams = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
     assert hparams["training.local_steps"].number_value == 2
     assert hparams["server.method.name"].string_value == "fedavg"
-    assert hparams["evaluation.at_start"].bool_value is True
+    assert hparams["evaluation.at_start"].number_value == 1

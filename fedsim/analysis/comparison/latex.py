@@ -5,7 +5,6 @@ Numbers are rounded as on the page. Variants are rows, after their setting if th
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
 from collections.abc import Sequence
@@ -67,24 +66,21 @@ def latex(comparison: ComparisonTables) -> str:
 
 def _tabular(comparison: ComparisonTables, cells: Cells, captions: list[str]) -> str:
     """The table, with its captions as a comment."""
-    first, second = (list(map(_escaped, line)) for line in zip(*cells, strict=True))
-    shared = [(name, len(list(same))) for name, same in itertools.groupby(first)]
-    above = [rf"\multicolumn{{{n}}}{{c}}{{{name}}}" if n > 1 else name for name, n in shared]
-    names = [list(map(_escaped, group.names.values())) for group in comparison.groups]
-    for row, (setting, _) in reversed(list(zip(names[1:], names, strict=False))):
-        row[0] = "" if row[0] == setting else row[0]
-    hidden = len(comparison.grouping.settings) == 1
-    blank = ["", ""][hidden:]
-    rows = [[*row[hidden:], *texts] for row, *texts in zip(names, *cells.values(), strict=True)]
-    lines = [" & ".join(row) + r" \\" for row in ([*blank, *above], [*blank, *second], *rows)]
-    columns = "l" * len(blank) + "r" * len(cells)
-    begin, end = rf"\begin{{tabular}}{{{columns}}}", r"\end{tabular}"
-    parts = [begin, r"\toprule", *lines[:2], r"\midrule", *lines[2:], r"\bottomrule", end]
-    return "\n".join([f"% {' '.join(captions)}", *parts, ""])
+    groups = [tuple(group.names.values()) for group in comparison.groups]
+    frame = pd.DataFrame(cells, index=pd.MultiIndex.from_tuples(groups))
+    if len(comparison.grouping.settings) == 1:
+        frame = frame.droplevel(0)
+    style = frame.style.format_index(_escaped).format_index(_escaped, axis="columns")
+    columns = "l" * frame.index.nlevels + "r" * len(cells)
+    table = style.to_latex(
+        column_format=columns, hrules=True, multirow_align="naive", multicol_align="c"
+    )
+    return f"% {' '.join(captions)}\n{table}"
 
 
-def _escaped(text: str) -> str:
-    """Text for LaTeX; formulas between dollar signs stay as they are, as in the figure."""
+def _escaped(name: object) -> str:
+    """A name for LaTeX; formulas between dollar signs stay as they are, as in the figure."""
+    text = str(name)
     pieces = re.split(r"(\$[^$]*\$)", text)
     escaped = [p if number % 2 else p.translate(_SPECIAL) for number, p in enumerate(pieces)]
     # After the end of a line, a bracket or a star would be an argument of the command.
