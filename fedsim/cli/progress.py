@@ -105,67 +105,51 @@ def following(
         news_of: texts that are printed at once, such as warnings.
         parts_of: the parts that are in progress, each shown below the whole.
     """
-    with contextlib.ExitStack() as stack:
-        stack.enter_context(next_command(folder, again, after_failure, silent=silent))
+    from fedsim.runs.progress import Pace, progress_text
+
+    with next_command(folder, again, after_failure, silent=silent):
         if quiet or silent:
             yield lambda progress: None
             return
-        shown = _shown(title, folder, kind, text_of, news_of, parts_of, bar=bar)
-        yield stack.enter_context(shown)
+        console = Console(stderr=True)
+        say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
+        pace, newest = Pace(), None
 
+        def show(progress: Any) -> None:
+            nonlocal newest
+            if newest is None:
+                # Not before: a scenario that is refused leaves no folder.
+                watch = format_command("watch", folder)
+                say(f"{kind} folder: {folder} (to watch it: {watch})")
+            newest = progress
+            for text in news_of(progress):
+                say(text)
 
-@contextlib.contextmanager
-def _shown(
-    title: str,
-    folder: Path,
-    kind: str,
-    text_of: Callable[[Any, float | None], str] | None,
-    news_of: Callable[[Any], Iterable[str]],
-    parts_of: Callable[[Any], Iterable[Row]],
-    *,
-    bar: bool,
-) -> Iterator[Callable[[Any], None]]:
-    from fedsim.runs.progress import Pace, progress_text
+        def rows() -> list[Row]:
+            if newest is None:
+                return [(title, 0.0, "starting")]
+            text = (text_of or progress_text)(newest, pace.left_s(newest.share))
+            return [(title, newest.share, text), *parts_of(newest)]
 
-    console = Console(stderr=True)
-    say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
-    pace, newest = Pace(), None
+        if not (console.is_terminal and bar):
+            with repeated(LINE_S, lambda: say(_lines(rows()))):
+                yield show
+            return
+        with Bars(*_COLUMNS, console=console, expand=True, transient=True) as bars:
+            tasks: dict[str, TaskID] = {}
 
-    def show(progress: Any) -> None:
-        nonlocal newest
-        if newest is None:
-            # Not before: a scenario that is refused leaves no folder.
-            watch = format_command("watch", folder)
-            say(f"{kind} folder: {folder} (to watch it: {watch})")
-        newest = progress
-        for text in news_of(progress):
-            say(text)
+            def refresh() -> None:
+                shown = {name: (share, text) for name, share, text in rows()}
+                for name in tasks.keys() - shown.keys():
+                    bars.remove_task(tasks.pop(name))
+                for name, (share, text) in shown.items():
+                    if name not in tasks:
+                        tasks[name] = bars.add_task(name, total=1.0, text="")
+                    bars.update(tasks[name], completed=share, text=text)
 
-    def rows() -> list[Row]:
-        if newest is None:
-            return [(title, 0.0, "starting")]
-        text = (text_of or progress_text)(newest, pace.left_s(newest.share))
-        return [(title, newest.share, text), *parts_of(newest)]
-
-    if not (console.is_terminal and bar):
-        with repeated(LINE_S, lambda: say(_lines(rows()))):
-            yield show
-        return
-    with Bars(*_COLUMNS, console=console, expand=True, transient=True) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def refresh() -> None:
-            shown = {name: (share, text) for name, share, text in rows()}
-            for name in tasks.keys() - shown.keys():
-                bars.remove_task(tasks.pop(name))
-            for name, (share, text) in shown.items():
-                if name not in tasks:
-                    tasks[name] = bars.add_task(name, total=1.0, text="")
-                bars.update(tasks[name], completed=share, text=text)
-
-        refresh()
-        with repeated(_REFRESH_S[kind], refresh):
-            yield show
+            refresh()
+            with repeated(_REFRESH_S[kind], refresh):
+                yield show
 
 
 def _lines(rows: Iterable[Row]) -> str:
