@@ -22,12 +22,6 @@ SWEEPS = sorted(path for path in PAPERS.rglob("*.yaml") if path.name != REFERENC
 REFERENCES = sorted(PAPERS.rglob(REFERENCE))
 
 
-@pytest.fixture(autouse=True)
-def without_costs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The cost of a sweep, which is tested elsewhere, is that of the first moment of each variant."""
-    monkeypatch.setattr("fedsim.composition.cost.PASS_S", 0.0)
-
-
 def named(path: Path) -> str:
     return str(path.relative_to(PAPERS))
 
