@@ -329,10 +329,8 @@ class _TableChecker:
         if column == "device_id" and self.name != "devices":
             return self.devices
         values = self.values(column)
-        if pa.types.is_integer(values.type):
-            return filled(values, -1).astype(np.int64)
         if not pa.types.is_dictionary(values.type):
-            return filled(values.dictionary_encode().indices, -1).astype(np.int64)
+            values = values.dictionary_encode()
         unique = pc.index_in(values.dictionary, value_set=values.dictionary.unique())
         lookup = np.append(to_numpy(unique).astype(np.int64), -1)
         codes: Ints = lookup[filled(values.indices, len(lookup) - 1)]
