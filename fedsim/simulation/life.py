@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
@@ -19,11 +19,6 @@ from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
 
-# Looking up a member of an enumeration costs several times as much as passing it on, and a named tuple's constructor is
-# one more call, which every dispatch would pay.
-_STOPPED = Ending.STOPPED
-_DOWN = Direction.DOWN
-_NEW_TUPLE: Any = tuple.__new__
 _BEYOND = 2 * NEVER
 """Later than every instant, including NEVER."""
 
@@ -119,7 +114,7 @@ class Life(ABC):
         self.online_until_ns = online_until_ns
         self.stop_ns = stop_ns
         self.now_ns = dispatch.dispatched_ns
-        self.ending = _STOPPED
+        self.ending = Ending.STOPPED
         self.downloaded_ns = self.computed_ns = -1
         self.steps_done = self.compute_ns = 0
         self._bytes = [0.0, 0.0]
@@ -135,7 +130,7 @@ class Life(ABC):
     ) -> Generator[Activity, Reached, bool]:
         """Move bytes whenever the client is online; returns whether all of them arrived."""
         before, moved, battery = self._bytes[direction], 0.0, self._battery
-        phase = DOWNLOAD if direction is _DOWN else UPLOAD
+        phase = DOWNLOAD if direction is Direction.DOWN else UPLOAD
         # The client may have left and come back while computing.
         online = self.now_ns <= self.online_until_ns or (yield from self._return())
         while online:
@@ -145,8 +140,7 @@ class Life(ABC):
             if battery is not None:
                 empty_ns = began_ns + battery.lasts_ns(phase)
                 until_ns = min(until_ns, empty_ns)
-            activity = _NEW_TUPLE(Transfer, (direction, size_bytes - moved, until_ns))
-            self.now_ns, moved_now = yield activity
+            self.now_ns, moved_now = yield Transfer(direction, size_bytes - moved, until_ns)
             worked_ns = self.now_ns - began_ns
             self._transfer_ns[direction] += worked_ns
             if battery is not None:
@@ -182,22 +176,18 @@ class Life(ABC):
         """The course of the dispatch up to now."""
         bytes_down, bytes_up = self._bytes
         download_ns, upload_ns = self._transfer_ns
-        plan: Plan = _NEW_TUPLE(
-            Plan,
-            (
-                self.now_ns,
-                self.ending,
-                self.downloaded_ns,
-                self.computed_ns,
-                self.steps_done,
-                bytes_down,
-                bytes_up,
-                download_ns,
-                self.compute_ns,
-                upload_ns,
-            ),
+        return Plan(
+            self.now_ns,
+            self.ending,
+            self.downloaded_ns,
+            self.computed_ns,
+            self.steps_done,
+            bytes_down,
+            bytes_up,
+            download_ns,
+            self.compute_ns,
+            upload_ns,
         )
-        return plan
 
 
 MakeLife = Callable[[Dispatch, int | None, int], Life]
