@@ -99,7 +99,11 @@ class SupervisedTask(Task):
         self.class_masks: npt.NDArray[np.bool_] | None = None
         self.by_hand = True
         if model.is_bundled:
-            self.layout = Layout.of_module(self._outline)
+            import torch
+
+            # Names and shapes without values.
+            with torch.device("meta"):
+                self.layout = Layout.of_module(model.build(dataset))
         else:
             self.layout = self._layout_of_module()
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())
@@ -168,28 +172,6 @@ class SupervisedTask(Task):
             with isolated(0):
                 module = self.model.build(self.dataset)
         return key_dropout(module.to(getattr(torch, self._dtype)))
-
-    @cached_property
-    def _outline(self) -> nn.Module:
-        """The module, without values if it is one of fedsim's."""
-        if not self.model.is_bundled:
-            return self.module
-        import torch
-
-        with torch.device("meta"):
-            return self.model.build(self.dataset)
-
-    @property
-    def _outline_probe(self) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of a few samples for :attr:`_outline`."""
-        if not self.model.is_bundled:
-            return self._probe(_PROBE_SAMPLES)
-        import torch
-
-        dtype = torch.int64 if self.dataset.tokens else torch.float32
-        inputs = torch.empty(_PROBE_SAMPLES, *self.input_shape, dtype=dtype, device="meta")
-        labels = torch.empty(_PROBE_SAMPLES, dtype=self.train_y.dtype, device="meta")
-        return inputs, labels
 
     def _layout_of_module(self) -> Layout:
         """The layout of a user's module, which is checked."""
@@ -311,7 +293,7 @@ class SupervisedTask(Task):
         """Counted as :meth:`flops_per_sample`, without the gradients of some parameters."""
         from fedsim.tasks.modules.counting import count_flops
 
-        return count_flops(self._outline, self.loss, *self._outline_probe, frozen)
+        return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES), frozen)
 
     def activations_per_sample(self) -> int:
         """Counted by running the module: the tensors that torch keeps, without parameters."""
@@ -321,12 +303,16 @@ class SupervisedTask(Task):
     def _activations_per_sample(self) -> int:
         from fedsim.tasks.modules.counting import count_activations
 
-        return count_activations(self._outline, self.loss, *self._outline_probe)
+        return count_activations(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
 
     def _probe(self, samples: int) -> tuple[Tensor, Tensor]:
-        """Inputs and labels of a few training samples."""
+        """Inputs and labels of a few training samples; zeros for a model of fedsim, whose work they do not change."""
         import torch
 
+        if self.model.is_bundled:
+            raw = torch.zeros(samples, *self.input_shape, dtype=torch.uint8)
+            labels = torch.zeros(samples, dtype=self.train_y.dtype)
+            return self.inputs(raw, getattr(torch, self._dtype)), labels
         rows = torch.arange(samples) % len(self.train_x)
         dtype = getattr(torch, self._dtype)
         labels = self.train_y[rows]

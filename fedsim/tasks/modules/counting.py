@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Collection
-from itertools import chain
 from typing import Any
 
 import torch
@@ -43,21 +42,15 @@ def count_flops(
 
 
 def count_activations(module: nn.Module, loss: Loss, inputs: Tensor, labels: Tensor) -> int:
-    """Number of values per sample that torch keeps for the backward pass, without parameters.
-
-    The module may be on the meta device.
-    """
+    """Number of values per sample that torch keeps for the backward pass, without parameters."""
     module = copy.deepcopy(module).eval()
-    # Of two statistics per channel, batch normalization keeps those of the batch without values, else the running ones.
-    buffers = module.buffers() if inputs.is_meta else ()
-    tensors = chain(module.parameters(), buffers)
-    model = {value.untyped_storage()._cdata for value in tensors}
+    parameters = {value.untyped_storage().data_ptr() for value in module.parameters()}
     sizes: dict[int, int] = {}
 
     def keep(tensor: Tensor) -> Tensor:
         # Layers may keep views of the same tensor, such as an output and the next input; it is counted once.
-        storage = tensor.untyped_storage()._cdata
-        if storage not in model:
+        storage = tensor.untyped_storage().data_ptr()
+        if storage not in parameters:
             sizes.setdefault(storage, tensor.numel())
         # Detached, because a node that keeps its own output forms a cycle that is never collected.
         return tensor.detach()

@@ -16,7 +16,6 @@ from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.models.cnn import Cnn
 from fedsim.tasks.modules.checks import refusal_of_one_sample
-from fedsim.tasks.modules.counting import count_activations, count_flops
 from fedsim.tasks.modules.networks import SplitLinear
 from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
 from tests.tasks.toys import (
@@ -117,14 +116,10 @@ def test_initial_models_are_a_function_of_the_stream_alone(
 
 
 @pytest.mark.parametrize(("name", "params", "shape"), CHEAP)
-def test_operations_and_activations_are_counted_without_values(
+def test_shapes_are_those_of_the_module(
     name: str, params: dict[str, Any], shape: tuple[int, ...]
 ) -> None:
-    """On the meta device; here they are counted on two samples as well."""
     problem = task(dataset_for(name, shape), name, **params)
-    counted = problem.module, problem.loss, *problem._probe(2)
-    assert problem.flops_per_sample() == count_flops(*counted) > 0
-    assert problem.activations_per_sample() == count_activations(*counted) > 0
     assert problem.layout == Layout.of_module(problem.module)
 
 
