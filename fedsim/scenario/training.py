@@ -112,8 +112,9 @@ class Training(Parameters):
     simulated time."""
     optimizer_state: Literal["reset", "kept", "sent"] = "reset"
     """What becomes of the optimizer's momentum or moments between two dispatches of a client: they begin at zero again;
-    the client keeps them, if its update is used; or they are sent with its update, averaged by the server as the models
-    are, and sent with the next model, which counts in bytes and time. Those of personal parts are kept in either case."""
+    the client keeps them, if its update is used; or they are sent with its update, averaged by the server with the
+    weights of the models, and sent with the next model, which counts in bytes and time. If they are sent, a client
+    keeps those of its personal part."""
     clip_norm: float | None = Field(default=None, gt=0)
     """Largest Euclidean norm of a mini-batch gradient; larger gradients are scaled down to it."""
     batch_size: int = Field(default=32, ge=1, le=10**9)
