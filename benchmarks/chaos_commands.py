@@ -192,6 +192,8 @@ class Trial:
 
     def __init__(self, command: Command, chance: random.Random, usual_s: float) -> None:
         self.command, self.random, self.usual_s = command, chance, usual_s
+        self.by_torchrun = command.ranks > 0
+        """Whether tracebacks may be those of torchrun, about a signal or the ranks that it ended."""
         self.log = Path.cwd().parent / "log"
         self.log.write_text("")
         self.output = Path(command.output)
@@ -221,8 +223,7 @@ class Trial:
     def must_end(self, process: int, *codes: int) -> int:
         """End with one of these exit codes, without a traceback."""
         code = self.end(process)
-        # Those of torchrun are about the ranks that it ended.
-        told = "Traceback" in self.log.read_text() and not self.command.ranks
+        told = "Traceback" in self.log.read_text() and not self.by_torchrun
         assert code in codes, f"exit code {code}"
         assert not told, "traceback"
         return code
