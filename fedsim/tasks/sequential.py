@@ -1,4 +1,4 @@
-"""Convolutional networks that are a plain sequence of layers: one description gives both outline and module."""
+"""Convolutional networks that are a plain sequence of layers."""
 
 from __future__ import annotations
 
@@ -59,11 +59,6 @@ class SequentialModel(ModelComponent):
         """All layers but the last."""
         return self.hidden_layers
 
-    def all_layers(self, dataset: Dataset) -> list[Layer]:
-        """All layers, for this data set's classes."""
-        hidden = (_scaled(layer, self.scaled) for layer in self.layers())
-        return [*hidden, Linear(dataset.classes)]
-
     def build(self, dataset: Dataset) -> nn.Module:
         """The layers for this data set's images."""
         from torch import nn
@@ -80,7 +75,8 @@ class SequentialModel(ModelComponent):
         """Each layer with its number of input channels, or of input values once they are flattened."""
         size = self.image_shape(dataset, self.least)
         result: list[tuple[Layer, int]] = []
-        for layer in self.all_layers(dataset):
+        hidden = (_scaled(layer, self.scaled) for layer in self.layers())
+        for layer in (*hidden, Linear(dataset.classes)):
             result.append((layer, size[0]))
             if isinstance(layer, Conv):
                 grown = 2 * layer.padding - layer.kernel + 1
