@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.closing import write_edges
 from fedsim.composition.needs import missing_tables, unmet_requirements
 from fedsim.composition.prospects import expected_transfers_s
 from fedsim.composition.stays import Stays, beyond, edge_stays
@@ -101,6 +100,9 @@ class EdgeServers:
 
     def write(self, run: Run) -> None:
         """Write the table of edge servers of a finished run."""
+        # Imports pandas, which a check does not need.
+        from fedsim.composition.closing import write_edges
+
         assert self.population is not None
         members = np.array([len(clients) for clients in self.stays.members])
         write_edges(run, self.population, self.cloud.context.samples, members, self.stays.names)
