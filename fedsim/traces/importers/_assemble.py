@@ -65,7 +65,8 @@ def observed_tables(
 
 def observed_changes(
     ids: Sequence[str],
-    device: Ints,
+    owner: Ints,
+    source: Ints,
     time_us: Ints,
     codes: Mapping[str, Ints],
     rule: Rule,
@@ -77,14 +78,17 @@ def observed_changes(
 ) -> tuple[dict[str, Any], Intervals]:
     """Tables ``devices`` and ``availability`` of a log of changes, and the intervals.
 
-    A state lasts until the device's next row that changes it, but for ``hold_us`` after the device's last row at most;
-    of rows at the same time, the later one counts. All devices share the log's window, from its first row to its last
-    one: a device is observed from the first instant after which its states always decide the rule to the end of that
-    window. If it repeats, all repeat together. A device is invalid if no time lies between.
+    A source of reports, such as an access point that a device uses, has its own states; a device is available while the
+    rule holds at one of its sources. A state lasts until the source's next row that changes it, but for ``hold_us``
+    after its last row at most; of rows at the same time, the later one counts. All devices share the log's window, from
+    its first row to its last one: a device is observed from the first instant after which the states of one of its
+    sources always decide the rule to the end of that window. If it repeats, all repeat together. A device is invalid if
+    no time lies between.
 
     Args:
         ids: names of the devices.
-        device: device row of each change, in the order of the source.
+        owner: device row of each source.
+        source: source of each change, in the order of the log.
         time_us: its time.
         codes: the state of each key after it, -1 if it does not change; for every key of the rule.
         rule: when a device is available.
@@ -97,30 +101,30 @@ def observed_changes(
         columns: other columns of ``devices``.
     """
     back = np.flatnonzero(time_us[1:] < time_us[:-1])
-    disorder = int(np.count_nonzero(device[back + 1] == device[back]))
+    disorder = int(np.count_nonzero(source[back + 1] == source[back]))
     first_us = 0
     if window_us is None and not initial:
         first_us = max(int(time_us.min(initial=_FAR_US if len(time_us) else 0)), 0)
     end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
     inside = np.flatnonzero(time_us < end_us + (window_us is None))
     counts["after_window"] = len(time_us) - len(inside)
-    # Every device has a row at time 0 that changes nothing: it has the initial states.
-    present = np.flatnonzero(np.bincount(device, minlength=len(ids))).astype(device.dtype)
-    device = np.append(present, device[inside])
+    # Every source has a row at time 0 that changes nothing: it has the initial states.
+    present = np.flatnonzero(np.bincount(source, minlength=len(owner))).astype(source.dtype)
+    source = np.append(present, source[inside])
     time_us = np.append(np.zeros(len(present), np.int64), time_us[inside])
-    order = order_of(device, time_us)
-    device, time_us = device[order], time_us[order]
-    head = run_starts(device)
+    order = order_of(source, time_us)
+    source, time_us = source[order], time_us[order]
+    head = run_starts(source)
     following = np.append(time_us[1:], end_us)
     following[np.append(head[1:], True)] = end_us
-    # A run of rows that no long silence interrupts; only a device's first one knows its initial states.
-    run, is_first = device, np.ones(1, np.bool_)
+    # A run of rows that no long silence interrupts; only a source's first one knows its initial states.
+    run, is_first = source, np.ones(1, np.bool_)
     if hold_us is not None:
         silent = following - time_us > hold_us
         counts["states_expired"] = int(np.count_nonzero(silent))
-        run = np.cumsum(head | np.append(False, silent[:-1]), dtype=device.dtype)
+        run = np.cumsum(head | np.append(False, silent[:-1]), dtype=source.dtype)
         is_first = run == np.maximum.accumulate(np.where(head, run, 0))
-    again = np.flatnonzero(~run_starts(device, time_us))
+    again = np.flatnonzero(~run_starts(source, time_us))
     clash = np.zeros(len(again), np.bool_)
     states = {}
     for key in rule.keys:
@@ -134,18 +138,20 @@ def observed_changes(
     counts["repeated_states"] = int(np.count_nonzero(~run_starts(run, *states.values())))
     value = rule.holds(states)
     if hold_us is not None:
-        # A device whose states expire is not online; it is unknown only before its first state.
+        # A source whose states expire is not online; it is unknown only before its first state.
         row = np.arange(len(value))
         known = np.maximum.accumulate(np.where(value != 0, row, -1))
         value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
 
-    begin, stop = (np.searchsorted(device, np.arange(len(ids)), side) for side in ("left", "right"))
+    begin, stop = (
+        np.searchsorted(source, np.arange(len(owner)), side) for side in ("left", "right")
+    )
     undecided = np.flatnonzero(value == 0)
-    begin[device[undecided]] = undecided + 1
-    window = np.zeros((2, len(ids)), np.int64)
+    begin[source[undecided]] = undecided + 1
+    window = np.full((2, len(ids)), end_us)
     decided = np.flatnonzero(begin < stop)
-    window[0, decided] = np.maximum(time_us[begin[decided]], first_us)
-    window[1, decided] = end_us
+    since_us = np.maximum(time_us[begin[decided]], first_us)
+    np.minimum.at(window[0], owner[decided], since_us)
     valid = window[1] > window[0]
     window[:, ~valid] = 0
     counts["not_observed"] = int(np.count_nonzero(~valid))
@@ -153,16 +159,17 @@ def observed_changes(
     if (window[1] - window[0] != period_us)[valid].any():
         columns["period_us"] = period_us
 
-    on = np.flatnonzero((value == 1) & valid[device])
+    on = np.flatnonzero((value == 1) & valid[owner[source]])
     ends = following[on] if hold_us is None else np.minimum(following[on], time_us[on] + hold_us)
-    device, start_us, ends = join_touching(device[on], time_us[on], ends)
-    lasting = ends > start_us
-    counts["open_at_end"] = int(np.count_nonzero(~lasting & (ends == end_us)))
+    source, start_us, ends = join_touching(source[on], time_us[on], ends)
+    device, lasting = owner[source], ends > start_us
+    counts["open_at_end"] = len(np.unique(device[~lasting & (ends == end_us)]))
+    joined = normalize(device[lasting], start_us[lasting], ends[lasting], merge_touching=True)
     tables, intervals = observed_tables(
         ids,
-        device[lasting],
-        start_us[lasting],
-        ends[lasting],
+        joined.device,
+        joined.start,
+        joined.end,
         (window[0], window[1]),
         counts,
         valid=valid,

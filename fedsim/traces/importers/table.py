@@ -80,10 +80,12 @@ SPEEDS: Mapping[str, str] = {
     "relative_speed": "relative_speed",
     "score": "score",
 }
-COLUMNS = ("device", "start", "end", "duration", "time", *NUMBERS, *TEXTS, "radio")
+_ROWS = ("device", "access_point", "start", "end", "duration", "time")
+COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns; a name that begins with that of the role is proposed, too.
 _CALLED: Mapping[str, str] = {
     "device": r"(host|client|node|user|computer).*|.*(mac|imei|uuid|serial)|id|phone|probe|machine|name|sensor|worker",
+    "access_point": r"(ap|bssid|cell|sensor|gateway|access_?point)(_?(id|name|mac))?",
     "start": r"(start|begin|login|connect|open).*|from|since|on_at|session_start",
     "end": r"(end|stop|finish|logout|disconnect|close).*|until|to|off_at|session_end",
     "duration": r"(duration|length|elapsed).*|session_time|seconds",
@@ -98,6 +100,7 @@ _HOW_TO_WRITE = (
     "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
     "-s time_format='%d.%m.%Y %H:%M'"
 )
+_LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
 )
@@ -119,8 +122,10 @@ class Table(Importer):
     ``charging``, ``Screen On``, which rules call ``screen_on``); a cell is the state from that time on, an empty one
     leaves it as it was. In a log with one change per row, ``key`` names the state and ``state`` gives its value. The
     option ``online`` says in which states a device is available. Heartbeats and polls have these columns, too; ``hold``
-    says how long a state is believed. All devices share the window from the log's first row to its last one; a device
-    is observed once its states decide the rule.
+    says how long a state is believed. If several access points (cells, gateways) report on a device, ``access_point``
+    names that of each row: each has its own states, and the device is available while the rule holds at one of them.
+    All devices share the window from the log's first row to its last one; a device is observed once its states decide
+    the rule.
     """
 
     name = "table"
@@ -227,8 +232,12 @@ class _Log:
         self.caveats: list[str] = []
         self.times = [name for name in ("start", "end", "time") if name in frame]
         self.states = self._understand()
-        used = set(COLUMNS) & set(frame.names) | set(self.states)
-        frame.load(used, {"device", *TEXTS, "radio", *self.states})
+        # The column of access points, or one that may be it; empty if there is none.
+        self.point = "access_point" if "access_point" in frame else ""
+        if "time" in frame and not self.point:
+            self.point = _called("access_point", frame.names)
+        texts = {"device", *TEXTS, "radio", *self.states, self.point}
+        frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
             raise frame.error("has no rows")
         self.device, self.ids = frame.text("device")
@@ -365,23 +374,39 @@ class _Log:
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
         rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
-        if not known.all():
-            stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
-            frame.refuse(~known & stateful, "has a state without a time")
+        stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
+        frame.refuse(~known & stateful, "has a state without a time")
         if params.window is None:
             self.caveats.append(
                 "no window was given (option window): it ends with the log's last row"
             )
         rows = slice(None) if known.all() else known
-        device, time = self.device[rows], time[rows]
+        time = time[rows]
         after = {key: codes[key][0][rows] for key in rule.keys}
         before = {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial}
         window_us, hold_us = (
             None if seconds is None else round(seconds * 1e6)
             for seconds in (params.window, params.hold)
         )
-        options = before, window_us, hold_us, self.counts
-        tables, spans = observed_changes(self.ids, device, time, after, rule, *options, **devices)
+
+        def assembled(reports: tuple[Ints, Ints], counts: dict[str, int]) -> Any:
+            owner, source = reports
+            given = owner, source[rows], time, after, rule, before, window_us, hold_us, counts
+            return observed_changes(self.ids, *given, **devices)
+
+        by_device = np.arange(len(self.ids)), self.device
+        has_points = self.point and self.point not in rule.keys
+        by_point = self._by_point(stateful) if has_points else by_device
+        certain = self.point == "access_point"
+        tables, spans = assembled(by_point if certain else by_device, self.counts)
+        if not certain and len(by_point[0]) > len(self.ids):
+            others, _ = assembled(by_point, {})
+            if others["availability"] != tables["availability"]:
+                raise frame.error(
+                    f"the column {self.point} varies within a device, and the availability depends on whether each "
+                    f"{self.point} reports its own states",
+                    f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
+                )
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
             raise frame.error(
@@ -391,6 +416,22 @@ class _Log:
             )
         self._note(spans, valid)
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
+
+    def _by_point(self, stateful: Bools) -> tuple[Ints, Ints]:
+        """The device of each pair of a device and an access point, and the pair of each row."""
+        point, words = self.frame.text(self.point)
+        if self.point == "access_point":
+            hint = f"name it; or, if {_LAST_COUNTS}, give {self._mapping('place')}"
+            self.frame.refuse(stateful & (point < 0), "has no access point", hint)
+        pairs = self.device.astype(np.int64) * (len(words) + 1) + point + 1
+        source, found = pd.factorize(pairs)
+        return found // (len(words) + 1), source
+
+    def _mapping(self, role: str = "access_point") -> str:
+        """The option that gives the column of access points this role."""
+        given = dict(self.params.columns)
+        name = given.pop("access_point", self.point)
+        return _columns({**given, role: name})
 
     def _note(self, spans: Intervals, devices: int) -> None:
         some = np.bincount(spans.device, minlength=1) > 0
@@ -423,12 +464,14 @@ class _Log:
         if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
-            [text, *others] = words
-            if others or not set(words[text]) <= ON | OFF:
+            text = min(words, key=lambda name: name == self.point)
+            if len(words) > 1 or not set(words[text]) <= ON | OFF:
                 example = next((each for each in words[text] if _POSITIVE.fullmatch(each)), "...")
+                also = f"; if each {self.point} reports its own states, also {self._mapping()}"
+                hint = f"give it, such as -s online='{text} == {example}'{also * (self.point in words)}"
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
-                raise frame.error(message, f"give it, such as -s online='{text} == {example}'")
+                raise frame.error(message, hint)
         rule = Rule.parse(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
@@ -548,16 +591,25 @@ def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
 def _proposed(names: list[str]) -> str:
     """The mapping of columns that the names of a table suggest, as a hint."""
     mapping: dict[str, str] = {}
-    for role, pattern in _CALLED.items():
-        free = [name for name in names if name not in COLUMNS and name not in mapping.values()]
-        close = get_close_matches(role, free, 1, 0.75)
-        fitting = [name for name in free if re.fullmatch(pattern, name)] or close
+    for role in _CALLED:
+        fitting = _called(role, [name for name in names if name not in mapping.values()])
         if role not in names and fitting:
-            mapping[role] = fitting[0]
+            mapping[role] = fitting
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
-        mapping.pop("time", None)
-    pairs = ", ".join(f"{role}: {name}" for role, name in mapping.items())
-    return f"give -s columns='{{{pairs}}}'; " if pairs else ""
+        mapping = {r: name for r, name in mapping.items() if r not in ("time", "access_point")}
+    return f"give {_columns(mapping)}; " if mapping else ""
+
+
+def _called(role: str, names: list[str]) -> str:
+    """The column that may have this role, by its name; empty if there is none."""
+    free = [name for name in names if name not in COLUMNS]
+    fitting = [name for name in free if re.fullmatch(_CALLED[role], name)]
+    return next(iter(fitting or get_close_matches(role, free, 1, 0.75)), "")
+
+
+def _columns(mapping: Mapping[str, str]) -> str:
+    """The option with this mapping of columns."""
+    return f"-s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'"
 
 
 class _Times:

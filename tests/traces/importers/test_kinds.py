@@ -4,6 +4,7 @@ A row is an importer, its files (text, or a frame for Parquet), its options, and
 a mean rate in Mbit/s per link, values of a column, or the place and the fix that a refusal must name.
 """
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,31 @@ def spread_over(times: list[float], hold: float) -> float:
     return round(float(gaps.clip(upper=hold).sum() / 3600), 6)
 
 
+def union(log: str, hold: float = np.inf) -> dict[str, float]:
+    """Hours in which the last row of some access point, less than ``hold`` minutes ago, is on; tried by the minute."""
+    table = pd.read_csv(io.StringIO(log)).sort_values("time", kind="stable")
+    end = int(table["time"].max() + (hold if np.isfinite(hold) else 0))
+    online = dict.fromkeys(map(str, sorted(table["device"].unique())), 0)
+    for (device, minute), past in (
+        ((device, minute), rows[rows["time"] <= minute])
+        for device, rows in table.groupby("device")
+        for minute in range(end)
+    ):
+        last = past.groupby("ap").last()
+        online[str(device)] += bool((last["state"].eq("on") & (last["time"] > minute - hold)).any())
+    return {device: round(minutes / 60, 6) for device, minutes in online.items()}
+
+
+def random_log(seed: int, sources: int = 3) -> str:
+    """The states of two devices, on or off, as some access points report them in 60 rows."""
+    rng = np.random.default_rng(seed)
+    values = [rng.integers(2, size=60), rng.integers(90, size=60), rng.integers(sources, size=60)]
+    pairs = zip(*values, rng.choice(["on", "off"], 60), strict=True)
+    # Each device is seen at first, and in a known order.
+    lines = [f"{device},{time},{ap},{state}" for device, time, ap, state in pairs]
+    return "\n".join(["device,time,ap,state", "0,0,0,off", "1,0,0,on", *lines, ""])
+
+
 BEATS = [0, 60, 120, 180, 36000, 36060]
 BATTERY = pd.DataFrame(
     {
@@ -105,6 +131,12 @@ STATES = (
 )
 NAMED = "host,timestamp,status\na,2024-05-01T08:00Z,up\na,2024-05-01T09:00Z,down\n"
 PROBES = "time,probe,mbps\n" + "".join(f"{60 * m},p1,100\n{60 * m + 5},p2,2\n" for m in range(4))
+
+ROAMING = "device,time,ap,state\na,480,AP1,on\na,540,AP2,on\na,600,AP1,off\na,720,AP2,off\n"
+POLLS = "device,time,ap,state\n" + "".join(
+    f"a,{time},x,on\na,{time},y,off\n" for time in (480, 485, 490)
+)
+AT_POINTS = {"time_unit": "min", "online": "state == on", "columns": {"access_point": "ap"}}
 
 KINDS: dict[str, tuple[Any, ...]] = {
     # Time zero and the window
@@ -265,6 +297,111 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"time_unit": "s"},
         hours,
         {"a": 1.0, "b": round(10 / 3600, 6)},
+    ),
+    "changes at two access points": ("table", ROAMING, AT_POINTS, hours, {"a": 4.0}),
+    "changes that end inside those of another access point": (
+        "table",
+        ROAMING.replace("600,AP1", "600,AP2").replace("720,AP2", "720,AP1"),
+        AT_POINTS,
+        hours,
+        {"a": 4.0},
+    ),
+    "observed from the first row at any access point": (
+        "table",
+        ROAMING,
+        AT_POINTS,
+        lambda bundle: epoch_and_windows(bundle)[1:],
+        ([8.0], [12.0]),
+    ),
+    "polls that disagree at one instant": (
+        "table",
+        POLLS,
+        {**AT_POINTS, "hold": "5min"},
+        hours,
+        {"a": 0.25},
+    ),
+    "a poll is believed at its access point only": (
+        "table",
+        "device,time,ap,state\na,0,x,on\na,4,y,off\na,8,y,off\n",
+        {**AT_POINTS, "hold": "5min"},
+        hours,
+        {"a": round(5 / 60, 6)},
+    ),
+    **{
+        f"random changes at access points {seed}": (
+            "table",
+            random_log(seed),
+            AT_POINTS,
+            hours,
+            union(random_log(seed)),
+        )
+        for seed in range(4)
+    },
+    **{
+        f"random polls of access points {seed}": (
+            "table",
+            random_log(seed),
+            {**AT_POINTS, "hold": "7min"},
+            hours,
+            union(random_log(seed), 7),
+        )
+        for seed in range(4)
+    },
+    "access points that are not declared": (
+        "table",
+        ROAMING,
+        {"time_unit": "min", "online": "state == on"},
+        refused,
+        ("the column ap varies", "{access_point: ap}", "{place: ap}"),
+    ),
+    "access points with columns by other names": (
+        "table",
+        ROAMING.replace("device", "host"),
+        {"time_unit": "min", "online": "state == on", "columns": {"device": "host"}},
+        refused,
+        ("the column ap varies", "give -s columns='{device: host, access_point: ap}'"),
+    ),
+    "the last row of a device counts": (
+        "table",
+        ROAMING,
+        {**AT_POINTS, "columns": {"place": "ap"}},
+        hours,
+        {"a": 2.0},
+    ),
+    "access points that make no difference": (
+        "table",
+        "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n",
+        {"time_unit": "min", "online": "state == on", "hold": "45min"},
+        hours,
+        union("device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n", 45),
+    ),
+    "a rule over access points": (
+        "table",
+        ROAMING,
+        {"time_unit": "min", "online": "state == on and ap == ap1"},
+        hours,
+        {"a": 1.0},
+    ),
+    "access points without a rule": (
+        "table",
+        ROAMING,
+        {"time_unit": "min"},
+        refused,
+        ("no rule says", "-s online='state == on'", "also -s columns='{access_point: ap}'"),
+    ),
+    "access points that are proposed": (
+        "table",
+        NAMED.replace("status", "bssid"),
+        {},
+        refused,
+        ("", "-s columns='{device: host, access_point: bssid, time: timestamp}'"),
+    ),
+    "a row without its access point": (
+        "table",
+        ROAMING.replace("720,AP2", "720,"),
+        AT_POINTS,
+        refused,
+        (":5: has no access point", "-s columns='{place: ap}'"),
     ),
     "NaN is no state": (
         "table",
