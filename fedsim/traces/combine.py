@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
-from scipy.special import ndtr, ndtri
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
@@ -363,6 +362,8 @@ def _paired(
     if not (np.isfinite(values[candidates]).all() and np.isfinite(base).all()):
         raise bundle.error(f"a correlation needs a value for every device; {table} lacks some")
     ordered = candidates[np.argsort(values[candidates], kind="stable")]
+    from scipy.special import ndtr, ndtri  # which takes longer than an import of a small file
+
     # A Gaussian copula with this correlation has the Spearman correlation that was given.
     pearson = pearson_of_spearman(spearman)
     # Ties are broken at random; otherwise devices that are never online would all be paired alike.

@@ -442,7 +442,9 @@ class _Log:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
         frame = self.frame
         if not self.states:
-            return {"state": (np.zeros(len(frame), np.int64), ["online"])}
+            # Files without a time show no heartbeats.
+            beats = [column.null_count < len(column) for column in frame.columns("time")]
+            return {"state": (np.repeat(beats, np.diff(frame.starts)) - 1, ["online"])}
         by_key = {"key", "state"} <= set(self.states)
         plain = [name for name in self.states if not by_key or name not in ("key", "state")]
         result = {name: frame.text(name, lower=True) for name in plain}

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from pydantic import Field
-from scipy.special import ndtr, ndtri
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
@@ -99,6 +98,8 @@ class NetworkSeriesParams(Parameters):
 
 def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
     """The table ``compute``: one training row per device, for any task."""
+    from scipy.special import ndtr, ndtri
+
     devices = np.arange(len(ids))
     uniform = stream.uniforms(devices)
     if params.speed_sigma:

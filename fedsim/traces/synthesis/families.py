@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
-from scipy.special import betaincinv, ndtr
 
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
@@ -152,6 +151,8 @@ def _renewal(params: RenewalParams, devices: Ints, span_s: float, stream: Stream
 
 def _profiles(params: RenewalParams, devices: Ints, stream: Stream) -> tuple[Floats, Floats]:
     """Share of time online and sessions per day of each device."""
+    from scipy.special import betaincinv, ndtr
+
     common = stream.normals(devices, _SHARE)
     independent = stream.normals(devices, _RATE)
     rho = params.correlation

@@ -354,6 +354,18 @@ def test_timestamps_and_links_of_the_same_devices(tmp_path: Path) -> None:
     assert bundle.tables["network"].column("bandwidth_bps").to_pylist() == [5e6, 6e6]
 
 
+def test_heartbeats_and_links_of_the_same_devices(tmp_path: Path) -> None:
+    log = put(tmp_path / "log.csv", "device,time,access_point\na,0,x\na,1,y\n")
+    links = put(tmp_path / "links.csv", "device,down\na,5\nb,6\n")
+    bundle = import_("table", log, links, rate_unit="Mbps", time_unit="s", hold="5s")
+    assert spans(bundle) == {"a": [(0, 6)], "b": []}
+    assert windows(bundle) == {"a": (0, 6), "b": None}
+    message = refused(
+        "table", put(tmp_path / "b.csv", "device,time\na,0\na,\n"), time_unit="s", hold="5s"
+    )
+    assert ":3: has a state without a time" in message
+
+
 RULES: dict[str, Callable[[bool, bool, bool], bool]] = {
     "a": lambda a, b, c: a,
     "not a": lambda a, b, c: not a,
