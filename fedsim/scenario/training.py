@@ -68,23 +68,6 @@ class DeviceWorkers(Parameters):
     """Number of visible devices to use; by default all."""
 
 
-class RayWorkers(Parameters):
-    """Processes on a Ray cluster (``pip install "fedsim-des[ray]"``), each with a copy of the data.
-
-    Every node must have fedsim installed and see data and files under the same paths. Nodes must have the same
-    hardware as the machine that starts the run, which aggregates and evaluates.
-    """
-
-    name: Literal["ray"]
-    """Type of workers."""
-    count: int | None = Field(default=None, ge=1)
-    """Number of processes. By default as many as the free CPUs allow, with ``training.threads`` each (by default 1); on
-    CUDA, one per GPU."""
-    address: str | None = None
-    """Address of the cluster: ``auto`` for the one on this machine, ``host:port`` or ``ray://host:port``. By default a
-    cluster is started on this machine, and stopped at the end."""
-
-
 class DistributedWorkers(Parameters):
     """The processes that ``torchrun`` or ``srun`` starts for ``fedsim run``, at most 16, each with a copy of the data.
 
@@ -97,9 +80,7 @@ class DistributedWorkers(Parameters):
     """Type of workers."""
 
 
-Workers = Annotated[
-    ThreadWorkers | DeviceWorkers | RayWorkers | DistributedWorkers, Field(discriminator="name")
-]
+Workers = Annotated[ThreadWorkers | DeviceWorkers | DistributedWorkers, Field(discriminator="name")]
 
 
 class Training(Parameters):
@@ -155,9 +136,9 @@ class Training(Parameters):
     threads: int | None = Field(default=None, ge=1)
     """Worker threads of local training on a CPU; by default one per core. Never changes a result."""
     workers: Workers = ThreadWorkers()
-    """Where clients are trained: threads on one device, all CUDA devices of this machine, processes on a Ray cluster,
-    or the processes that torchrun or srun starts. Never changes a result; ``distributed`` alone sums in a different
-    order, which changes last bits."""
+    """Where clients are trained: threads on one device, all CUDA devices of this machine, or the processes that
+    torchrun or srun starts. Never changes a result; ``distributed`` alone sums in a different order, which changes last
+    bits."""
     memory: Literal["device", "host", "disk"] | None = None
     """Where the state of clients is kept between dispatches; by default, the first of the three that has room."""
 
@@ -187,7 +168,7 @@ class Training(Parameters):
         if isinstance(value, str | int | float):
             raise mistake(
                 "workers",
-                f"must be a mapping with the name threads, devices, ray or distributed, not {value!r}",
+                f"must be a mapping with the name threads, devices or distributed, not {value!r}",
                 "write {name: threads}; for a number of threads, set training.threads",
             )
         return value
