@@ -151,7 +151,7 @@ def assemble(
     accuracies = task.has_client_accuracies
     raise_all(
         [
-            *_unmet(scenario, method, task, learns=learns, client_accuracies=accuracies),
+            *_unmet(scenario, method, learns=learns, client_accuracies=accuracies),
             *(() if edge_servers is None else edge_servers.unmet(scenario, method)),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
@@ -162,7 +162,7 @@ def assemble(
 
 
 def _unmet(
-    scenario: Scenario, method: Method, task: Task, *, learns: bool, client_accuracies: bool
+    scenario: Scenario, method: Method, *, learns: bool, client_accuracies: bool
 ) -> list[UserError]:
     """The needs of the parts that deal with the clients which the scenario does not meet."""
     errors = unmet_requirements(

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import types
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -23,6 +24,8 @@ from fedsim.sweeps.task import Performer, Result, Results, Task
 
 _NOT_STARTED = -1.0
 _LOOK_S = 0.2
+_END_S = 5.0
+"""Seconds that a process has to end at once, before it is killed."""
 _GO_ON, _SAVE, _END = range(3)
 """What the processes of a pool are to do: go on, save the runs in progress and end, or end at once."""
 _KILLED = "the process of this run was killed; there may be too little memory"
@@ -119,6 +122,7 @@ def _perform(
 
     There is an executor for each process, because an executor ends all of its processes when one of them dies.
     """
+    others = set(multiprocessing.active_children())
     waiting, lost, pools = deque(tasks), list[Task](), list[ProcessPoolExecutor]()
     idle, running = list[ProcessPoolExecutor](), dict[_Future, tuple[Task, ProcessPoolExecutor]]()
     # Each run of a sweep has one process, however the sweep was started.
@@ -155,9 +159,14 @@ def _perform(
     finally:
         # Runs in progress record that they were interrupted.
         shares.stop.value = _SAVE if running else _GO_ON
+        ended_at = None
         while wait(running, _LOOK_S).not_done:
-            if period.urgent:
-                shares.stop.value = _END
+            if period.urgent and ended_at is None:
+                shares.stop.value, ended_at = _END, time.monotonic()
+            elif ended_at is not None and time.monotonic() - ended_at > _END_S:
+                # Code that never returns to Python, such as a regular expression, lets no other thread end the process.
+                for process in set(multiprocessing.active_children()) - others:
+                    process.kill()
         for pool in pools:
             pool.shutdown()
     return lost

@@ -20,7 +20,6 @@ from tests.cli.invoking import invoke
 from tests.composition.killing import started
 from tests.learning.workers.ranks import free_port
 
-DISTRIBUTED = "training.workers.name=distributed"
 SCENARIO = """
 name: ranks
 task:

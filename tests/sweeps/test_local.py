@@ -23,13 +23,14 @@ from tests.sweeps.worlds import SMALL, all_digests, broken, digests, scenario, w
 pytestmark = pytest.mark.usefixtures("without_reports")
 needs_proc = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes")
 
-SLOW = """import os, pathlib, time
+SLOW = """import os, pathlib, re, time
         here = pathlib.Path(__file__).parent
         (here / f"round-{os.getpid()}").touch()
         slow = here / "seconds"
-        time.sleep(float(slow.read_text()) if slow.exists() else 0.0)
+        text = slow.read_text() if slow.exists() else "0"
+        re.match("(a+)+b", "a" * 60) if text == "stuck" else time.sleep(float(text))
         return super().aggregate(server, updates)"""
-"""A method whose rounds take as many seconds as a file says."""
+"""A method whose rounds take as many seconds as a file says, or never end and let no other thread run."""
 
 ROUNDS = 20
 STOPPED = ["interrupted", "interrupted", "waiting"]
@@ -140,11 +141,12 @@ def test_signals_that_arrive_together_end_a_sweep_whose_runs_are_saved(
 
 
 @needs_proc
+@pytest.mark.parametrize("seconds", ["1000", "stuck"])
 def test_a_later_signal_ends_a_sweep_in_the_middle_of_a_round(
-    tmp_path: Path, whole: dict[str, dict[str, str]]
+    tmp_path: Path, whole: dict[str, dict[str, str]], seconds: str
 ) -> None:
     signals = [signal.SIGINT, signal.SIGTERM]
-    code = signaled_sweep(tmp_path, signals, apart_s=0.7, seconds="1000", group=True)
+    code = signaled_sweep(tmp_path, signals, apart_s=0.7, seconds=seconds, group=True)
     assert code == 128 + signal.SIGINT, (tmp_path / "stderr").read_text()
     assert Sweep(tmp_path / "sweep").index["status"].tolist() == STOPPED
     require_the_same_after_all(tmp_path, whole)
