@@ -105,8 +105,14 @@ class _Parts(Mapping[str, type[ComponentType]]):
         root = importlib.import_module(package)
         self._modules = sorted(module.name for module in pkgutil.iter_modules(root.__path__))
         self._defined: dict[str, dict[str, type[ComponentType]]] = {}
+        self._found: dict[str, type[ComponentType]] = {}
 
     def __getitem__(self, name: str) -> type[ComponentType]:
+        if name not in self._found:
+            self._found[name] = self._find(name)
+        return self._found[name]
+
+    def _find(self, name: str) -> type[ComponentType]:
         # The module of the same name first.
         for module in sorted(self._modules, key=lambda module: module != name):
             if f'name = "{name}"' in self._text(module) and name in self._defined_in(module):

@@ -5,6 +5,7 @@ nothing else: a copy of the process of the tests would take over pools and fork 
 its children.
 """
 
+import gc
 import importlib
 import json
 import os
@@ -19,6 +20,7 @@ import pytest
 
 import fedsim.cli
 from fedsim.cli import COMMANDS
+from fedsim.parts.catalog import CATALOG
 from fedsim.processes.preloading import MODULES
 from tests.cli.invoking import PARABOLAS, invoke
 from tests.reports import empty_reports
@@ -48,7 +50,19 @@ CALLS = {
     "export": ("export", "run", "--format", "perfetto", "-o", "trace.json"),
 }
 REFUSED = ("flower", "decide", "board", "calibrate")
-HEAVY = ("matplotlib.pyplot", "rich.live", "scipy.stats")
+HEAVY = (
+    "fedsim.analysis.comparison",
+    "fontTools.subset",
+    "google.protobuf.json_format",
+    "grpc",
+    "matplotlib.backends.backend_svg",
+    "matplotlib.pyplot",
+    "requests",
+    "rich.live",
+    "scipy.stats",
+    "sqlalchemy.orm",
+)
+"""What commands import besides; each loads Flower, which sets up a log, itself."""
 
 
 def closed(*numbers: int) -> Callable[[], None]:
@@ -113,6 +127,10 @@ def serve() -> None:
     """Call the commands that are named on standard input with each kind of output."""
     for name in (*MODULES, *HEAVY):
         importlib.import_module(name)
+    for kind in CATALOG.kinds:
+        list(CATALOG.parts(kind))
+    # No copy looks through what is there already, which would copy all of its memory.
+    gc.freeze()
     with empty_reports():
         for line in sys.stdin:
             for name, change in STREAMS.items():

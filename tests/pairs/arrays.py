@@ -121,7 +121,7 @@ class CoveringArray:
 
     def _fits(self, number: int, value: int, row: Mapping[int, int]) -> bool:
         refused = self._refused.get((number, value), ())
-        return not any(all(row.get(n) == v for n, v in others) for others in refused)
+        return not any(map(row.items().__ge__, refused))
 
     def _gain(
         self, number: int, row: Mapping[int, int]
