@@ -143,12 +143,16 @@ def _perform(
                     continue  # It died while it was idle.
                 running[future] = waiting.popleft(), pool
             done = wait(running, _LOOK_S, FIRST_COMPLETED).done
+            if any(isinstance(future.exception(), BrokenProcessPool) for future in done):
+                # What ends one process, such as a limit of their memory, may end others at the same time.
+                done |= wait(running, _LOOK_S).done
+            were_others = len(running) > 1
             for future in done:
                 task, pool = running.pop(future)
                 if not isinstance(future.exception(), BrokenProcessPool):
                     idle.append(pool)
                     yield future.result()
-                elif running:
+                elif were_others:
                     lost.append(task)
                 elif shares.started(task):
                     yield Result(task, _KILLED)

@@ -164,6 +164,24 @@ def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     assert digests(sweep.path / done) == digests(whole.path / done)
 
 
+def test_runs_whose_processes_die_together_are_continued(tmp_path: Path) -> None:
+    """As by a limit of memory that all processes share; the first of them to get there ends all."""
+    body = (
+        "import os, pathlib\n"
+        f"        first = pathlib.Path({str(tmp_path / 'first')!r})\n"
+        "        if not first.exists():\n"
+        "            first.touch()\n"
+        "            parent = os.getppid()\n"
+        "            others = pathlib.Path(f'/proc/{parent}/task/{parent}/children').read_text().split()\n"
+        "            for process in sorted(map(int, others), key=os.getpid().__eq__):\n"
+        "                os.kill(process, 9)\n"
+        "        return super().aggregate(server, updates)"
+    )
+    data = scenario(grid={"server.method": [{"name": broken(tmp_path, body)}]}, seeds=[0, 1])
+    sweep = fedsim.sweep(data, tmp_path / "sweep", jobs=2)
+    assert sweep.index["status"].tolist() == ["complete", "complete"]
+
+
 def test_a_process_of_the_pool_keeps_to_one_core(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
