@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.parts.component import Component, Parameters, is_bundled
+from fedsim.errors import UserError
+from fedsim.parts.component import Component, Parameters, is_bundled, place
 from fedsim.randomness import Purpose
 from fedsim.scheduling.port import Dispatch as Dispatch
 from fedsim.scheduling.port import ServerPort as ServerPort
@@ -28,6 +29,9 @@ from fedsim.scheduling.process import Round as Round
 from fedsim.scheduling.process import WakeUp as WakeUp
 from fedsim.units import to_ns
 from fedsim.vocabulary.metrics import DispatchLoss
+
+_WAITS_AT_ONCE = 1_000_000
+"""Waits of a schedule that may take no time, besides ten for each client."""
 
 
 class Selection(Component, ABC):
@@ -177,6 +181,7 @@ class Schedule(Component, ABC):
         self.server = server
         self.selection = selection
         self.active: Process | None = None
+        self._still_ns, self._waits_at_once = -1, 0
 
     @classmethod
     def demands(cls, params: Any) -> Demands:
@@ -241,7 +246,13 @@ class Schedule(Component, ABC):
         return process
 
     def at(self, time_ns: int, value: Any = None) -> WakeUp:
-        """A wake-up at a time, after all arrivals of that instant."""
+        """A wake-up at a time, after all arrivals of that instant.
+
+        Raises:
+            UserError: the schedule waits for the present again and again.
+        """
+        if time_ns <= self.server.now_ns:
+            self._wait_at_once()
         wake_up = WakeUp(self.active, value)
         wake_up.timer = self.server.call_at(time_ns, wake_up.happen)
         return wake_up
@@ -277,4 +288,18 @@ class Schedule(Component, ABC):
         # The clients drawn then must still be online when the server can dispatch again.
         if self.server.now_ns < self.server.busy_until_ns:
             return self.at(self.server.busy_until_ns)
+        self._wait_at_once()
         return WakeUp(self.active, has_happened=True)
+
+    def _wait_at_once(self) -> None:
+        now_ns = self.server.now_ns
+        if now_ns != self._still_ns:
+            self._still_ns, self._waits_at_once = now_ns, 0
+        self._waits_at_once += 1
+        if self._waits_at_once > _WAITS_AT_ONCE + 10 * self.server.clients:
+            raise UserError(
+                f"run waits for the present again and again: the clock stands still at {now_ns / 1e9:g} s, so the run "
+                "would never end",
+                where=place(type(self), "run"),
+                hint="wait for what happens next, event = yield, or for a later time, such as self.after(60)",
+            )

@@ -23,6 +23,7 @@ from fedsim.simulation.handouts import OnDispatched, Steps
 from fedsim.simulation.life import Activity, Life, LocalSteps, MakeLife, Plan, Reached
 from fedsim.simulation.server import ServerBase
 from fedsim.simulation.stall import ROUNDS_AT_ONCE, standstill
+from fedsim.simulation.updates import without_update
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.formatting import format_count
@@ -165,7 +166,10 @@ class Server(ServerBase):
     @override
     def discard(self, dispatch: Dispatch, *, late: bool = False) -> None:
         outcome = Outcome.LATE if late else Outcome.DISCARDED
-        self._updates.close(dispatch, self._updates.held.pop(dispatch), outcome, self._clock.now)
+        plan = self._updates.held.pop(dispatch, None)
+        if plan is None:
+            raise without_update(dispatch)
+        self._updates.close(dispatch, plan, outcome, self._clock.now)
 
     @override
     def aggregate(

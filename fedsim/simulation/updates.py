@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.life import Plan
 from fedsim.units import NS_PER_S
@@ -118,7 +119,11 @@ class Updates:
         for dispatch, mark in zip(dispatches, marks, strict=True):
             dispatch.used = True
             dispatch.open = False
-            ended = (dispatch, held.pop(dispatch), _AGGREGATED, version, mark, now_ns)
+            try:
+                plan = held.pop(dispatch)
+            except KeyError:
+                raise without_update(dispatch) from None
+            ended = (dispatch, plan, _AGGREGATED, version, mark, now_ns)
             append(_NEW_TUPLE(Ended, ended))
         self._recorder.append_aggregation(aggregate)
         # After the rows: a run may be stopped as soon as a checkpoint contains the version.
@@ -168,4 +173,13 @@ def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:
         dispatch.edge,
         dispatch.adopted,
         dispatch.in_full,
+    )
+
+
+def without_update(dispatch: Dispatch) -> UserError:
+    """The error of a schedule that uses an update which has not arrived, or uses one again."""
+    return UserError(
+        f"dispatch {dispatch.dispatch_id} of client {dispatch.client} has no update to aggregate or discard",
+        where="server.schedule",
+        hint="use each update once, after it has arrived: if event.arrived",
     )

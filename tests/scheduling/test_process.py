@@ -7,6 +7,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
+from fedsim.scheduling import base
 from fedsim.scheduling.base import ANYTHING, Round, Schedule, WakeUp
 from tests.scheduling.worlds import NO_NETWORK
 from tests.simulation.harness import Book, online, simulate
@@ -156,3 +157,30 @@ def test_a_forgotten_yield_or_from_is_said_in_a_sentence(run: Run, message: str,
         play(run)
     assert message in caught.value.message
     assert hint in str(caught.value.hint)
+
+
+@pytest.mark.parametrize("waits", [lambda self: self.after(0), lambda self: self.server_free()])
+def test_a_schedule_that_spins_at_one_instant_is_an_error(
+    waits: Callable[[Any], WakeUp], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "_WAITS_AT_ONCE", 1000)
+
+    def run(self: Any) -> Any:
+        yield self.after(2)
+        while True:
+            yield waits(self)
+
+    with pytest.raises(UserError, match="the clock stands still at 2 s"):
+        play(run)
+
+
+@pytest.mark.parametrize("use", ["aggregate", "discard"])
+def test_an_update_is_used_once(use: str) -> None:
+    def run(self: Any) -> Any:
+        self.server.dispatch(0)
+        event = yield
+        self.server.aggregate([event])
+        self.server.aggregate([event]) if use == "aggregate" else self.server.discard(event)
+
+    with pytest.raises(UserError, match="dispatch 0 of client 0 has no update to aggregate"):
+        play(run)
