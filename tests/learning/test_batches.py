@@ -165,8 +165,13 @@ def test_images_are_those_cut_by_hand(
     seen = []
     for step in range(3):
         rows, _ = session.draw(step, 2)
-        inputs = session.inputs(step, rows).view(2, 8, 3, 5, 7)
-        assert torch.equal(session.inputs(step, rows[1:2, :5], first=1), inputs[1, :5])
+        inputs = session.inputs(step, rows[None]).view(2, 8, 3, 5, 7)
+        assert torch.equal(session.inputs(step, rows[None, 1:2, :5], first=1), inputs[1, :5])
+        ahead = torch.stack([session.draw(step + later, 2)[0] for later in range(2)])
+        later_inputs = session.inputs(step + 1, ahead[1:])
+        assert torch.equal(
+            session.inputs(step, ahead), torch.cat([inputs.flatten(0, 1), later_inputs])
+        )
         for b, client in enumerate(clients):
             for index in range(8):
                 key = (sequences[b], phase, step, index)

@@ -22,11 +22,11 @@ from fedsim.scheduling.schedules.sync import Sync
 class Mine(Sync):
     name = "mine"
 
-    def start(self):
-        self.begin()
+    def run(self):
+        yield from self.rounds()
 
-    def begin(self):
-        super().start()
+    def rounds(self):
+        yield from super().run()
 """
 CHOICE = """\
 from fedsim.scheduling.base import Selection
@@ -75,7 +75,7 @@ IN_CHOICE, IN_RULES = (
         # Neither the schedule's file nor fedsim's functions between the two have anything to do with it.
         (RULES, CHOICE, IN_CHOICE),
         # The error is raised below the user's file.
-        (RULES.replace("super().start()", "self.server.call_at()"), "", IN_RULES),
+        (RULES.replace("from super().run()", "self.server.call_at()"), "", IN_RULES),
         ("", CHOICE.replace("[:cuont]", "[: object()]"), IN_CHOICE),
     ],
 )

@@ -21,8 +21,6 @@ from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
-from fedsim.files.frames import TableFile
-from fedsim.files.sources import SourceFile
 from fedsim.parts.component import Parameters
 
 if TYPE_CHECKING:
@@ -160,6 +158,10 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
 
 def row_place(path: Path, row: int) -> str:
     """``file:line`` of a row (from 0) of a CSV file, or ``file, row N`` (from 1) of a Parquet file."""
+    # Imports Arrow.
+    from fedsim.files.frames import TableFile
+    from fedsim.files.sources import SourceFile
+
     return TableFile(SourceFile(path.name, str(path), path)).place(row)
 
 
