@@ -459,6 +459,8 @@ def main() -> int:
     parser.add_argument("--only", nargs="*", default=list(COMMANDS), choices=COMMANDS)
     parser.add_argument("--injuries", nargs="*", default=list(INJURIES), choices=INJURIES)
     options = parser.parse_args()
+    # A shell that starts this in the background lets the signal be ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in HEAVY:
         importlib.import_module(name)
     setattr(suites, "suite", only_tiny)  # noqa: B010

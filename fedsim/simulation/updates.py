@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.life import Plan
 from fedsim.units import NS_PER_S
@@ -176,10 +175,9 @@ def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:
     )
 
 
-def without_update(dispatch: Dispatch) -> UserError:
-    """The error of a schedule that uses an update which has not arrived, or uses one again."""
-    return UserError(
-        f"dispatch {dispatch.dispatch_id} of client {dispatch.client} has no update to aggregate or discard",
-        where="server.schedule",
-        hint="use each update once, after it has arrived: if event.arrived",
+def without_update(dispatch: Dispatch) -> ValueError:
+    """The error of a schedule that uses an update which has not arrived, or uses one again; shown with its line."""
+    return ValueError(
+        f"dispatch {dispatch.dispatch_id} of client {dispatch.client} has no update to aggregate or discard: use each "
+        "update once, after it has arrived (if event.arrived)"
     )

@@ -182,5 +182,5 @@ def test_an_update_is_used_once(use: str) -> None:
         self.server.aggregate([event])
         self.server.aggregate([event]) if use == "aggregate" else self.server.discard(event)
 
-    with pytest.raises(UserError, match="dispatch 0 of client 0 has no update to aggregate"):
+    with pytest.raises(ValueError, match="dispatch 0 of client 0 has no update to aggregate"):
         play(run)
