@@ -236,8 +236,8 @@ def tables_page() -> str:
             lines += _metrics()
     lines += [
         "## Columns of some runs\n",
-        "`dispatches` and `clients`, and `messages` of Flower apps, have these columns if the scenario asks for "
-        "them.\n",
+        "`dispatches` and `clients`, and `messages` of Flower apps, have these columns in runs that the last "
+        "column names.\n",
         *("| column | type | unit | meaning |", "|---|---|---|---|"),
     ]
     for field in OPTIONAL:

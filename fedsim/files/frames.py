@@ -1,6 +1,6 @@
 """Tables in files as frames with typed columns: the one way from a path and a mapping of columns to their values.
 
-CSV with any separator, Parquet, Feather, Arrow, JSON lines and Excel, told apart by their content; compressed files are
+CSV with any separator, Parquet, Feather, Arrow, JSON lines and Excel, recognized by their content; compressed files are
 unpacked by :mod:`fedsim.files.sources`. A file is opened for the names of its columns; only the columns that are asked
 for are read. Nested columns are left out.
 """

@@ -1,6 +1,6 @@
 """The interfaces of schedules (when) and selections (which clients).
 
-A schedule is a process: :meth:`Schedule.run` tells what the server does, and waits for what happens. Both act through
+A schedule is a process: :meth:`Schedule.run` acts, and waits for what happens. Both act through
 the server (:class:`~fedsim.scheduling.port.ServerPort`).
 """
 
@@ -213,8 +213,8 @@ class Schedule(Component, ABC):
         """The process, from time 0 on.
 
         ``event = yield`` waits for what happens next: the end of a :class:`Dispatch`, with its update if
-        ``event.arrived``, or a :class:`WakeUp` that it has asked for. ``yield wake_up`` waits for this one alone; what
-        happens meanwhile is received by the following ``yield``. Only while it waits does time pass.
+        ``event.arrived``, or a :class:`WakeUp` that it has asked for. ``yield wake_up`` waits for this one alone, and
+        the following ``yield`` receives what happens meanwhile. Time passes only while it waits.
         """
 
     def start(self) -> None:

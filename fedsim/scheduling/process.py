@@ -1,4 +1,4 @@
-"""Schedules as processes: generators that tell what a server does, and yield to wait for what happens next.
+"""Schedules as processes: generators that act for a server, and yield to wait for what happens next.
 
 Invariant: a process receives everything that happens exactly once and in order, whatever it waits for. It is resumed
 within the server's own events and adds none.

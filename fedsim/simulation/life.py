@@ -85,7 +85,7 @@ class Plan(NamedTuple):
 
 
 class Life(ABC):
-    """One dispatch under way, whose story a subclass tells.
+    """One dispatch under way, whose story a subclass gives.
 
     Args:
         workload: the rules of its work.

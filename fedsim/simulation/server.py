@@ -1,6 +1,6 @@
 """A server, apart from the story of its rounds: what schedule and selection may ask of it, and how work is stopped.
 
-:mod:`fedsim.simulation.story` tells the story.
+:mod:`fedsim.simulation.story` has the story.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Above(Protocol):
 
 
 class ServerBase(Facts, ServerPort):
-    """One server, whose story a subclass tells.
+    """One server, whose story a subclass gives.
 
     Args:
         level: its clients, and what it shares with the other servers that dispatch to them.

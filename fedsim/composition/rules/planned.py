@@ -520,7 +520,7 @@ def low_battery_floor(assembly: Assembly) -> Iterator[UserError]:
 def drifting_hours(assembly: Assembly) -> Iterator[UserError]:
     """Availability repeats within the run, but at other hours of the day, because its period is not a number of days.
 
-    If only the end of the run can tell how long it is, the warning comes then.
+    If the scenario does not give the length of the run, the warning comes at its end.
     """
     until_s = assembly.scenario.stop.simulated_time
     if until_s is not None:
@@ -543,7 +543,7 @@ def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]
 def unobserved_time(assembly: Assembly) -> Iterator[UserError]:
     """The run touches times at which its devices were not observed, and no ``on_end`` says what they do then.
 
-    If only the end of the run can tell how long it is, the warning comes then.
+    If the scenario does not give the length of the run, the warning comes at its end.
     """
     until_s = assembly.scenario.stop.simulated_time
     if until_s is not None:

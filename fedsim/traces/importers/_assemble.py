@@ -254,7 +254,7 @@ class LinkImporter(Importer):
         notes = Notes(dict.fromkeys(cls.kinds.split(), 0), [])
         files = list(sources)
         short = [cls._bare(PurePosixPath(file.name).name) for file in files]
-        # The path tells files of the same name apart.
+        # Files of the same name differ in their path.
         names = short if len(set(short)) == len(short) else [cls._bare(file.name) for file in files]
         links = [
             piece

@@ -145,7 +145,7 @@ class Table(Importer):
         on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
         time_zone: str | None = None
         """Time zone of times without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. Of a
-        time that clocks show twice, the order of a device's rows tells which it is; otherwise it is the first."""
+        time that clocks show twice, the order of a device's rows says which it is; otherwise it is the first."""
         time_format: str | None = None
         """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
         duration_unit: SpanUnit | None = None
