@@ -1,4 +1,4 @@
-"""Where every method converges with every compression, on a deterministic problem: the table of docs/compression.md.
+"""Where every method converges with every compression, on a deterministic problem: the table of benchmarks/README.md.
 
     python -m benchmarks.compressed_methods [--methods scaffold fedavg ...]
 
@@ -38,7 +38,7 @@ from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
 from fedsim.tasks.layout import Adapter, Layout
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
-PAGE = Path(__file__).parent.parent / "docs" / "compression.md"
+PAGE = Path(__file__).parent / "README.md"
 TABLE = re.compile(
     r"(<!-- Written by benchmarks/compressed_methods.py\. -->\n).*?(<!-- End\. -->)", re.DOTALL
 )

@@ -1,7 +1,7 @@
 """Everything that needs a GPU, in the order of its value, for an opportunity of a few minutes.
 
     python -m benchmarks.cuda [--folder DIR] [--minutes M] [--only STEP ...]      run, and continue what was cut off
-    python -m benchmarks.cuda --write [--folder DIR]                          put the tables into docs/performance.md
+    python -m benchmarks.cuda --write [--folder DIR]                          put the tables into benchmarks/README.md
 
 Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
 tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command again runs those that are missing. The
@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+PAGE = Path(__file__).resolve().parent / "README.md"
 BEGIN, END = "<!-- gpu: begin -->", "<!-- gpu: end -->"
 _PROBE = """
 import torch

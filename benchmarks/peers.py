@@ -1,7 +1,7 @@
 """The common work on fedsim and on other simulators of federated learning, side by side.
 
     python benchmarks/peers.py --folder DIR                       measure, then print the tables
-    python benchmarks/peers.py --folder DIR --write               ... and put them into docs/performance.md
+    python benchmarks/peers.py --folder DIR --write               ... and put them into benchmarks/README.md
     python benchmarks/peers.py --folder DIR --seconds 80          measure for so long; the same command goes on
 
 100 clients with 200 synthetic images of 28 x 28 in 10 classes; a round is 10 updates, each one local epoch of plain SGD
@@ -49,7 +49,7 @@ from typing import Any
 import numpy as np
 
 ADAPTERS = Path(__file__).resolve().parent / "adapters"
-PAGE = ADAPTERS.parents[1] / "docs" / "performance.md"
+PAGE = ADAPTERS.parent / "README.md"
 BEGIN, END = "<!-- peers: begin -->", "<!-- peers: end -->"
 CLIENTS, SAMPLES, TEST_SAMPLES, CLASSES = 100, 200, 1000, 10
 TORCH = "torch==2.13.0"
@@ -406,7 +406,7 @@ def page(results: dict[Work, dict[str, list[Repeat]]], cpus: int) -> str:
 
 
 def write_page(text: str) -> None:
-    """Replace what stands between the markers in docs/performance.md."""
+    """Replace what stands between the markers in benchmarks/README.md."""
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
     _, _, after = rest.partition(END)
     PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
@@ -491,7 +491,7 @@ def main() -> None:
         "--seconds", type=float, default=np.inf, help="begin no repeat after so long"
     )
     parser.add_argument(
-        "--write", action="store_true", help="put the tables into docs/performance.md"
+        "--write", action="store_true", help="put the tables into benchmarks/README.md"
     )
     options = parser.parse_args()
     os.sched_setaffinity(0, options.cpus)

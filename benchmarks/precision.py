@@ -12,7 +12,7 @@ of a t test with a normal mixture (Lai, On confidence sequences, Annals of Stati
 The second table is about :mod:`fedsim.analysis.steady`: autoregressions around 10 whose beginning is too low, of which
 half has decayed after a number of values.
 
-Prints the tables of docs/tutorials/compare.md.
+Prints the tables of benchmarks/README.md.
 """
 
 from __future__ import annotations

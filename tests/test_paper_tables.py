@@ -80,7 +80,7 @@ def test_a_table_is_written_from_finished_runs_alone(tmp_path: Path) -> None:
 
 def test_claims_keep_their_rows_where_nothing_was_run(tmp_path: Path) -> None:
     page = tmp_path / "index.md"
-    text = (results.ROOT / "docs" / "papers" / "index.md").read_text(encoding="utf-8")
+    text = (results.ROOT / "benchmarks" / "papers" / "README.md").read_text(encoding="utf-8")
     page.write_text(text, encoding="utf-8")
     pages.write_tables(tmp_path / "nothing", [page])
     assert page.read_text(encoding="utf-8") == text

@@ -1,4 +1,4 @@
-"""The papers' sweeps: runs them, and writes the tables of the READMEs and of docs/papers/index.md from the runs.
+"""The papers' sweeps: runs them, and writes the tables of the READMEs and of benchmarks/papers/README.md from the runs.
 
     python -m benchmarks.papers run [--long] [--jobs N]     # resumable; one seed of every sweep, then the next seed
     python -m benchmarks.papers tables                      # no runs: only the tables, from finished runs

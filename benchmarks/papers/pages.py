@@ -18,9 +18,9 @@ from benchmarks.papers import (
     submodels,
 )
 from benchmarks.papers.claims import claims_table
-from benchmarks.papers.results import ROOT, SCENARIOS, Results, Tables
+from benchmarks.papers.results import SCENARIOS, Results, Tables
 
-PAGES = [*sorted(SCENARIOS.glob("*/README.md")), ROOT / "docs" / "papers" / "index.md"]
+PAGES = [*sorted(SCENARIOS.glob("*/README.md")), Path(__file__).parent / "README.md"]
 MARKED = re.compile(r"(<!-- table (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 CLAIMS = {
     "FedCompass": fedcompass.CLAIMS,

@@ -2,7 +2,7 @@
 
 ``python -m benchmarks.validation.coverage`` reads the first repetition of every configuration of series i,
 calibrates on the first fifth of its rounds with nothing but the scenario given, predicts the rest, and writes the table
-of ``docs/validation.md``.
+of ``benchmarks/validation/README.md``.
 """
 
 from __future__ import annotations

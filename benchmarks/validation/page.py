@@ -1,11 +1,11 @@
-"""The page docs/validation.md, whose tables are written by the modules that measure them."""
+"""The page benchmarks/validation/README.md, whose tables are written by the modules that measure them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
-PAGE = DOCS / "validation.md"
+PAGE = Path(__file__).parent / "README.md"
 
 
 def replace_table(mark: str, text: str) -> None:

@@ -3,7 +3,7 @@
 ``python -m benchmarks.validation.series run`` runs the missing configurations of series i (one file per run in
 ``results/``; 40 configurations, five repetitions of 40 s: two and a half hours; ``--only``, ``--repetitions`` and
 ``--seconds`` choose less). ``report`` simulates every configuration again and writes the numbers, figure and table of
-``docs/validation.md``; without results of one's own it reads those in ``measured.jsonl.xz``. ``--series ii`` trains
+``README.md`` here; without results of one's own it reads those in ``measured.jsonl.xz``. ``--series ii`` trains
 with torch under CPU quotas instead, and calibrates on the first fifth.
 """
 

@@ -214,7 +214,16 @@ def _run_session(block: Block, names: dict[str, Any]) -> None:
     assert not runner.failures, "".join(report)
 
 
-LINKED = sorted({*PAGES, *(path.relative_to(CHECKOUT) for path in CHECKOUT.glob("docs/**/*.md"))})
+LINKED = sorted(
+    {
+        *PAGES,
+        *(
+            path.relative_to(CHECKOUT)
+            for pattern in ("docs/**/*.md", "benchmarks/**/README.md")
+            for path in CHECKOUT.glob(pattern)
+        ),
+    }
+)
 
 
 @pytest.mark.parametrize("page", LINKED, ids=str)
