@@ -33,8 +33,7 @@ def folder(examples: dict[str, list[str]], tmp_path: Path, monkeypatch: pytest.M
         ("top_k.py", examples["python"][0]),
         ("pulled.py", examples["python"][1]),
         ("quantized.py", examples["python"][2]),
-        ("stochastic.py", examples["python"][3]),
-        ("dp.py", examples["python"][4]),
+        ("dp.py", examples["python"][3]),
         ("top-k.yaml", examples["yaml"][0]),
         ("check.yaml", examples["yaml"][1]),
     ):
@@ -110,8 +109,8 @@ def test_the_example_of_bits_is_fedavg_to_the_precision_of_eight_bits(
 def test_the_example_of_random_rounding_is_right_on_average(folder: Path) -> None:
     """One code is a 127th of the largest change; rounding up or down at random errs by at most one, and by none on
     average."""
-    fedavg, rounded = learned("fedavg"), learned("stochastic.py:Stochastic")
-    assert torch.equal(rounded, learned("stochastic.py:Stochastic"))
+    fedavg, rounded = learned("fedavg"), learned("quantized.py:Stochastic")
+    assert torch.equal(rounded, learned("quantized.py:Stochastic"))
     error = (rounded - fedavg).numpy()
     assert abs(error).max() > 0
     # Entries are independent: their mean is within four standard errors of 0.
