@@ -3,7 +3,7 @@
     python -m benchmarks.lora FOLDER [--rounds 20] [--target 0.36]
 
 Writes the template into FOLDER, trains its base model, runs each variant unless its run is there, and prints the
-table of docs/cookbook.md. It needs the extra ``transformers``; a variant takes some minutes on one core.
+table of README.md here. It needs the extra ``transformers``; a variant takes some minutes on one core.
 """
 
 from __future__ import annotations
