@@ -14,6 +14,7 @@ ARCHITECTURE = CHECKOUT / "docs" / "architecture.md"
 PAGES = [
     CHECKOUT / "README.md",
     CHECKOUT / "CONTRIBUTING.md",
+    CHECKOUT / "STYLE.md",
     *CHECKOUT.glob("docs/*.md"),
     *CHECKOUT.glob("docs/tutorials/*.md"),
     *CHECKOUT.glob("scenarios/**/*.md"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from tests.oracle.devices import Life
 
 FLOW, END, LEAVE, TIMER, LAST = 1, 2, 3, 4, 6
-"""Classes of events of one instant, in their order (docs/time.md, "Events of one instant")."""
+"""Classes of events of one instant, in their order (docs/time.md, "Events of one instant"; README.md)."""
 
 
 @dataclass(eq=False)
