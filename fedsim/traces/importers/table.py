@@ -26,7 +26,7 @@ from fedsim.files.cells import (
     RateUnit,
     SpanUnit,
 )
-from fedsim.files.frames import Frame, TableFile, role_name
+from fedsim.files.frames import FILE, Frame, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
@@ -90,6 +90,7 @@ _CALLED: Mapping[str, str] = {
     "end": r"(end|stop|finish|logout|disconnect|close).*|until|to|off_at|session_end",
     "duration": r"(duration|length|elapsed).*|session_time|seconds",
     "time": r"time.*|.*date.*|ts|when|.*_time|.*_at|epoch|t",
+    "state": r"(.*_)?(state|status|event|action)",
     "down": r"(down|dl|rx).*",
     "up": r"(up(load|link)|ul|tx).*",
     "rtt": r".*(rtt|ping|latency).*",
@@ -139,7 +140,9 @@ class Table(Importer):
         """Options of the table importer. The unit of a column must be given; none is assumed."""
 
         columns: dict[str, str] = {}
-        """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``."""
+        """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``. ``file`` is the
+        name of each file without its ending: ``{device: file}`` if each is one device, ``{access_point: file}`` if each
+        is that of an access point."""
         time_unit: cells.TimeUnit | None = None
         """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
         on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
@@ -234,8 +237,11 @@ class _Log:
         self.states = self._understand()
         # The column of access points, or one that may be it; empty if there is none.
         self.point = "access_point" if "access_point" in frame else ""
+        # Files with the same columns may be those of access points, too.
+        kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
         if "time" in frame and not self.point:
-            self.point = _called("access_point", frame.names)
+            is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
+            self.point = _called("access_point", frame.names) or FILE * is_file
         texts = {"device", *TEXTS, "radio", *self.states, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
@@ -244,7 +250,6 @@ class _Log:
         frame.refuse(self.device < 0, "has no device")
         self._require_units()
         # Devices that some files have, and files with other columns do not.
-        kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
         if (count := len(set(kinds))) > 1:
             kind = np.repeat(kinds, np.diff(frame.starts))
             pairs = pd.DataFrame({"device": self.device, "kind": kind}).drop_duplicates()
@@ -398,13 +403,18 @@ class _Log:
         has_points = self.point and self.point not in rule.keys
         by_point = self._by_point(stateful) if has_points else by_device
         certain = self.point == "access_point"
+        if self.point == FILE and not self._at_once(time, {**codes}, rows):
+            by_point = by_device
         tables, spans = assembled(by_point if certain else by_device, self.counts)
         if not certain and len(by_point[0]) > len(self.ids):
             others, _ = assembled(by_point, {})
             if others["availability"] != tables["availability"]:
+                varies = f"the column {self.point} varies within a device"
+                if self.point == FILE:
+                    varies = "several files report on a device at the same time"
                 raise frame.error(
-                    f"the column {self.point} varies within a device, and the availability depends on whether each "
-                    f"{self.point} reports its own states",
+                    f"{varies}, and the availability depends on whether each {self.point} has its own states, as the "
+                    "log of an access point",
                     f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
                 )
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
@@ -416,6 +426,19 @@ class _Log:
             )
         self._note(spans, valid)
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
+
+    def _at_once(self, time: Ints, codes: Mapping[str, Any], rows: Any) -> bool:
+        """Whether different rows of several files on a device overlap in time."""
+        columns = {name: code[rows] for name, (code, _) in codes.items()}
+        file, _ = self.frame.text(FILE)
+        device = self.device[rows]
+        log = pd.DataFrame({"device": device, "time": time, **columns}).assign(file=file[rows])
+        log = log[~log.duplicated(["device", "time", *columns], keep="last")]
+        spans = log.groupby(["device", "file"])["time"].agg(["min", "max"]).reset_index()
+        spans = spans.sort_values(["device", "min"])
+        latest = spans.groupby("device")["max"].cummax().shift()
+        again = spans["device"] == spans["device"].shift()
+        return bool((again & (spans["min"] < latest)).any())
 
     def _by_point(self, stateful: Bools) -> tuple[Ints, Ints]:
         """The device of each pair of a device and an access point, and the pair of each row."""
@@ -466,7 +489,7 @@ class _Log:
         if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
-            text = min(words, key=lambda name: name == self.point)
+            text = min(words, key=lambda name: (name == self.point, name != "state"))
             if len(words) > 1 or not set(words[text]) <= ON | OFF:
                 example = next((each for each in words[text] if _POSITIVE.fullmatch(each)), "...")
                 also = f"; if each {self.point} reports its own states, also {self._mapping()}"
@@ -598,13 +621,16 @@ def _proposed(names: list[str]) -> str:
         if role not in names and fitting:
             mapping[role] = fitting
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
-        mapping = {r: name for r, name in mapping.items() if r not in ("time", "access_point")}
+        of_changes = ("time", "state", "access_point")
+        mapping = {role: name for role, name in mapping.items() if role not in of_changes}
+    if "device" not in {*mapping, *names} and {*mapping, *names} & {*COLUMNS}:
+        mapping = {"device": FILE, **mapping}
     return f"give {_columns(mapping)}; " if mapping else ""
 
 
 def _called(role: str, names: list[str]) -> str:
     """The column that may have this role, by its name; empty if there is none."""
-    free = [name for name in names if name not in COLUMNS]
+    free = [name for name in names if name not in (*COLUMNS, "state", "key")]
     fitting = [name for name in free if re.fullmatch(_CALLED[role], name)]
     return next(iter(fitting or get_close_matches(role, free, 1, 0.75)), "")
 

@@ -1,6 +1,6 @@
 """Logs as people hold them: each kind is a row of one table, with the right value by pandas, or the refusal.
 
-A row is an importer, its files (text, or a frame for Parquet), its options, and what is right: hours online per device,
+A row is an importer, its files (a text, texts by name, or a frame for Parquet), its options, and what is right: hours online per device,
 a mean rate in Mbit/s per link, values of a column, or the place and the fix that a refusal must name.
 """
 
@@ -133,6 +133,16 @@ NAMED = "host,timestamp,status\na,2024-05-01T08:00Z,up\na,2024-05-01T09:00Z,down
 PROBES = "time,probe,mbps\n" + "".join(f"{60 * m},p1,100\n{60 * m + 5},p2,2\n" for m in range(4))
 
 ROAMING = "device,time,ap,state\na,480,AP1,on\na,540,AP2,on\na,600,AP1,off\na,720,AP2,off\n"
+POINT_FILES = {
+    f"{name}.csv": rows.drop(columns="ap").to_csv(index=False)
+    for name, rows in pd.read_csv(io.StringIO(ROAMING)).groupby("ap")
+}
+MINUTES = {"time_unit": "min", "online": "state == on"}
+DAILY = {
+    "mon.csv": "device,time,state\na,480,on\na,540,off\na,1380,on\nb,500,on\nb,600,off\n",
+    "tue.csv": "device,time,state\na,1500,off\nb,1600,on\nb,1630,off\n",
+}
+OVERLAPPING = {**DAILY, "tue.csv": DAILY["tue.csv"].replace("state\n", "state\na,1380,on\n")}
 POLLS = "device,time,ap,state\n" + "".join(
     f"a,{time},x,on\na,{time},y,off\n" for time in (480, 485, 490)
 )
@@ -381,6 +391,59 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"time_unit": "min", "online": "state == on and ap == ap1"},
         hours,
         {"a": 1.0},
+    ),
+    "one file per access point": (
+        "table",
+        POINT_FILES,
+        MINUTES,
+        refused,
+        (
+            "several files report on a device at the same time",
+            "{access_point: file}",
+            "{place: file}",
+        ),
+    ),
+    "one file per access point, declared": (
+        "table",
+        POINT_FILES,
+        {**MINUTES, "columns": {"access_point": "file"}},
+        hours,
+        union(ROAMING),
+    ),
+    "files of which the last row counts": (
+        "table",
+        POINT_FILES,
+        {**MINUTES, "columns": {"place": "file"}},
+        hours,
+        {"a": 2.0},
+    ),
+    "one file per day": (
+        "table",
+        DAILY,
+        MINUTES,
+        hours,
+        {"a": round((540 - 480 + 1500 - 1380) / 60, 6), "b": round((100 + 30) / 60, 6)},
+    ),
+    "files with some rows in common": (
+        "table",
+        OVERLAPPING,
+        MINUTES,
+        hours,
+        {"a": round((540 - 480 + 1500 - 1380) / 60, 6), "b": round((100 + 30) / 60, 6)},
+    ),
+    "one file per device": (
+        "table",
+        {"ann.csv": "time,state\n0,on\n60,off\n", "bob.csv": "time,state\n0,on\n30,off\n"},
+        {**MINUTES, "columns": {"device": "file"}},
+        hours,
+        {"ann": 1.0, "bob": 0.5},
+    ),
+    "one file per device, proposed": (
+        "table",
+        {"ann.csv": "time,state\n0,on\n60,off\n"},
+        MINUTES,
+        refused,
+        ("has the columns time, state", "give -s columns='{device: file}'"),
     ),
     "access points without a rule": (
         "table",
@@ -637,7 +700,10 @@ KINDS: dict[str, tuple[Any, ...]] = {
         NAMED,
         {},
         refused,
-        ("has the columns host, timestamp, status", "-s columns='{device: host, time: timestamp}'"),
+        (
+            "has the columns host, timestamp, status",
+            "-s columns='{device: host, time: timestamp, state: status}'",
+        ),
     ),
     "start and duration": (
         "table",
@@ -694,17 +760,19 @@ KINDS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_log_is_read_right_or_refused(tmp_path: Path, kind: str) -> None:
     format_, content, options, measure, right = KINDS[kind]
-    path = tmp_path / ("0.csv" if isinstance(content, str) else "0.parquet")
-    if isinstance(content, str):
-        path.write_text(content)
+    files = {"0.csv": content} if isinstance(content, str) else content
+    if isinstance(content, pd.DataFrame):
+        content.to_parquet(tmp_path / "0.parquet")
     else:
-        content.to_parquet(path)
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+    paths = sorted(tmp_path.iterdir())
     if measure is ValueError:
         with pytest.raises(ValueError) as caught:
-            import_(format_, path, **options)
+            import_(format_, *paths, **options)
         assert all(part in str(caught.value) for part in right)
     elif measure is refused:
-        message = refused(format_, path, **options)
+        message = refused(format_, *paths, **options)
         assert all(part in message for part in right), message
     else:
-        assert measure(import_(format_, path, **options)) == right
+        assert measure(import_(format_, *paths, **options)) == right
