@@ -321,12 +321,12 @@ class _Log:
             unit = DURATION_UNITS.get(params.duration_unit or "s", 1.0)
             length = frame.number("duration", unit, NOT_NEGATIVE, params.duration_unit or "") * 1e6
             known = ~np.isnan(length) & (start != NAT)
-            length = np.where(known, length, 0).astype(np.int64)
+            span_us = np.where(known, length, 0).astype(np.int64)
             if edges == ["start"]:
-                end = np.where(known, start + length, NAT)
+                end = np.where(known, start + span_us, NAT)
             else:
                 frame.refuse(~known & (end != NAT), "has an end without a duration")
-                start = end - length
+                start = end - span_us
         device, empty = self.device, start == NAT
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
