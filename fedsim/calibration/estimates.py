@@ -315,16 +315,23 @@ def _links(
     done: pd.DataFrame, client: Ints, count: int, assumptions: Assumptions, flags: list[str]
 ) -> tuple[Transfers, list[Varying], FloatArray] | None:
     """Transfers, rates and their slopes; None if the log does not show them. Adds to ``flags``."""
-    shown, links = [], []
-    for way in WAYS:
+
+    def shown(way: str) -> tuple[Ints, Link]:
+        """The client and the transfer of each dispatch that shows one."""
         sizes, spans_s = done[f"bytes_{way}"].to_numpy(float), done[f"{way}load_s"].to_numpy()
         sizes = np.where(np.isnan(sizes), getattr(assumptions, f"bytes_{way}"), sizes)
-        rows = np.flatnonzero(np.isfinite(sizes) & np.isfinite(spans_s))
-        ends = np.bincount(client[rows], minlength=count).cumsum()[:-1]
-        by_client = np.split(rows[np.argsort(client[rows], kind="stable")], ends)
-        links.append([Link(sizes[each], spans_s[each]) for each in by_client])
-        shown.append((client[rows], Link(sizes[rows], spans_s[rows])))
-    if not all(len(by) for by, _ in shown):
+        rows = np.isfinite(sizes) & np.isfinite(spans_s)
+        return client[rows], Link(sizes[rows], spans_s[rows])
+
+    links = []
+    for way in WAYS:
+        by, link = shown(way)
+        ends = np.bincount(by, minlength=count).cumsum()[:-1]
+        by_client = np.split(np.argsort(by, kind="stable"), ends)
+        links.append([Link(link.sizes[each], link.spans_s[each]) for each in by_client])
+        # Two copies of a long log's transfers would be the peak of memory.
+        del by, link, by_client
+    if not all(any(len(link.sizes) for link in one_way) for one_way in links):
         flags.append(
             "The log has no bytes, so the rates of the links cannot be estimated; give bytes_down and"
             " bytes_up, or a scenario."
@@ -339,7 +346,8 @@ def _links(
         slopes[row] = [link.slope(transfers.transport, *each) for link, *each in latencies]
     del pairs, links
     rates, too_fast = [], np.zeros(count, dtype=bool)
-    for way, (by, link) in zip(WAYS, shown, strict=True):
+    for way in WAYS:
+        by, link = shown(way)
         rates_bps = link.rates_bps(transfers.transport, transfers.latency_s[by])
         too_fast[by[rates_bps >= FASTEST_BPS]] = True
         rates.append(_by_client(by, rates_bps, count))

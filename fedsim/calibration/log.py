@@ -19,6 +19,7 @@ from fedsim.files import cells
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.lines import as_table
 from fedsim.files.sources import SourceFile, Sources
+from fedsim.traces.tables import run_starts
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -145,8 +146,8 @@ def read_log(path: Path) -> Log:
     for name in INSTANTS:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
-    flags += _complete(log, frame, 0.0 if is_run else clock.resolution_s)
     order = np.lexsort((log["client"].cat.codes, log["start_s"]))
+    flags += _complete(log, frame, order, 0.0 if is_run else clock.resolution_s)
     for column_name in log:
         log[column_name] = log[column_name].array[order]
     # What Arrow has freed only now.
@@ -170,19 +171,33 @@ def _category(frame: Frame, name: str | None) -> pd.Categorical:
     )
 
 
-def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]:
-    """Fill in ``ended`` and the seconds of work; refuse impossible rows; flags about the resolution of the clock."""
-    twice = log.duplicated(["client", "start_s"], keep=False)
-    twice[twice] = log[twice].duplicated()
+def _complete(log: pd.DataFrame, frame: Frame, order: Any, resolution_s: float) -> list[str]:
+    """Fill in ``ended`` and the seconds of work; refuse impossible rows; flags about the resolution of the clock.
+
+    ``order`` sorts the rows by start and client.
+    """
+    errors: list[UserError] = []
+
+    def check(rows: pd.Series, message: str, hint: str, *values: pd.Series) -> None:
+        """Note the first of these rows, if any; ``values`` fill the placeholders of the message."""
+        if rows.any():
+            row = int(rows.to_numpy().argmax())
+            text = message.format(*(column.iloc[row] for column in values))
+            count = format_counted(int(rows.sum()), "such row")
+            errors.append(UserError(f"{text} ({count})", where=frame.place(row), hint=hint))
+
+    again = ~run_starts(log["client"].cat.codes.to_numpy()[order], log["start_s"].to_numpy()[order])
+    alike = np.sort(order[again | np.append(again[1:], False)])
+    twice = np.zeros(len(log), np.bool_)
+    twice[alike] = log.iloc[alike].duplicated()
     backwards = [(a, b) for a, b in itertools.combinations(_PHASES, 2) if (log[b] < log[a]).any()]
     clock = "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps"
-    checks: list[tuple[Any, ...]] = [
-        (twice, "repeats an earlier row", "write one row per dispatch"),
-        *((log[b] < log[a], f"{b[:-2]} is before {a[:-2]}", clock) for a, b in backwards[:1]),
-    ]
+    check(pd.Series(twice), "repeats an earlier row", "write one row per dispatch")
+    for a, b in backwards[:1]:
+        check(log[b] < log[a], f"{b[:-2]} is before {a[:-2]}", clock)
     for name in ("steps", "bytes_down", "bytes_up"):
         message = f"{name} is {{:g}}, but cannot be negative"
-        checks.append((log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name]))
+        check(log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name])
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
@@ -190,11 +205,11 @@ def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]
     computed_s, has_steps = spans_s["compute_s"], log["steps"] != 0
     message = "steps is 0, but the client computed for {:g} s"
     fix = f"give the number of local steps that it did, {_OR_EMPTY}"
-    checks.append((~has_steps & (computed_s > 0) & delivered, message, fix, computed_s))
+    check(~has_steps & (computed_s > 0) & delivered, message, fix, computed_s)
     for begin, end in (_PHASES[::3], _PHASES[1:3]):
         instantly = (log[begin] == log[end]) & has_steps & delivered & (not resolution_s)
         message = f"{end[:-2]} is {begin[:-2]}, but local steps take time"
-        checks.append((instantly, message, f"correct it, {_OR_EMPTY}"))
+        check(instantly, message, f"correct it, {_OR_EMPTY}")
     total_s = log["end_s"] - log["start_s"]
     log["end_s"] += resolution_s * (total_s == 0)
     for name, span_s in spans_s.items():
@@ -202,12 +217,12 @@ def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]
         beyond = (log[name] < 0) | (log[name] > span_s + _ROUNDING_S)
         message = f"{name} is {{:g}} s, but it is {{:g}} s from {marks}"
         fix = f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown"
-        checks.append((beyond, message, fix, log[name], span_s))
+        check(beyond, message, fix, log[name], span_s)
         log[name] = log[name].where(span_s.notna()).fillna(span_s.clip(lower=resolution_s))
     unknown, fix = log["outcome"].notna(), f"outcomes are {', '.join(OUTCOME_LABELS)}, {_OR_EMPTY}"
     unknown &= ~log["outcome"].isin(OUTCOME_LABELS)
-    checks.append((unknown, "unknown outcome '{}'", fix, log["outcome"]))
-    raise_all(_error(frame, *check) for check in checks if check[0].any())
+    check(unknown, "unknown outcome '{}'", fix, log["outcome"])
+    raise_all(errors)
     if not log["end_s"].notna().any():
         raise UserError("no dispatch of the log ended", where=frame.where)
     spans = [each for each in (*spans_s.values(), total_s) if each.notna().any()]
@@ -220,14 +235,6 @@ def _complete(log: pd.DataFrame, frame: Frame, resolution_s: float) -> list[str]
     if short := sum(int((each == 0).sum()) for each in spans[:3]):
         flag += f" Phases of 0 s ({format_count(short)}) count as {resolution}, so their rates are lower bounds."
     return [flag]
-
-
-def _error(frame: Frame, rows: pd.Series, message: str, hint: str, *values: pd.Series) -> UserError:
-    """The error at the first of these rows, with their number; its ``values`` fill the message's placeholders."""
-    row = int(rows.to_numpy().argmax())
-    text = message.format(*(column.iloc[row] for column in values))
-    count = format_counted(int(rows.sum()), "such row")
-    return UserError(f"{text} ({count})", where=frame.place(row), hint=hint)
 
 
 @dataclass(frozen=True)

@@ -31,6 +31,9 @@ _HEAD_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 22
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
+FILE = "file"
+"""What a mapping of columns calls the name of each file, without its ending."""
+_ENDING = re.compile(r"\.(csv|tsv|txt|log|dat|parquet|feather|arrow|ipc|jsonl?|ndjson|xlsx)$", re.I)
 
 
 class TableFile:
@@ -231,7 +234,8 @@ class Frame:
 
     Args:
         files: the files.
-        columns: the column of each role, where a file does not call it so.
+        columns: the column of each role, where a file does not call it so; :data:`FILE` is the name of the file, unless
+            a column is called so.
 
     Attributes:
         names: the columns of all files, by role or else in the form of :func:`role_name`.
@@ -254,8 +258,12 @@ class Frame:
                     named.setdefault(role_of.get(key, key), name)
             self._named.append(named)
         self.names = list(dict.fromkeys(name for named in self._named for name in named))
+        self._by_file = {FILE}
         for role, name in columns.items():
-            if role not in self.names:
+            if role not in self.names and name == FILE:
+                self._by_file.add(role)
+                self.names.append(role)
+            elif role not in self.names:
                 known = list(dict.fromkeys(name for file in files for name in file.names))
                 hint = f"{nearest(str(name), known)}its columns are {', '.join(known)}"
                 raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
@@ -296,9 +304,17 @@ class Frame:
         return [
             table.column(name)
             if name in table.column_names
-            else pa.nulls(table.num_rows, pa.string())
-            for table in self._tables
+            else pa.array([own if name in self._by_file else None], pa.string())
+            .dictionary_encode()
+            .take(pa.array(np.zeros(table.num_rows, np.int32)))
+            for table, own in zip(self._tables, self._own_names(), strict=True)
         ]
+
+    def _own_names(self) -> list[str]:
+        """The names of the files; with their folders if these differ alone."""
+        paths = [_ENDING.sub("", file.source.name) for file in self.files]
+        names = [path.rpartition("/")[2] for path in paths]
+        return names if len(set(names)) == len(names) else paths
 
     def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
         """The index of each row's word (-1 if unknown), and the words."""

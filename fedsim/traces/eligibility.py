@@ -92,9 +92,9 @@ class _Parser:
             case ast.Name(key) if key in self.states and set(self.states[key]) <= ON | OFF:
                 return self.among(key, ON)
             case ast.Compare(ast.Name(key), [comparison], [values]) if key in self.states:
-                if type(comparison) in _ORDERS and isinstance(values, ast.Constant):
+                if type(comparison) in _ORDERS and isinstance(values, ast.Constant | ast.UnaryOp):
                     compare = _ORDERS[type(comparison)]
-                    limit = self.number(str(values.value), values)
+                    limit = self.number(_word(values), values)
                     words = self.states[key]
                     return self.among(
                         key, {word for word in words if compare(self.number(word, node), limit)}
@@ -121,8 +121,7 @@ class _Parser:
         )
 
     def value(self, key: str, node: ast.expr) -> str:
-        word = node.id if isinstance(node, ast.Name) else getattr(node, "value", None)
-        word = re.sub(r"^g([2-5])$", r"\1g", str(word))
+        word = re.sub(r"^g([2-5])$", r"\1g", _word(node))
         if word.lower() not in self.states[key]:
             raise self.error(
                 f"{key} is one of {format_names(self.states[key], 12)}", node.col_offset - 1
@@ -131,9 +130,14 @@ class _Parser:
 
     def number(self, word: str, node: ast.expr) -> float:
         try:
-            return float(word)
+            return float(word.removesuffix("%"))
         except ValueError as error:
             raise self.error(f"'{word}' is not a number", node.col_offset - 1) from error
+
+
+def _word(node: ast.expr) -> str:
+    """A value as it is written, without quotes; it may be negative."""
+    return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from fedsim.files.cells import (
     RateUnit,
     SpanUnit,
 )
-from fedsim.files.frames import Frame, TableFile, role_name
+from fedsim.files.frames import FILE, Frame, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
@@ -82,23 +82,25 @@ SPEEDS: Mapping[str, str] = {
 }
 _ROWS = ("device", "access_point", "start", "end", "duration", "time")
 COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
-# What others call these columns; a name that begins with that of the role is proposed, too.
+# What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
-    "device": r"(host|client|node|user|computer).*|.*(mac|imei|uuid|serial)|id|phone|probe|machine|name|sensor|worker",
-    "access_point": r"(ap|bssid|cell|sensor|gateway|access_?point)(_?(id|name|mac))?",
-    "start": r"(start|begin|login|connect|open).*|from|since|on_at|session_start",
-    "end": r"(end|stop|finish|logout|disconnect|close).*|until|to|off_at|session_end",
-    "duration": r"(duration|length|elapsed).*|session_time|seconds",
-    "time": r"time.*|.*date.*|ts|when|.*_time|.*_at|epoch|t",
-    "down": r"(down|dl|rx).*",
-    "up": r"(up(load|link)|ul|tx).*",
-    "rtt": r".*(rtt|ping|latency).*",
-    "loss": r".*loss.*",
+    "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
+    r"worker|entity|station",
+    "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
+    "start": r"start.*|begin.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
+    "end": r"end.*|stop.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|disassoc(iated)?|left",
+    "duration": r"duration|length|elapsed|seconds|.*session_time",
+    "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen",
+    "state": r"state|status|event|action",
+    "down": r"down(load|link)?|dl|rx",
+    "up": r"up(load|link)?|ul|tx",
+    "rtt": r"rtt|ping|latency",
+    "loss": r"loss",
     "step_time": r"(step|batch)_.*",
 }
 _HOW_TO_WRITE = (
     "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M'"
+    "-s time_format='%d.%m.%Y %H:%M'; the end of an open session is empty"
 )
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
@@ -112,7 +114,7 @@ _OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
 class Table(Importer):
     """Tables in CSV, Parquet, Feather, Arrow, JSON lines or Excel files; several files are joined by ``device``.
 
-    Columns: ``device``; ``start`` with ``end`` or ``duration`` (available in ``[start, end)``); ``sample_time``,
+    Columns: ``device``; two of ``start``, ``end`` and ``duration`` (available in ``[start, end)``); ``sample_time``,
     ``step_time`` (a step takes step_time + sample_time x batch), ``relative_speed``, ``score``, ``ram_bytes``; ``down``
     and ``up`` or ``bandwidth`` (both directions), ``rtt``, ``loss``, ``radio``; ``model``, ``kind``, ``group``. An
     empty cell is unknown; an end that is empty, infinite, of 1970 or after 2098 is open. Of several measurements of a
@@ -139,7 +141,9 @@ class Table(Importer):
         """Options of the table importer. The unit of a column must be given; none is assumed."""
 
         columns: dict[str, str] = {}
-        """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``."""
+        """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``. ``file`` is the
+        name of each file without its ending: ``{device: file}`` if each is one device, ``{access_point: file}`` if each
+        is that of an access point."""
         time_unit: cells.TimeUnit | None = None
         """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
         on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
@@ -234,8 +238,11 @@ class _Log:
         self.states = self._understand()
         # The column of access points, or one that may be it; empty if there is none.
         self.point = "access_point" if "access_point" in frame else ""
+        # Files with the same columns may be those of access points, too.
+        kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
         if "time" in frame and not self.point:
-            self.point = _called("access_point", frame.names)
+            is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
+            self.point = _called("access_point", frame.names) or FILE * is_file
         texts = {"device", *TEXTS, "radio", *self.states, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
@@ -244,7 +251,6 @@ class _Log:
         frame.refuse(self.device < 0, "has no device")
         self._require_units()
         # Devices that some files have, and files with other columns do not.
-        kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
         if (count := len(set(kinds))) > 1:
             kind = np.repeat(kinds, np.diff(frame.starts))
             pairs = pd.DataFrame({"device": self.device, "kind": kind}).drop_duplicates()
@@ -260,12 +266,12 @@ class _Log:
             message = "has both intervals (start, end) and changes of states (time)"
             raise frame.error(message, "import either of them")
         others = [name for name in frame.names if name not in COLUMNS]
-        ends = "end" in frame or "duration" in frame
+        edges = sum(name in frame for name in ("start", "end", "duration"))
         known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
-        if "device" not in frame or not known or ("start" in frame) != ends:
+        if "device" not in frame or not known or edges == 1:
             raise frame.error(
                 f"has the columns {', '.join(frame.names)}",
-                f"{_proposed(frame.names)}it needs device, and start with end or duration, time with states, or "
+                f"{_proposed(frame.names)}it needs device, and two of start, end and duration, time with states, or "
                 f"numbers: {', '.join(NUMBERS)}",
             )
         if "time" not in frame:
@@ -287,7 +293,7 @@ class _Log:
         frame, columns = self.frame, dict[str, list[str]]()
         if self.params.time_format is None:
             columns["time_unit"] = [n for n in self.times if frame.are_plain_numbers(n)]
-        if "duration" in frame and "end" not in frame and frame.are_plain_numbers("duration"):
+        if "duration" in frame and len(self.times) == 1 and frame.are_plain_numbers("duration"):
             columns["duration_unit"] = ["duration"]
         for name, column in NUMBERS.items():
             if name in frame and column.option is not None:
@@ -308,14 +314,19 @@ class _Log:
     def intervals(self, times: _Times, devices: dict[str, Any]) -> _Available:
         """Time covered (us), the tables of devices and availability, and no rule."""
         frame, params = self.frame, self.params
-        if "end" in frame:
-            start, end = times.read(frame, ["start", "end"], self.device)
-        else:
-            (start,) = times.read(frame, ["start"], self.device)
+        edges = [name for name in ("start", "end") if name in frame]
+        read = times.read(frame, edges, self.device)
+        start, end = read[0], read[-1]
+        if len(edges) < 2:
             unit = DURATION_UNITS.get(params.duration_unit or "s", 1.0)
             length = frame.number("duration", unit, NOT_NEGATIVE, params.duration_unit or "") * 1e6
             known = ~np.isnan(length) & (start != NAT)
-            end = np.where(known, start + np.where(known, length, 0).astype(np.int64), NAT)
+            span_us = np.where(known, length, 0).astype(np.int64)
+            if edges == ["start"]:
+                end = np.where(known, start + span_us, NAT)
+            else:
+                frame.refuse(~known & (end != NAT), "has an end without a duration")
+                start = end - span_us
         device, empty = self.device, start == NAT
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
@@ -398,13 +409,18 @@ class _Log:
         has_points = self.point and self.point not in rule.keys
         by_point = self._by_point(stateful) if has_points else by_device
         certain = self.point == "access_point"
+        if self.point == FILE and not self._at_once(time, {**codes}, rows):
+            by_point = by_device
         tables, spans = assembled(by_point if certain else by_device, self.counts)
         if not certain and len(by_point[0]) > len(self.ids):
             others, _ = assembled(by_point, {})
             if others["availability"] != tables["availability"]:
+                varies = f"the column {self.point} varies within a device"
+                if self.point == FILE:
+                    varies = "several files report on a device at the same time"
                 raise frame.error(
-                    f"the column {self.point} varies within a device, and the availability depends on whether each "
-                    f"{self.point} reports its own states",
+                    f"{varies}, and the availability depends on whether each {self.point} has its own states, as the "
+                    "log of an access point",
                     f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
                 )
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
@@ -416,6 +432,19 @@ class _Log:
             )
         self._note(spans, valid)
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
+
+    def _at_once(self, time: Ints, codes: Mapping[str, Any], rows: Any) -> bool:
+        """Whether different rows of several files on a device overlap in time."""
+        columns = {name: code[rows] for name, (code, _) in codes.items()}
+        file, _ = self.frame.text(FILE)
+        device = self.device[rows]
+        log = pd.DataFrame({"device": device, "time": time, **columns}).assign(file=file[rows])
+        log = log[~log.duplicated(["device", "time", *columns], keep="last")]
+        spans = log.groupby(["device", "file"])["time"].agg(["min", "max"]).reset_index()
+        spans = spans.sort_values(["device", "min"])
+        latest = spans.groupby("device")["max"].cummax().shift()
+        again = spans["device"] == spans["device"].shift()
+        return bool((again & (spans["min"] < latest)).any())
 
     def _by_point(self, stateful: Bools) -> tuple[Ints, Ints]:
         """The device of each pair of a device and an access point, and the pair of each row."""
@@ -466,11 +495,19 @@ class _Log:
         if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
-            text = min(words, key=lambda name: name == self.point)
+            text = min(words, key=lambda name: (name == self.point, name != "state"))
             if len(words) > 1 or not set(words[text]) <= ON | OFF:
-                example = next((each for each in words[text] if _POSITIVE.fullmatch(each)), "...")
+                example = next(
+                    (f"== {each}" for each in words[text] if _POSITIVE.fullmatch(each)), "== ..."
+                )
+                levels = pd.to_numeric(pd.Series(words[text]), errors="coerce")
+                if hold is not None and levels.notna().all():
+                    # Rows with a measurement are heartbeats, whatever it is.
+                    example = f">= {words[text][int(levels.argmin())]}"
                 also = f"; if each {self.point} reports its own states, also {self._mapping()}"
-                hint = f"give it, such as -s online='{text} == {example}'{also * (self.point in words)}"
+                hint = (
+                    f"give it, such as -s online='{text} {example}'{also * (self.point in words)}"
+                )
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
                 raise frame.error(message, hint)
@@ -598,14 +635,20 @@ def _proposed(names: list[str]) -> str:
         if role not in names and fitting:
             mapping[role] = fitting
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
-        mapping = {r: name for r, name in mapping.items() if r not in ("time", "access_point")}
+        of_changes = ("time", "state", "access_point")
+        mapping = {role: name for role, name in mapping.items() if role not in of_changes}
+    if "device" not in {*mapping, *names} and {*mapping, *names} & {*COLUMNS}:
+        mapping = {"device": FILE, **mapping}
     return f"give {_columns(mapping)}; " if mapping else ""
 
 
 def _called(role: str, names: list[str]) -> str:
     """The column that may have this role, by its name; empty if there is none."""
-    free = [name for name in names if name not in COLUMNS]
-    fitting = [name for name in free if re.fullmatch(_CALLED[role], name)]
+    free = [name for name in names if name not in (*COLUMNS, "state", "key")]
+    words = {name: [name, *name.split("_")] for name in free}
+    # A name that consists of such a word goes before one that contains it.
+    fitting = [n for n in free if any(re.fullmatch(_CALLED[role], word) for word in words[n])]
+    fitting.sort(key=lambda name: re.fullmatch(_CALLED[role], name) is None)
     return next(iter(fitting or get_close_matches(role, free, 1, 0.75)), "")
 
 

@@ -122,7 +122,7 @@ class Throughput(LinkImporter):
         steps = rows.diff()
         backwards = (steps["time"] < 0) & (steps["device"] == 0) & (steps["way"] == 0)
         others = [each for each in file.names if each not in numbered.values()]
-        hint = "times must not decrease; split the file there"
+        hint = "times must not decrease; sort the rows by time, or split the file there"
         if "device" not in frame and others:
             hint += f", or name the column of the device, -s device=..., one of {', '.join(others)}"
         message = "the time is {}, before that of the row above it"

@@ -1,10 +1,12 @@
 """Logs as people hold them: each kind is a row of one table, with the right value by pandas, or the refusal.
 
-A row is an importer, its files (text, or a frame for Parquet), its options, and what is right: hours online per device,
-a mean rate in Mbit/s per link, values of a column, or the place and the fix that a refusal must name.
+A row is an importer, its files (a text, texts by name, or a frame for Parquet), its options, and what is right:
+hours online per device, a mean rate in Mbit/s per link, values of a column, or the place and the fix that a refusal
+must name.
 """
 
 import io
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +135,87 @@ NAMED = "host,timestamp,status\na,2024-05-01T08:00Z,up\na,2024-05-01T09:00Z,down
 PROBES = "time,probe,mbps\n" + "".join(f"{60 * m},p1,100\n{60 * m + 5},p2,2\n" for m in range(4))
 
 ROAMING = "device,time,ap,state\na,480,AP1,on\na,540,AP2,on\na,600,AP1,off\na,720,AP2,off\n"
+LEASES = "MAC Address,IP,Lease Start,Lease End\n" + "".join(
+    f"{mac},10.0.0.1,{start},{end}\n"
+    for mac, start, end in (
+        ("aa:bb", "5/1/2024 8:00:00 AM", "5/1/2024 1:15:00 PM"),
+        ("cc:dd", "5/13/2024 11:00:00 PM", "5/14/2024 12:30:00 AM"),
+    )
+)
+LEASED = {
+    mac: float((pd.to_datetime(end) - pd.to_datetime(start)) / pd.Timedelta("1h"))
+    for mac, _, start, end in (line.split(",") for line in LEASES.splitlines()[1:])
+}
+HOME = "entity_id,state,last_changed\n" + "".join(
+    f"person.{who},{state},2024-05-01T{time}:00.000Z\n"
+    for who, state, time in (
+        *(("ann", "home", "06:00"), ("ann", "not_home", "07:30"), ("ann", "unavailable", "12:00")),
+        *(("ann", "home", "13:00"), ("bob", "home", "08:00"), ("bob", "not_home", "20:00")),
+    )
+)
+AT_HOME = {"columns": {"device": "entity_id", "time": "last_changed"}, "online": "state == home"}
+EVENTS = pd.DataFrame(
+    {
+        "client": ["s1", "s2", "s1", "s2", "s1", "s1"],
+        "ts": [1714550400000 + 1000 * s for s in (0, 60, 1800, 2400, 3000, 3600)],
+        "event": [
+            "connected",
+            "connected",
+            "disconnected",
+            "disconnected",
+            "connected",
+            "disconnected",
+        ],
+        "meta": [{"qos": 1}] * 6,
+    }
+)
+LEVELS = pd.DataFrame(
+    {
+        "device": "a",
+        "time": [0, 10, 30, 45, 60],
+        "battery": ["85%", "84%", "15%", "22%", "30%"],
+        "plugged": ["none", "ac", "usb", "usb", "none"],
+    }
+)
+CHARGED = LEVELS["battery"].str.rstrip("%").astype(int).ge(20) & LEVELS["plugged"].ne("none")
+STOPS = (
+    "station_id;session_time;timestamp\naa;3600;2024-05-01 09:00:00\nbb;600;2024-05-01 09:10:00\n"
+)
+STOP_COLUMNS = {"device": "station_id", "end": "timestamp", "duration": "session_time"}
+ASSOC = json.dumps(
+    [
+        {"mac": "aa", "from": "May 1 2024 08:00:00 UTC", "to": "May 1 2024 09:00:00 UTC"},
+        {"mac": "bb", "from": "May 1 2024 08:30:00 UTC", "to": None},
+    ]
+)
+SCANS = "device,time,rssi\na,0,-60\na,60,-95\na,120,-61\na,180,-99\n"
+READY = pd.DataFrame(
+    {
+        "node": pd.Categorical(["n1", "n2", "n1"]),
+        "time": pd.to_datetime(
+            [1714550400123456789, 1714552200000000000, 1714557600123456789], utc=True
+        ),
+        "ready": [True, True, False],
+    }
+)
+IPERF = pd.DataFrame({"end": np.arange(1.0, 31), "bits_per_second": [1e7, 2e7, 3e7] * 10})
+HOURLY = pd.DataFrame(
+    {
+        "iface": ["eth0"] * 6 + ["wlan0"] * 6,
+        "hour": [f"2024-05-01 {hour:02d}:00" for hour in range(6)] * 2,
+        "rx": [10.0 * n for n in range(1, 7)] + [3.0 * n for n in range(1, 7)],
+    }
+)
+POINT_FILES = {
+    f"{name}.csv": rows.drop(columns="ap").to_csv(index=False)
+    for name, rows in pd.read_csv(io.StringIO(ROAMING)).groupby("ap")
+}
+MINUTES = {"time_unit": "min", "online": "state == on"}
+DAILY = {
+    "mon.csv": "device,time,state\na,480,on\na,540,off\na,1380,on\nb,500,on\nb,600,off\n",
+    "tue.csv": "device,time,state\na,1500,off\nb,1600,on\nb,1630,off\n",
+}
+OVERLAPPING = {**DAILY, "tue.csv": DAILY["tue.csv"].replace("state\n", "state\na,1380,on\n")}
 POLLS = "device,time,ap,state\n" + "".join(
     f"a,{time},x,on\na,{time},y,off\n" for time in (480, 485, 490)
 )
@@ -381,6 +464,192 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"time_unit": "min", "online": "state == on and ap == ap1"},
         hours,
         {"a": 1.0},
+    ),
+    "one file per access point": (
+        "table",
+        POINT_FILES,
+        MINUTES,
+        refused,
+        (
+            "several files report on a device at the same time",
+            "{access_point: file}",
+            "{place: file}",
+        ),
+    ),
+    "one file per access point, declared": (
+        "table",
+        POINT_FILES,
+        {**MINUTES, "columns": {"access_point": "file"}},
+        hours,
+        union(ROAMING),
+    ),
+    "files of which the last row counts": (
+        "table",
+        POINT_FILES,
+        {**MINUTES, "columns": {"place": "file"}},
+        hours,
+        {"a": 2.0},
+    ),
+    "one file per day": (
+        "table",
+        DAILY,
+        MINUTES,
+        hours,
+        {"a": round((540 - 480 + 1500 - 1380) / 60, 6), "b": round((100 + 30) / 60, 6)},
+    ),
+    "files with some rows in common": (
+        "table",
+        OVERLAPPING,
+        MINUTES,
+        hours,
+        {"a": round((540 - 480 + 1500 - 1380) / 60, 6), "b": round((100 + 30) / 60, 6)},
+    ),
+    "one file per device": (
+        "table",
+        {"ann.csv": "time,state\n0,on\n60,off\n", "bob.csv": "time,state\n0,on\n30,off\n"},
+        {**MINUTES, "columns": {"device": "file"}},
+        hours,
+        {"ann": 1.0, "bob": 0.5},
+    ),
+    "one file per device, proposed": (
+        "table",
+        {"ann.csv": "time,state\n0,on\n60,off\n"},
+        MINUTES,
+        refused,
+        ("has the columns time, state", "give -s columns='{device: file}'"),
+    ),
+    # Logs of programs
+    "leases": (
+        "table",
+        LEASES,
+        {
+            "columns": {"device": "mac address", "start": "lease start", "end": "lease end"},
+            "time_format": "%m/%d/%Y %I:%M:%S %p",
+            "time_zone": "Europe/Berlin",
+        },
+        hours,
+        LEASED,
+    ),
+    "leases that are proposed": (
+        "table",
+        LEASES,
+        {},
+        refused,
+        ("", "columns='{device: mac_address, start: lease_start, end: lease_end}'"),
+    ),
+    "states of a smart home": (
+        "table",
+        HOME,
+        AT_HOME,
+        hours,
+        {"person.ann": 1.5 + 7, "person.bob": 12.0},
+    ),
+    "events in JSON lines": (
+        "table",
+        EVENTS.to_json(orient="records", lines=True),
+        {
+            "columns": {"device": "client", "time": "ts", "state": "event"},
+            "time_unit": "unix_ms",
+            "online": "state == connected",
+        },
+        hours,
+        {"s1": round(2400 / 3600, 6), "s2": 0.65},
+    ),
+    "percents and plugs": (
+        "table",
+        LEVELS.to_csv(index=False),
+        {"time_unit": "min", "online": "battery >= 20 and plugged != none"},
+        hours,
+        {"a": round(float(LEVELS["time"].diff().shift(-1)[CHARGED].sum()) / 60, 6)},
+    ),
+    "sessions with end and duration": (
+        "table",
+        STOPS,
+        {**BERLIN, "columns": STOP_COLUMNS, "duration_unit": "s"},
+        lambda bundle: (hours(bundle), begins(bundle)),
+        (
+            {"aa": 1.0, "bb": round(600 / 3600, 6)},
+            ["2024-05-01T06:00:00+00:00", "2024-05-01T07:00:00+00:00"],
+        ),
+    ),
+    "an end that needs its duration": (
+        "table",
+        STOPS.replace(";600;", ";;"),
+        {**BERLIN, "columns": STOP_COLUMNS, "duration_unit": "s"},
+        refused,
+        (":3: has an end without a duration", ""),
+    ),
+    "a JSON array with names of months": (
+        "table",
+        ASSOC,
+        {
+            "columns": {"device": "mac", "start": "from", "end": "to"},
+            "time_format": "%b %d %Y %H:%M:%S %Z",
+        },
+        hours,
+        {"aa": 1.0, "bb": 0.5},
+    ),
+    "zones by abbreviation": (
+        "table",
+        ASSOC.replace("UTC", "CEST"),
+        {
+            "columns": {"device": "mac", "start": "from", "end": "to"},
+            "time_format": "%b %d %Y %H:%M:%S %Z",
+        },
+        refused,
+        ("row 1: start is 'May 1 2024 08:00:00 CEST'", "time_zone"),
+    ),
+    "the end of a job that runs": (
+        "table",
+        "NodeList|Start|End\nn1|2024-05-01T08:00|Unknown\n",
+        {**BERLIN, "columns": {"device": "NodeList"}},
+        refused,
+        (":2: end is 'Unknown'", "the end of an open session is empty"),
+    ),
+    "negative levels": (
+        "table",
+        SCANS,
+        {"time_unit": "min", "online": "rssi >= -90"},
+        hours,
+        {"a": 2.0},
+    ),
+    "heartbeats with a measurement": (
+        "table",
+        SCANS,
+        {"time_unit": "min", "hold": "70min"},
+        refused,
+        ("no rule says", "-s online='rssi >= -99'"),
+    ),
+    "states of nodes to the ns": (
+        "table",
+        READY,
+        {"columns": {"device": "node"}},
+        hours,
+        {"n1": 2.0, "n2": round((5400.123456) / 3600, 6)},
+    ),
+    "reports of a rate per second": (
+        "throughput",
+        IPERF.to_csv(index=False),
+        {"time": "end", "time_unit": "s", "down": "bits_per_second", "rate_unit": "bit/s"},
+        mbps,
+        {"0 down": round(IPERF["bits_per_second"][1:].mean() / 1e6, 6)},
+    ),
+    "amounts per hour of several links": (
+        "throughput",
+        HOURLY.to_csv(index=False),
+        {"time": "hour", "down": "rx", "rate_unit": "MiB", "device": "iface"},
+        mbps,
+        {
+            f"{name} down": round(float(rows["rx"][1:].sum()) * 2**23 / (5 * 3600) / 1e6, 6)
+            for name, rows in HOURLY.groupby("iface")
+        },
+    ),
+    "the newest row first": (
+        "throughput",
+        "1714554000 1000\n1714553700 1500\n1714553400 1200\n",
+        {"time": 1, "time_unit": "unix_s", "down": 2, "rate_unit": "B/s"},
+        refused,
+        (":2: the time is '1714553700'", "sort the rows by time"),
     ),
     "access points without a rule": (
         "table",
@@ -637,7 +906,10 @@ KINDS: dict[str, tuple[Any, ...]] = {
         NAMED,
         {},
         refused,
-        ("has the columns host, timestamp, status", "-s columns='{device: host, time: timestamp}'"),
+        (
+            "has the columns host, timestamp, status",
+            "-s columns='{device: host, time: timestamp, state: status}'",
+        ),
     ),
     "start and duration": (
         "table",
@@ -694,17 +966,19 @@ KINDS: dict[str, tuple[Any, ...]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_kind_of_log_is_read_right_or_refused(tmp_path: Path, kind: str) -> None:
     format_, content, options, measure, right = KINDS[kind]
-    path = tmp_path / ("0.csv" if isinstance(content, str) else "0.parquet")
-    if isinstance(content, str):
-        path.write_text(content)
+    files = {"0.csv": content} if isinstance(content, str) else content
+    if isinstance(content, pd.DataFrame):
+        content.to_parquet(tmp_path / "0.parquet")
     else:
-        content.to_parquet(path)
+        for name, text in files.items():
+            (tmp_path / name).write_text(text)
+    paths = sorted(tmp_path.iterdir())
     if measure is ValueError:
         with pytest.raises(ValueError) as caught:
-            import_(format_, path, **options)
+            import_(format_, *paths, **options)
         assert all(part in str(caught.value) for part in right)
     elif measure is refused:
-        message = refused(format_, path, **options)
+        message = refused(format_, *paths, **options)
         assert all(part in message for part in right), message
     else:
-        assert measure(import_(format_, path, **options)) == right
+        assert measure(import_(format_, *paths, **options)) == right
