@@ -204,7 +204,7 @@ def cost_s(suite: Suite) -> float | None:
     if not set(suite.scenarios) <= set(medians.index):
         return None
     wall_s = medians["wall_s"]
-    return sum(wall_s[name] * suite.size(each) for name, each in suite.scenarios.items())
+    return float(sum(wall_s[name] * suite.size(q) for name, q in suite.scenarios.items()))
 
 
 def shipped(suite: Suite) -> pd.DataFrame:

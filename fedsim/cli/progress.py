@@ -119,8 +119,8 @@ def following(
             nonlocal newest
             if newest is None:
                 # Not before: a scenario that is refused leaves no folder.
-                watch = format_command("watch", folder)
-                say(f"{kind} folder: {folder} (to watch it: {watch})")
+                watch = f" (to watch it: {format_command('watch', folder)})"
+                say(f"{kind} folder: {folder}{watch if kind != 'board' else ''}")
             newest = progress
             for text in news_of(progress):
                 say(text)
