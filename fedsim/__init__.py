@@ -61,5 +61,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    # A notebook completes these names before they are loaded.
-    return sorted({*globals(), *__all__})
+    # A notebook completes these names before they are loaded; of the others, none is public.
+    return sorted(__all__)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis.pages import embedded, environment, write_page
-from fedsim.board.results import Table, why
+from fedsim.board.results import Table, verdict, why
 from fedsim.board.suite import MEASURED, Cell, Suite
 from fedsim.bundled import located
 from fedsim.vocabulary.formatting import Kind, format_value
@@ -56,12 +56,13 @@ def cells(table: Table) -> Iterator[list[str]]:
         ]
 
 
-def reversal(tables: Sequence[Table]) -> list[list[str]]:
-    """Kendall's tau between hours and server updates in each scenario, as text."""
-    return [
-        [table.question.name, "–" if math.isnan(table.tau) else f"{table.tau:.2f}"]
-        for table in tables
-    ]
+def disturbances(table: Table) -> Iterator[list[str]]:
+    """By entry, the factor on its time with each disturbance, as text."""
+    for standing in table.standings:
+        if standing.ratio is not None and standing.disturbed:
+            factors = standing.disturbed.values()
+            written = ("missed" if math.isnan(factor) else f"{factor:.2f}" for factor in factors)
+            yield [standing.entry, *written]
 
 
 def repeat(suite: Suite, cell: Cell) -> str:
@@ -84,6 +85,11 @@ def _repeated(table: Table, suite: Suite) -> str:
     return repeat(suite, Cell(name, fastest.entry, MEASURED, int(setting), seed))
 
 
+def _takes_part(table: Table, entry: str) -> bool:
+    names = {standing.entry for standing in table.standings}
+    return entry in names | table.refused.keys()
+
+
 def _yaml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml(item)}" for key, item in value.items()) + "}"
@@ -99,10 +105,17 @@ def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> P
             title=f"The board, {suite.version}",
             columns=COLUMNS,
             tables=[
-                (table, list(cells(table)), why(table), _repeated(table, suite)) for table in tables
+                (
+                    table,
+                    list(cells(table)),
+                    why(table),
+                    _repeated(table, suite),
+                    [verdict(table, marked)] if _takes_part(table, marked) else [],
+                    list(disturbances(table)),
+                )
+                for table in tables
             ],
             map=grid(tables),
-            reversal=reversal(tables),
             marked=marked,
             data=embedded({}),
         )

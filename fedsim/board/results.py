@@ -21,7 +21,7 @@ SHIPPED = Path(__file__).with_name("board_1.parquet")
 
 @dataclass(frozen=True)
 class Ratio:
-    """A ratio of paired times with its 95% interval (Student's t on the logarithms, over seeds)."""
+    """A ratio of paired times with its 95% interval (Student's t on the logarithms; 0 to infinity for two seeds)."""
 
     value: float
     low: float
@@ -32,7 +32,8 @@ class Ratio:
         """The ratio of the geometric means over the seeds (the index) of both."""
         ratios = (values / baseline).dropna()
         logs = np.log(ratios.to_numpy())
-        width = students_half_width(logs) if len(logs) > 1 else math.inf
+        # With one degree of freedom an interval spans orders of magnitude.
+        width = students_half_width(logs) if len(logs) > 2 else math.inf
         mean = float(logs.mean())
         return cls(math.exp(mean), math.exp(mean - width), math.exp(mean + width))
 
@@ -175,6 +176,35 @@ def why(table: Table) -> str:
         f"and {first.medians['lost']:.0%} of the local steps are lost (FedAvg: {base.medians['lost']:.0%})",
     ]
     return "; ".join(parts[:2]) + f" {parts[2]}."
+
+
+def verdict(table: Table, entry: str) -> str:
+    """Where an entry stands in a scenario, as a sentence."""
+    name, (metric, value) = table.question.name, table.question.target
+    if entry in table.refused:
+        return f"{entry} does not work in {name}."
+    standing = table.of(entry)
+    ratio, runs = standing.ratio, standing.runs
+    ranks = [one.entry for one in table.standings]
+    rank = f"{entry} ranks {ranks.index(entry) + 1} of {len(ranks)} in {name}"
+    if ratio is None:
+        return f"{rank}: only {standing.reached} of {runs} runs reached {metric} {value:g}."
+    takes = f"{rank} and takes {ratio.value:.2f} times as long as {BASELINE}"
+    if not math.isfinite(ratio.high):
+        return f"{takes}, but {runs} seeds are too few for an interval."
+    interval = f"95% interval {ratio.low:.2f} to {ratio.high:.2f}"
+    if ratio.low <= 1 <= ratio.high and entry != BASELINE:
+        return f"{takes}, but {runs} seeds do not separate the two ({interval})."
+    return f"{takes} ({interval})."
+
+
+def cost_s(suite: Suite) -> float | None:
+    """Estimated processor time of all runs of a suite, by those that come with fedsim; None for a scenario without."""
+    medians = pd.read_parquet(SHIPPED, columns=["scenario", "wall_s"]).groupby("scenario").median()
+    if not set(suite.scenarios) <= set(medians.index):
+        return None
+    wall_s = medians["wall_s"]
+    return float(sum(wall_s[name] * suite.size(q) for name, q in suite.scenarios.items()))
 
 
 def shipped(suite: Suite) -> pd.DataFrame:

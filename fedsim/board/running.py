@@ -36,7 +36,7 @@ from fedsim.sweeps.task import Result, Task
 ROWS = "runs.parquet"
 _WORDS = ("digest", "code", "error")
 OnProgress = Callable[[str, int, int], None]
-"""Receives the scenario, the number of its runs, and how many of them are done."""
+"""Receives the scenario, the number of all runs, and how many of them are done."""
 _SAVE_EVERY = 20
 
 
@@ -139,11 +139,15 @@ def run_board(
 
 
 def _run(suite: Suite, rows: Rows, folder: Path, jobs: int | None, on_progress: OnProgress) -> Rows:
+    total, before = sum(map(suite.size, suite.scenarios.values())), 0
     for question in suite.scenarios.values():
         entries = suite.fitting(question)
         tuning = [cell for entry in entries for cell in suite.tuning(question, entry)]
-        measured = len(list(suite.measuring(question, entries[0], 0))) * len(entries)
-        report = functools.partial(on_progress, question.name, len(tuning) + measured)
+
+        def report(done: int, name: str = question.name, before: int = before) -> None:
+            on_progress(name, total, before + done)
+
+        before += suite.size(question)
         _perform(suite, rows, tuning, folder, jobs, report)
         measuring = [
             cell

@@ -22,8 +22,6 @@ from fedsim.scenario.source import parse_yaml
 from fedsim.units import parse_duration_s, parse_size_bytes
 
 BASELINE = "FedAvg"
-SETTINGS = 5
-"""Settings among which each entry is tuned."""
 TUNING = "tuning"
 MEASURED = "measured"
 """Kinds of runs, besides the disturbances of a scenario."""
@@ -39,8 +37,8 @@ class Entry:
         name: its name on the board.
         groups: it fits the scenarios that name one of these groups.
         values: what it sets in a scenario, by dotted path.
-        knob: path of the key that is tuned besides the learning rate.
-        choices: its three values; the middle one is the default.
+        knob: path of the key that is tuned besides the learning rate; empty if there is none.
+        choices: its three values, the default in the middle; empty if there is no knob.
     """
 
     name: str
@@ -137,15 +135,15 @@ class Suite:
         entry, question = self.entries[cell.entry], self.scenarios[cell.scenario]
         optimizer = question.loaded.source.data["training"]["optimizer"]
         rate = entry.values.get("training.optimizer", optimizer)["lr"]
-        middle = len(self.lr_factors) // 2
-        rates = [(factor, entry.choices[1]) for factor in self.lr_factors]
-        others = [(self.lr_factors[middle], entry.choices[at]) for at in (0, 2)]
-        factor, choice = [*rates, *others][cell.setting]
+        low, usual, high = entry.choices or (None, None, None)
+        middle = self.lr_factors[len(self.lr_factors) // 2]
+        settings = [*((factor, usual) for factor in self.lr_factors), (middle, low), (middle, high)]
+        factor, choice = settings[cell.setting]
         to_horizon: dict[str, Any] = {} if cell.kind == TUNING else {"stop.target": {}}
         return {
             **entry.values,
-            _LR: rate * factor,
-            entry.knob: choice,
+            _LR: float(f"{rate * factor:.12g}"),
+            **({entry.knob: choice} if entry.knob else {}),
             **to_horizon,
             **question.disturbances.get(cell.kind, {}),
             "seed": cell.seed,
@@ -178,7 +176,7 @@ class Suite:
 
     def tuning(self, question: Question, entry: Entry) -> Iterator[Cell]:
         """The runs by which an entry is tuned."""
-        for setting in range(SETTINGS):
+        for setting in range(len(self.lr_factors) + (2 if entry.knob else 0)):
             for seed in self.tuning_seeds:
                 yield Cell(question.name, entry.name, TUNING, setting, seed)
 
@@ -188,10 +186,88 @@ class Suite:
             for seed in self.seeds:
                 yield Cell(question.name, entry.name, kind, setting, seed)
 
+    def size(self, question: Question) -> int:
+        """The number of runs in a scenario."""
+        entries = self.fitting(question)
+        each = len(self.seeds) * (1 + len(question.disturbances))
+        return sum(each + len(list(self.tuning(question, entry))) for entry in entries)
+
+    def own_entry(self, name: str, values: Mapping[str, Any]) -> Entry:
+        """The entry of a user, which fits every scenario, with its :func:`knob`.
+
+        Raises:
+            UserError: it works in none of the scenarios.
+        """
+        groups = tuple({group for question in self.scenarios.values() for group in question.groups})
+        entry = Entry(name, groups, values, "", ())
+        path, choices = knob(replace(self, entries={name: entry}).require_loading(name), values)
+        return replace(entry, knob=path, choices=choices)
+
+    def require_loading(self, entry: str) -> LoadedScenario:
+        """The first scenario in which an entry works.
+
+        Raises:
+            UserError: it works in none of the scenarios.
+        """
+        problems = []
+        for scenario in self.scenarios:
+            try:
+                return self.loaded(Cell(scenario, entry, TUNING, 0, self.tuning_seeds[0]))
+            except UserError as error:
+                problems.append(error)
+        raise problems[0]
+
     def limited(self, scenarios: Sequence[str], entries: Mapping[str, Entry], seeds: int) -> Suite:
         """The suite with some of its scenarios, other entries and fewer seeds."""
         chosen = {name: self.scenarios[name] for name in scenarios or self.scenarios}
         return replace(self, scenarios=chosen, entries=entries, seeds=self.seeds[:seeds])
+
+
+def knob(loaded: LoadedScenario, values: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    """The key to tune besides the learning rate, and three values with the present one in the middle.
+
+    That of the suite's own entry if there is one for the same part. Otherwise ``server_lr``, or the first number among
+    the parameters of the method, schedule or selection that ``values`` sets, with half and twice its value (or a value
+    closer to 1, if it must be below 1). Empty if there is none.
+    """
+    server = loaded.resolved()["server"]
+    keys = dict.fromkeys(path.split(".")[1] for path in values)
+    for entry in suite(VERSIONS[0]).entries.values():
+        own = [path.split(".")[1] for path in entry.values if path.startswith("server.")]
+        same = all(_name(server, key) == _name_set(entry, key) for key in own)
+        if same and set(own) <= set(keys) and entry.knob.split(".")[1] in keys:
+            return entry.knob, entry.choices
+    for key in keys:
+        numbers = {
+            name: value
+            for name, value in server[key].items()
+            if isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+        }
+        for name in sorted(numbers, key=lambda name: name != "server_lr"):
+            usual, path = numbers[name], f"server.{key}.{name}"
+            kind = type(usual)
+            for high in (2 * usual, (1 + usual) / 2):
+                choices = (kind(usual / 2), usual, kind(high))
+                if len(set(choices)) == 3 and all(_fits(loaded, path, at) for at in choices):
+                    return path, choices
+    return "", ()
+
+
+def _name(server: Mapping[str, Any], key: str) -> str:
+    return str((server.get(key) or {}).get("name"))
+
+
+def _name_set(entry: Entry, key: str) -> str:
+    part = entry.values.get(f"server.{key}", {})
+    return str(part.get("name", entry.values.get(f"server.{key}.name")))
+
+
+def _fits(loaded: LoadedScenario, path: str, value: Any) -> bool:
+    try:
+        loaded.changed([Override(path, value, _WHERE)])
+    except UserError:
+        return False
+    return True
 
 
 VERSIONS = ("board-1", "board-1-large")
@@ -216,8 +292,8 @@ def suite(version: str = VERSIONS[0]) -> Suite:
     shared = _document(document.get("entries_of", version))
     entries = {}
     for name, row in shared["entries"].items():
-        ((knob, choices),) = row["knob"].items()
-        entries[name] = Entry(name, tuple(row["groups"]), row["set"], knob, tuple(choices))
+        ((tuned, choices),) = row["knob"].items()
+        entries[name] = Entry(name, tuple(row["groups"]), row["set"], tuned, tuple(choices))
     return Suite(
         version,
         shared["lr_factors"],

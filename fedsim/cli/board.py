@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
 from fedsim.cli import Suggesting, options
-from fedsim.cli.progress import advancing
+from fedsim.cli.progress import following, same_command
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.vocabulary.formatting import format_counted, format_duration
 
 
 @click.group(cls=Suggesting)
@@ -43,8 +45,8 @@ def _names() -> list[str]:
 @click.option(
     "--knob",
     metavar="KEY=A,B,C",
-    default="server.method.server_lr=0.5,1.0,1.5",
-    help="The key that is tuned besides the learning rate, with three values, the usual one in the middle.",
+    help="The key that is tuned besides the learning rate, with three values, the usual one in the middle; by default "
+    "a parameter of the method, if it has one that is a number.",
 )
 @click.option("--label", default="mine", help="Its name on the page.")
 @click.option(
@@ -75,20 +77,25 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     """
     import pandas as pd
 
-    from fedsim.board.page import write
     from fedsim.board.results import shipped, table
     from fedsim.board.running import run_board
-    from fedsim.board.suite import TUNING
+    from fedsim.board.suite import BASELINE, TUNING
+    from fedsim.decisions.runs import Progress
     from fedsim.sweeps.local import prepare
 
     prepare()
-    folder = output or Path("board")
+    folder, label = output or Path("board"), chosen["label"]
     suite, whole = _suite(**chosen)
-    with advancing("board", quiet=as_json) as bar:
+    if not as_json:
+        click.echo(_plan(suite, jobs, label), err=True)
+    look: Any = {"kind": "board", "quiet": as_json}
+    look["text_of"] = lambda progress, left_s: (
+        progress.words + (f", {format_duration(left_s)} left" if left_s is not None else "")
+    )
+    with following(suite.version, folder, same_command(), **look) as show:
 
         def on_progress(name: str, runs: int, done: int) -> None:
-            if bar is not None:
-                bar(done, runs)
+            show(Progress(done / runs, f"{done} of {runs} runs, {name}"))
 
         rows = run_board(suite, folder, jobs=jobs, on_progress=on_progress).frame()
     broken = rows[rows["error"] != ""].drop_duplicates(["scenario", "entry"])
@@ -99,11 +106,56 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
         fresh = others["seed"].isin(suite.seeds) | (others["kind"] == TUNING)
         rows = pd.concat([rows, others[~others["entry"].isin(suite.entries) & fresh]])
     tables = [table(rows, question) for question in suite.scenarios.values()]
-    page = write(folder, tables, suite, chosen["label"])
+    _show(folder, tables, suite, label if label in suite.entries else BASELINE, as_json)
+
+
+@command.command()
+@options.output_option("Folder of the page; 'board' by default.")
+@options.json_option
+def show(output: Path | None, as_json: bool) -> None:
+    """Write the page of the results that come with fedsim, without a run."""
+    from fedsim.board.results import shipped, table
+    from fedsim.board.suite import BASELINE, suite
+
+    whole = suite()
+    tables = [table(shipped(whole), question) for question in whole.scenarios.values()]
+    folder = output or Path("board")
+    folder.mkdir(parents=True, exist_ok=True)
+    _show(folder, tables, whole, BASELINE, as_json)
+
+
+def _show(folder: Path, tables: list[Any], suite: Any, marked: str, as_json: bool) -> None:
+    """Write the page, and print where the marked entry stands."""
+    from fedsim.board.page import write
+    from fedsim.board.results import verdict
+    from fedsim.board.suite import BASELINE
+
+    page = write(folder, tables, suite, marked)
+    verdicts = {each.question.name: verdict(each, marked) for each in tables}
     if as_json:
-        options.print_json({"page": str(page), "rows": str(folder / "runs.parquet")})
+        document = {"page": str(page), "rows": str(folder / "runs.parquet"), "verdicts": verdicts}
+        options.print_json(document)
         return
+    if marked != BASELINE:
+        click.echo("\n".join(verdicts.values()))
     click.echo(f"page: {page}")
+
+
+def _plan(suite: Any, jobs: int | None, label: str) -> str:
+    """What will run, what is tuned, and for how long."""
+    from fedsim.board.results import cost_s
+    from fedsim.processes.cluster import usable_cores
+
+    runs = sum(map(suite.size, suite.scenarios.values()))
+    at_once = jobs or usable_cores()
+    cost = cost_s(suite)
+    about = f", about {format_duration(cost / at_once)} for {at_once} at a time" if cost else ""
+    text = f"{format_counted(runs, 'run')} in {format_counted(len(suite.scenarios), 'scenario')}{about}"
+    if label in suite.entries:
+        entry = suite.entries[label]
+        also = f" and {entry.knob} = {', '.join(map(str, entry.choices))}" if entry.knob else ""
+        text += f"; tuned: the learning rate{also}"
+    return text
 
 
 def _suite(
@@ -111,7 +163,7 @@ def _suite(
     method: str | None,
     schedule: str | None,
     selection: str | None,
-    knob: str,
+    knob: str | None,
     label: str,
     scenarios: str | None,
     seeds: int,
@@ -119,7 +171,7 @@ def _suite(
 ) -> tuple[Any, Any]:
     """What to run, and the suite that it comes from."""
     from fedsim.board.results import shipped
-    from fedsim.board.suite import BASELINE, Entry, suite
+    from fedsim.board.suite import BASELINE, suite
     from fedsim.scenario.source import parse_yaml
 
     whole = suite(version)
@@ -144,21 +196,26 @@ def _suite(
                 values[f"server.{key}"] = part
     if not values:
         return whole.limited(names, whole.entries, seeds), whole
-    path, _, listed = knob.partition("=")
-    choices = tuple(parse_yaml(f"[{listed}]", "option --knob").data)
-    if len(choices) != 3:
+    if label == BASELINE:
         raise UserError(
-            "give three values",
-            where=f"option --knob {knob}",
-            hint="for example server.method.mu=0.001,0.01,0.1",
+            f"{BASELINE} is the baseline", where="option --label", hint="choose another name"
         )
-    groups = tuple({group for question in whole.scenarios.values() for group in question.groups})
-    entries = {label: Entry(label, groups, values, path, choices)}
-    limited = whole.limited(names, entries, seeds)
-    _check(limited, label)
+    entry = whole.limited(names, {}, seeds).own_entry(label, values)
+    if knob is not None:
+        path, _, listed = knob.partition("=")
+        choices = tuple(parse_yaml(f"[{listed}]", "option --knob").data)
+        if len(choices) != 3:
+            raise UserError(
+                "give three values",
+                where=f"option --knob {knob}",
+                hint="for example server.method.mu=0.001,0.01,0.1",
+            )
+        entry = replace(entry, knob=path, choices=choices)
+    limited = whole.limited(names, {label: entry}, seeds)
+    limited.require_loading(label)
     if set(shipped(limited)["scenario"]) != set(limited.scenarios):
-        entries[BASELINE] = whole.entries[BASELINE]
-    return limited.limited((), entries, seeds), whole
+        limited = replace(limited, entries={**limited.entries, BASELINE: whole.entries[BASELINE]})
+    return limited, whole
 
 
 def _from_here(part: Any) -> Any:
@@ -167,19 +224,3 @@ def _from_here(part: Any) -> Any:
         return {**part, "name": _from_here(part.get("name"))}
     file, colon, name = str(part).rpartition(":")
     return f"{Path(file).resolve()}:{name}" if colon and file.endswith(".py") else part
-
-
-def _check(suite: Any, entry: str) -> None:
-    """Refuse an entry that works in none of the scenarios."""
-    from fedsim.board.suite import TUNING, Cell
-
-    problem = None
-    for scenario in suite.scenarios:
-        try:
-            suite.loaded(Cell(scenario, entry, TUNING, 3, suite.tuning_seeds[0]))
-        except UserError as error:
-            problem = problem or error
-        else:
-            return
-    if problem is not None:
-        raise problem

@@ -30,9 +30,13 @@ from fedsim.scenario.model import Scenario
 from fedsim.tasks.user_model import ModuleParameters
 from fedsim.vocabulary.formatting import format_names
 
+_NAMED = 6
+
 
 @click.command(name="describe")
-@click.argument("part", shell_complete=options.completing(lambda: _part_names(), files=True))
+@click.argument(
+    "part", default="", shell_complete=options.completing(lambda: _part_names(), files=True)
+)
 @click.option(
     "--kind",
     shell_complete=options.completing(lambda: CATALOG.kinds),
@@ -42,13 +46,23 @@ from fedsim.vocabulary.formatting import format_names
 @options.user_code_option
 @options.json_option
 def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
-    """Describe PART: what it does, its parameters with defaults and units, its paper, and an example.
+    """Describe PART, or list the kinds of parts if none is given.
+
+    Shown are what it does, its parameters with defaults and units, its paper, and an example.
 
     PART is a name, such as fedavg, sync, dirichlet or sgd ('fedsim scenario list' names them all), or file.py:Class for
     a part of your own, whose file is imported. It may also be a section or a key of a scenario, such as stop or
     training.batch_size, or a kind of part, such as method, whose parts are then listed. 'fedsim describe rules' lists
     the rules that warn about a scenario or a run, each of which can be described by its name.
     """
+    if not part:
+        named = {one: sorted(CATALOG.kinds[one].registry()) for one in CATALOG.kinds}
+        options.print_rows(
+            {one: format_names(names, _NAMED) for one, names in named.items()}, as_json
+        )
+        if not as_json:
+            click.echo("list all of a kind by its name: fedsim describe method", err=True)
+        return
     if part == "rules":
         rules = documentation()
         options.print_rows({name: _summary(text) for name, text in rules.items()}, as_json)

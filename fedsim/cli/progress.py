@@ -21,7 +21,7 @@ from fedsim.vocabulary.formatting import format_command, format_count
 
 Row = tuple[str, float, str]
 """A run or a sweep in progress: its name, the share that is done, and words about it."""
-_REFRESH_S = {"run": 0.2, "sweep": 1.0, "decision": 1.0, "forecast": 1.0}
+_REFRESH_S = {"run": 0.2, "sweep": 1.0, "decision": 1.0, "forecast": 1.0, "board": 1.0}
 LINE_S = 30.0
 """Seconds between two lines of progress if there is no terminal."""
 _COLUMNS = (
@@ -119,8 +119,8 @@ def following(
             nonlocal newest
             if newest is None:
                 # Not before: a scenario that is refused leaves no folder.
-                watch = format_command("watch", folder)
-                say(f"{kind} folder: {folder} (to watch it: {watch})")
+                watch = f" (to watch it: {format_command('watch', folder)})"
+                say(f"{kind} folder: {folder}{watch if kind != 'board' else ''}")
             newest = progress
             for text in news_of(progress):
                 say(text)

@@ -118,7 +118,8 @@ def report(run: Path, output: Path | None) -> None:
 def export(run: Path, format_: str, output: Path | None) -> None:
     """Write RUN, a run folder, for other tools.
 
-    The run may still be in progress, or may have been killed: everything that has reached the disk is written.
+    The run may still be in progress, or may have been killed: everything that has reached the disk is written. LaTeX
+    tables and figures come from 'fedsim compare RUN'.
     """
     from fedsim.analysis.export import export as write
     from fedsim.analysis.run import load_run

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
@@ -29,6 +28,7 @@ from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.compression import with_compression
 from fedsim.methods.optimizer_state import with_optimizer_state
 from fedsim.methods.submodels import with_submodels
+from fedsim.processes.cluster import machine_bytes
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import ThreadWorkers, Training
@@ -188,8 +188,8 @@ def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
             )
         return
     model_bytes = (task.layout.size + task.fixed_elements) * ITEM_BYTES[scenario.training.dtype]
-    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if model_bytes > memory_bytes:
+    memory_bytes = machine_bytes()
+    if memory_bytes is not None and model_bytes > memory_bytes:
         raise UserError(
             f"the model takes {format_bytes(model_bytes)}, but this machine has {format_bytes(memory_bytes)} of memory",
             where="task.model",

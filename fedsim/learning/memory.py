@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import os
 import tempfile
 import threading
 from collections import OrderedDict
@@ -20,6 +19,7 @@ import torch
 from torch import Tensor
 
 from fedsim.methods.base import Memory
+from fedsim.processes.cluster import machine_bytes
 from fedsim.scenario.training import Training
 
 IntArray = npt.NDArray[np.int64]
@@ -35,9 +35,8 @@ _DEVICE_SHARE = 0.25
 
 def host_budget(most_bytes: int = _HOST_BYTES, share: float = _HOST_SHARE) -> int:
     """Bytes of this machine's memory that may be used: ``most_bytes``, or a ``share`` of the memory if that is less."""
-    if not hasattr(os, "sysconf"):
-        return most_bytes
-    return min(most_bytes, int(share * os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")))
+    memory_bytes = machine_bytes()
+    return most_bytes if memory_bytes is None else min(most_bytes, int(share * memory_bytes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,13 @@ from fedsim.errors import UserError
 _ANSWER_S = 5.0
 
 
+def machine_bytes() -> int | None:
+    """Bytes of memory of this machine; None on Windows."""
+    if not hasattr(os, "sysconf"):
+        return None
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
 def usable_cores() -> int:
     """Cores of this machine that this process may use."""
     if hasattr(os, "sched_getaffinity"):

@@ -492,7 +492,11 @@ class CheckpointModels(Parameters):
 
 
 class Sweep(Parameters):
-    """Many runs: every combination of ``grid`` with every row of ``zip`` and every seed."""
+    """Many runs: every combination of ``variants`` with ``grid``, with every row of ``zip`` and with every seed."""
+
+    variants: dict[str, dict[str, Any]] = {}
+    """Values by name of a variant, written as in a scenario: `{fedbuff: {server: {method: {name: fedbuff}, schedule:
+    {name: buffered}}}}`. A mapping with a `name` replaces a part; another one sets the keys in it."""
 
     grid: dict[str, list[Any]] = {}
     """Lists of values by dotted path; all combinations are run."""
@@ -501,14 +505,14 @@ class Sweep(Parameters):
     seeds: list[int] = []
     """Seeds; by default the scenario's seed."""
 
-    @field_serializer("grid", "zip")
-    def _as_data(self, values: dict[str, list[Any]]) -> Any:
+    @field_serializer("variants", "grid", "zip")
+    def _as_data(self, values: dict[str, Any]) -> Any:
         return as_data(values)
 
     @model_validator(mode="after")
     def _varies_something(self) -> Sweep:
-        if not (self.grid or self.zip or self.seeds):
-            raise ValueError("give at least one of grid, zip and seeds")
+        if not (self.variants or self.grid or self.zip or self.seeds):
+            raise ValueError("give at least one of variants, grid, zip and seeds")
         empty = [path for path, values in {**self.grid, **self.zip}.items() if not values]
         if empty:
             raise ValueError(f"the list of values of '{empty[0]}' is empty")

@@ -21,6 +21,8 @@ from fedsim.scenario.own_code import as_data
 from fedsim.scenario.source import Source
 
 _LONGEST_WORD = 40
+VARIANT = "variant"
+"""Key of the name of a variant among the values of a run."""
 _RESERVED = ("seed", "name", "sweep")
 
 
@@ -31,7 +33,7 @@ class PlannedRun:
     Attributes:
         name: name of its folder, from its values and seed; :func:`fedsim.sweeps.folder.record` keeps existing folders.
         seed: its seed.
-        values: the values that the sweep sets, by dotted path.
+        values: the values that the sweep sets, by dotted path; ``variant`` is the name of a variant of ``variants``.
         loaded: its scenario, without the sweep.
     """
 
@@ -50,8 +52,8 @@ class PlannedRun:
 
 
 def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
-    """All runs of a sweep: the combinations of ``grid`` (the last path varies fastest), each with every row of
-    ``zip`` and every seed.
+    """All runs of a sweep: every variant with the combinations of ``grid`` (the last path varies fastest), each with
+    every row of ``zip`` and every seed.
 
     Raises:
         UserError: there is no sweep section, it sets a reserved key, an override sets the seed although the section
@@ -74,13 +76,16 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             where=seed_place,
             hint=f"for this seed alone, use -s 'sweep.seeds=[{seed}]' (in Python, overrides)",
         )
-    for path in (*sweep.grid, *sweep.zip):
-        if path.partition(".")[0] in _RESERVED:
+    varied: list[tuple[str, ...]] = [("sweep", "grid", path) for path in sweep.grid]
+    varied += [("sweep", "zip", path) for path in sweep.zip]
+    varied += [
+        ("sweep", "variants", name, key) for name in sweep.variants for key in sweep.variants[name]
+    ]
+    for place in varied:
+        if place[-1].partition(".")[0] in _RESERVED:
             raise UserError(
-                f"'{path}' cannot be varied",
-                where=loaded.source.key_place(
-                    ("sweep", "grid" if path in sweep.grid else "zip", path)
-                ),
+                f"'{place[-1]}' cannot be varied",
+                where=loaded.source.key_place(place),
                 hint="list seeds under sweep.seeds; the name applies to the whole sweep",
             )
     seeds = sweep.seeds or [loaded.scenario.seed]
@@ -95,10 +100,16 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     # Removed once, because a copy of it for each run takes most of the time.
     alone = [Override("sweep", None, location)]
     single = replace(loaded, source=apply_overrides(loaded.source, alone))
-    for chosen in _combinations(loaded):
+    named = [*sweep.variants] or [""]
+    variants = name_words(VARIANT, VARIANT, named)
+    for variant, swept in itertools.product(named, list(_combinations(loaded))):
+        values = {override.path: as_data(override.value) for override in swept}
+        of_values = [words[path][text(v)] for path, v in values.items() if v is not None]
+        chosen = [*_of_variant(loaded, variant), *swept]
+        if variant:
+            values = {VARIANT: variant, **values}
+            of_values = [variants[text(variant)], *of_values]
         for seed in seeds:
-            values = {override.path: as_data(override.value) for override in chosen}
-            of_values = [words[path][text(v)] for path, v in values.items() if v is not None]
             name = "_".join([*of_values, f"seed{seed}"])
             try:
                 changed = single.changed([*chosen, Override("seed", seed, location)])
@@ -115,6 +126,22 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             planned[name] = PlannedRun(name, seed, values, changed)
     raise_all(problems.values())
     return list(planned.values())
+
+
+def _of_variant(loaded: LoadedScenario, variant: str) -> list[Override]:
+    """What a variant sets: keys of sections one by one, parts as a whole."""
+
+    def overrides(data: Mapping[str, Any], path: str, place: tuple[str, ...]) -> Iterator[Override]:
+        for key, value in data.items():
+            to, here = f"{path}.{key}" if path else key, (*place, key)
+            if isinstance(value, Mapping) and value and "name" not in value:
+                yield from overrides(value, to, here)
+            else:
+                yield Override(to, value, loaded.source.value_place(here))
+
+    assert loaded.scenario.sweep is not None
+    values = loaded.scenario.sweep.variants.get(variant, {})
+    return list(overrides(values, "", ("sweep", "variants", variant)))
 
 
 def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:

@@ -100,7 +100,7 @@ def sweep_to_precision(
         raise UserError(
             "there is only one variant, so there is no ratio to a baseline",
             where="sweep",
-            hint="vary something with sweep.grid or sweep.zip, such as server.method",
+            hint="vary something with sweep.variants, sweep.grid or sweep.zip, such as server.method",
         )
     if precision.target is not None:
         # A mistyped metric is found before the first run.

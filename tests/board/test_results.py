@@ -72,3 +72,26 @@ def test_a_win_that_the_seeds_do_not_confirm_is_doubted(rows, question):
     two.loc[(two["entry"] == "FedBuff") & (two["time_s"] == 50), "time_s"] = 95
     doubt = "FedBuff has the lowest mean time, but 3 seeds do not separate it from FedAvg."
     assert results.why(results.table(two, question)).startswith(doubt)
+
+
+@pytest.mark.parametrize(
+    ("entry", "seeds", "sentence"),
+    [
+        (
+            "FedBuff",
+            3,
+            "FedBuff ranks 1 of 5 in silos and takes 0.50 times as long as FedAvg (95% interval 0.39 to 0.64).",
+        ),
+        (
+            "FedBuff",
+            2,
+            "FedBuff ranks 1 of 5 in silos and takes 0.52 times as long as FedAvg, "
+            "but 2 seeds are too few for an interval.",
+        ),
+        ("ACE", 3, "ACE ranks 5 of 5 in silos: only 0 of 3 runs reached accuracy 0.92."),
+        ("Broken", 3, "Broken does not work in silos."),
+    ],
+)
+def test_the_verdict_on_an_entry_is_a_sentence(entry, seeds, sentence, rows, question):
+    table = results.table(rows[(rows["seed"] < seeds) | (rows["error"] != "")], question)
+    assert results.verdict(table, entry) == sentence

@@ -4,17 +4,57 @@ import itertools
 
 import pytest
 
-from fedsim.board.suite import SETTINGS, Cell, suite
+from fedsim.board.suite import Cell, suite
 from fedsim.composition.assembly import prepare
 from fedsim.composition.shared import Shared
+
+SETTINGS = 5
 
 
 def test_the_settings_are_a_cross_through_the_usual_one():
     whole = suite()
     tried = [whole.values(Cell("silos", "FedProx", "tuning", n, 100)) for n in range(SETTINGS)]
     pairs = [(v["training.optimizer.lr"], v["server.method.mu"]) for v in tried]
-    lr = 0.1
-    assert pairs == [(0.3 * lr, 0.01), (lr, 0.01), (3 * lr, 0.01), (lr, 0.001), (lr, 0.1)]
+    assert pairs == [(0.03, 0.01), (0.1, 0.01), (0.3, 0.01), (0.1, 0.001), (0.1, 0.1)]
+
+
+BARE = """from fedsim.methods.base import Method
+
+
+class Bare(Method):
+    \"\"\"Keeps its model.\"\"\"
+
+    name = "bare"
+
+    def aggregate(self, server, updates):
+        return server
+"""
+
+
+@pytest.mark.parametrize(
+    ("values", "key", "choices"),
+    [
+        ({"server.method": {"name": "fedprox"}}, "server.method.mu", (0.001, 0.01, 0.1)),
+        ({"server.method": {"name": "ditto"}}, "server.method.attraction", (0.1, 1.0, 3.0)),
+        ({"server.schedule": "buffered"}, "server.schedule.buffer_size", (5, 10, 20)),
+        ({"server.selection.name": "oort"}, "server.selection.penalty", (0.5, 2.0, 5.0)),
+        ({"server.method": "bare.py:Bare"}, "", ()),
+    ],
+)
+def test_the_knob_of_an_own_entry_is_a_parameter_that_it_has(values, key, choices, tmp_path):
+    file = tmp_path / "bare.py"
+    file.write_text(BARE)
+    values = {
+        path: f"{file}:Bare" if part == "bare.py:Bare" else part for path, part in values.items()
+    }
+    entry = suite().limited(["phones_day"], {}, 5).own_entry("mine", values)
+    assert (entry.knob, entry.choices) == (key, choices)
+    mine = suite().limited(["phones_day"], {"mine": entry}, 5)
+    (question,) = mine.scenarios.values()
+    runs = [*mine.tuning(question, entry), *mine.measuring(question, entry, 0)]
+    assert len(runs) == mine.size(question)
+    for cell in runs[:6]:
+        mine.loaded(cell)
 
 
 def test_every_entry_has_the_same_number_of_runs():

@@ -51,9 +51,19 @@ def test_a_method_is_measured_beside_fedavg(monkeypatch, tmp_path):
         '    """Mine."""\n\n    name = "mine"\n'
     )
     method = f"{tmp_path / 'mine.py'}:Mine"
-    arguments = ["run", "--method", method, "--seeds", "2", "--json", "-o", str(tmp_path / "b")]
+    arguments = ["run", "--method", method, "--seeds", "3", "--json", "-o", str(tmp_path / "b")]
     result = CliRunner().invoke(command, arguments, catch_exceptions=False)
-    page = Path(json.loads(result.stdout)["page"]).read_text()
+    document = json.loads(result.stdout)
+    assert "mine ranks" in document["verdicts"]["silos"]
+    page = Path(document["page"]).read_text()
     assert page.count('<th scope="row">mine') == 2
     # The same algorithm with the same random numbers takes the same time.
     assert "1.00\u00a0to 1.00" in page
+
+
+def test_the_results_of_the_suite_are_shown_without_a_run(tmp_path):
+    result = CliRunner().invoke(command, ["show", "-o", str(tmp_path)], catch_exceptions=False)
+    assert str(tmp_path / "board.html") in result.stdout
+    page = (tmp_path / "board.html").read_text()
+    assert page.count("<h2") == 1 + 12
+    assert "cut off" in page

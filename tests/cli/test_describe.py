@@ -171,3 +171,9 @@ def test_what_a_part_needs_is_said() -> None:
     for part, need in rows(NEEDS):
         assert f"\n  {need}" in invoke("describe", *part.split()).stdout
     assert "\nneeds\n" not in invoke("describe", "flash").stdout
+
+
+def test_without_a_part_the_kinds_are_listed() -> None:
+    listed = json.loads(invoke("describe", "--json").stdout)
+    assert list(listed) == list(CATALOG.kinds)
+    assert listed["optimizer"] == "adam, adamw and sgd"

@@ -66,3 +66,34 @@ def test_a_run_without_learning_and_its_report_import_no_torch(
     assert imported_by("report", timing_run) <= {"pandas", "pyarrow"}
     run = ["run", timing_run / "scenario.yaml", "-o", tmp_path / "again"]
     assert imported_by(*run) <= {"pandas", "pyarrow", "scipy"}
+
+
+def test_every_module_is_imported_without_what_only_posix_has() -> None:
+    code = """
+import importlib, os, pkgutil, signal, sys
+import pandas, sklearn, torch  # Other libraries have guards of their own.
+
+for name in ("sysconf", "sched_getaffinity", "register_at_fork", "O_NOFOLLOW", "O_DIRECTORY"):
+    if hasattr(os, name):
+        delattr(os, name)
+for name in ("SIGALRM", "SIGHUP", "SIGKILL", "siginterrupt", "setitimer", "pthread_sigmask"):
+    delattr(signal, name)
+sys.modules |= dict.fromkeys(("fcntl", "resource", "pwd", "grp", "termios"))
+import fedsim
+
+failed = []
+for module in pkgutil.walk_packages(fedsim.__path__, "fedsim."):
+    try:
+        if not module.name.endswith("__main__"):
+            importlib.import_module(module.name)
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] in {"fedsim", "fcntl", "resource", "pwd", "grp", "termios"}:
+            failed.append((module.name, repr(error)))
+    except AttributeError as error:
+        failed.append((module.name, repr(error)))
+assert not failed, failed
+from fedsim.learning.memory import host_budget
+assert host_budget(7) == 7
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

@@ -41,6 +41,41 @@ def test_every_combination_of_grid_rows_and_seeds() -> None:
     assert all(run.loaded.scenario.sweep is None for run in runs)
 
 
+def test_variants_have_names_and_set_keys_of_their_own() -> None:
+    variants = {
+        "plain": {},
+        "fed buff": {
+            "server": {"method": {"name": "fedbuff"}, "schedule": {"name": "buffered"}},
+            "training": {"optimizer": {"lr": 0.3}},
+        },
+    }
+    runs = plan(scenario(variants=variants, grid={"training.local_steps": [1, 2]}, seeds=[5]))
+    assert [run.name for run in runs] == [
+        "plain_local_steps1_seed5",
+        "plain_local_steps2_seed5",
+        "fed-buff_local_steps1_seed5",
+        "fed-buff_local_steps2_seed5",
+    ]
+    assert runs[2].values == {"variant": "fed buff", "training.local_steps": 1}
+    plain = {key: value for key, value in scenario().items() if key != "sweep"}
+    overrides = ["training.local_steps=1", "server.method={name: fedbuff}", "seed=5"]
+    overrides += ["server.schedule={name: buffered}", "training.optimizer.lr=0.3"]
+    expected = load_scenario_dict(plain, Path.cwd(), CATALOG, overrides)
+    assert runs[2].resolved() == expected.resolved()
+
+
+@pytest.mark.parametrize(
+    ("variant", "message"),
+    [
+        ({"server": {"schedule": {"name": "buffered", "bufer_size": 2}}}, "unknown key"),
+        ({"seed": 3}, "'seed' cannot be varied"),
+    ],
+)
+def test_an_invalid_variant_is_found_before_the_first_run(variant: Any, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        plan(scenario(variants={"fine": {}, "wrong": variant}))
+
+
 def test_a_run_has_the_scenario_that_overrides_would_give() -> None:
     run = plan(scenario(grid={"training.optimizer.lr": [0.3]}, seeds=[7]))[0]
     plain = {key: value for key, value in scenario().items() if key != "sweep"}

@@ -99,6 +99,7 @@ class RunFacts:
         definitions: definitions of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
         lost: the metrics whose last value is not finite.
+        variant: name that its sweep gives it; empty without one.
         diverged_s: simulated time of the first evaluation of a model that has diverged; NaN for one that has not.
     """
 
@@ -116,6 +117,7 @@ class RunFacts:
     lost: tuple[str, ...] = ()
     waits_s: Mapping[str, float] = field(default_factory=dict)
     diverged_s: float = np.nan
+    variant: str = ""
 
     @functools.cached_property
     def digest(self) -> str:

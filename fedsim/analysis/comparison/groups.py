@@ -108,10 +108,16 @@ def group_runs(
     own_names = _own_names(runs, list(members.values())) if len(between_groups) > _UNRELATED else {}
     seen: Counter[tuple[str, str]] = Counter()
     groups: list[Group] = []
+    by_name: dict[tuple[str, str], set[str]] = {}
+    for run, values, in_words in zip(runs, flat, written, strict=False):
+        of_name = by_name.setdefault((run.variant, name_setting(in_words)), set())
+        of_name.add(key_of(values, paths))
     for (key, _), numbers in members.items():
         first = flat[numbers[0]]
         setting, label = name_setting(written[numbers[0]]), name_variant(written[numbers[0]])
         setting, label = ("", own_names[numbers[0]]) if own_names else (setting, label)
+        if given := runs[numbers[0]].variant:
+            label = given if len(by_name[given, setting]) < 2 else f"{given}, {label}"
         setting, label = renamed.get(setting, setting), renamed.get(label, label)
         chosen = sorted((runs[number] for number in numbers), key=lambda run: run.seed)
         if key in copied:

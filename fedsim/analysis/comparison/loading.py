@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ def load(
         )
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     folders: dict[Path, Path] = {}
+    names: dict[str, dict[str, str]] = {}
     hint = "give run folders, or the folder of a sweep"
     raise_all(
         UserError(
@@ -93,7 +94,12 @@ def load(
             continue
         run = Run(RunFolder(path))
         if run.status is Status.COMPLETE:
-            runs.append(read_facts(run, sections))
+            parent = str(path.parent)
+            if parent not in names:
+                names[parent] = _variants(path.parent)
+            runs.append(
+                replace(read_facts(run, sections), variant=names[parent].get(path.name, ""))
+            )
         else:
             has_failed = run.status is Status.FAILED
             error = run.info.get("error")
@@ -138,6 +144,14 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
                 hint="give run folders, or the folder of a sweep",
             )
         yield from folders
+
+
+def _variants(sweep: Path) -> dict[str, str]:
+    """Names of the variants of a sweep, by the folder of a run."""
+    entries = read_sweep(sweep).runs if is_sweep(sweep) else ()
+    return {
+        entry.run: str(entry.values["variant"]) for entry in entries if "variant" in entry.values
+    }
 
 
 def _never_started(path: Path) -> str:

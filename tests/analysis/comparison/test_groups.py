@@ -2,6 +2,7 @@
 
 import functools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,23 @@ def test_settings_and_variants(
     groups = group_runs(runs, **options).groups
     assert [f"{group.setting}: {group.label}" for group in groups] == expected
     assert [len(group.runs) for group in groups] == [1] * len(expected)
+
+
+def test_names_that_a_sweep_gives_are_used() -> None:
+    made = [
+        replace(facts(crossed(method, alpha), seed, f"{name}{alpha}{seed}"), variant=name)
+        for name, method in (("slow", "fedavg"), ("fast", "fedbuff"))
+        for alpha in (0.1, 1.0)
+        for seed in (0, 1)
+    ]
+    by_setting = [(group.setting, group.label) for group in group_runs(made).groups]
+    assert [label for _, label in by_setting] == ["slow", "fast", "slow", "fast"]
+    assert len({setting for setting, _ in by_setting}) == 2
+    # Values of a grid that name no setting follow the name.
+    grid = [
+        replace(facts(server("fedprox", mu=mu), 0, f"run{mu}"), variant="mine") for mu in (0.1, 1.0)
+    ]
+    assert [group.label for group in group_runs(grid).groups] == ["mine, mu=0.1", "mine, mu=1"]
 
 
 def test_runs_that_differ_in_seed_and_name_alone_are_one_group() -> None:
