@@ -31,8 +31,8 @@ from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.life import Plan
-from fedsim.simulation.plan import Dispatches
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatches import Dispatches
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.units import NEVER

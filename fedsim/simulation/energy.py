@@ -24,7 +24,7 @@ class EnergyUse:
         return self._watts[self._power_class[client]]
 
     def joules(self, client: int, plan: Sequence[float]) -> float:
-        """Energy that a dispatch takes, from its :class:`fedsim.simulation.life.Plan`."""
+        """Energy that a dispatch takes, from its :class:`fedsim.simulation.dispatch_process.Plan`."""
         download_w, compute_w, upload_w = self._watts[self._power_class[client]]
         return (download_w * plan[7] + compute_w * plan[8] + upload_w * plan[9]) / NS_PER_S
 

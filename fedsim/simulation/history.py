@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.life import Plan
+from fedsim.simulation.dispatch_process import Plan
 
 
 class History:

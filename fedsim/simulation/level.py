@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fedsim.network.base import Direction
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatches import Dispatches, OnEnd
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.history import History
-from fedsim.simulation.life import Plan
-from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
 from fedsim.simulation.updates import Updates
 from fedsim.simulation.workload import Workloads

@@ -1,6 +1,6 @@
 """The rules of a client's work: how many steps it does, how long they take, and how it fails.
 
-:mod:`fedsim.simulation.life` applies these rules in order.
+:mod:`fedsim.simulation.dispatch_process` applies these rules in order.
 """
 
 from __future__ import annotations
