@@ -26,7 +26,7 @@ from benchmarks.validation.netns import Link, Net, tcp_socket
 from benchmarks.validation.relay import raise_priority
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server
-from fedsim.devices.population import Power
+from fedsim.devices.battery import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.loading import LoadedScenario

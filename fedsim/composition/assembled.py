@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.edges import EdgeServers
 from fedsim.composition.prospects import Bytes, Prospects, expected_transfers_s
+from fedsim.composition.stays import EdgeServers
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.learning.metrics import Metric
-from fedsim.methods.base import Method, Prologue, Vector
+from fedsim.methods.base import Method, Vector
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
@@ -95,8 +95,8 @@ class Assembly:
 
     def _traffic_bytes(self, level: int) -> tuple[float, float]:
         sends_all = self.scenario.server.transfer == "all"
-        usual = Prologue(self.method.download(), self.method.upload())
-        return self.bytes_of(usual, fixed=(sends_all, sends_all), level=level)
+        usual = self.method.download(), self.method.upload()
+        return self.bytes_of(*usual, fixed=(sends_all, sends_all), level=level)
 
     @property
     def _client_bytes(self) -> tuple[Bytes, Bytes]:
@@ -111,7 +111,9 @@ class Assembly:
         """Bytes of the download and of the upload of the method's prologue; None without one."""
         prologue = self.method.prologue()
         sends_all = self.scenario.server.transfer == "all"
-        return None if prologue is None else self.bytes_of(prologue, fixed=(True, sends_all))
+        if prologue is None:
+            return None
+        return self.bytes_of(prologue.download, prologue.upload, fixed=(True, sends_all))
 
     @property
     def first_download_bytes(self) -> float:
@@ -121,7 +123,7 @@ class Assembly:
     def _first_download_bytes(self, level: int) -> float:
         complete = (vector.in_full for vector in self.method.download())
         sent = [*complete, *self.method.first_download()]
-        return self.bytes_of(Prologue(sent, ()), fixed=(True, False), level=level)[0]
+        return self.bytes_of(sent, (), fixed=(True, False), level=level)[0]
 
     @property
     def differs(self) -> bool:
@@ -197,7 +199,12 @@ class Assembly:
         return reached if target else None
 
     def bytes_of(
-        self, sent: Prologue, fixed: tuple[bool, bool], level: int = 0
+        self,
+        download: Iterable[Vector],
+        upload: Iterable[Vector],
+        *,
+        fixed: tuple[bool, bool],
+        level: int = 0,
     ) -> tuple[float, float]:
         """Bytes of a download and an upload of a part of the model.
 
@@ -214,7 +221,7 @@ class Assembly:
         fixed_bytes = task.fixed_elements * item
         down, up = (
             sum(map(size_bytes, vectors)) + included * fixed_bytes
-            for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
+            for vectors, included in zip((download, upload), fixed, strict=True)
         )
         return down, up
 

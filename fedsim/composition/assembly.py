@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedsim.composition.assembled import Assembly, execution_of
-from fedsim.composition.edges import EdgeServers, relocated, relocating
+from fedsim.composition.edges import (
+    edge_servers,
+    hierarchy,
+    relocated,
+    relocating,
+    unmet_with_edges,
+    with_edges,
+)
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
 from fedsim.composition.prospects import impossible
@@ -144,7 +151,7 @@ def assemble(
     if parts is not None:
         world = replace(world, parts=parts)
         method = build_method(of_devices, task, cycle_s, parts, learns=learns)
-    edge_servers = EdgeServers.of(world, method)
+    edges = edge_servers(world, method)
     metrics = chosen_metrics(scenario.evaluation, task)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
@@ -152,13 +159,12 @@ def assemble(
     raise_all(
         [
             *_unmet(scenario, method, learns=learns, client_accuracies=accuracies),
-            *(() if edge_servers is None else edge_servers.unmet(scenario, method)),
+            *unmet_with_edges(scenario, edges, method),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
     population = world.population(method)
-    assembly = Assembly(loaded, world, learns, method, metrics, measured, population)
-    return assembly if edge_servers is None else edge_servers.joined(assembly)
+    return with_edges(Assembly(loaded, world, learns, method, metrics, measured, population, edges))
 
 
 def _unmet(
@@ -319,7 +325,7 @@ def build_server(
         recorder,
         seed=scenario.seed,
         on_progress=on_progress,
-        hierarchy=None if assembly.edges is None else assembly.edges.hierarchy(assembly),
+        hierarchy=hierarchy(assembly),
     )
 
 
@@ -329,11 +335,13 @@ def check_server(assembly: Assembly) -> None:
     Raises:
         UserError: schedule or selection do not accept their parameters.
     """
-    clients, rules = _clients(assembly), _rules(assembly)
-    if assembly.edges is None:
-        check_rules(clients, rules, assembly.scenario.seed)
-    else:
-        assembly.edges.check_rules(assembly, clients, rules)
+    clients, rules, seed = _clients(assembly), _rules(assembly), assembly.scenario.seed
+    above = hierarchy(assembly)
+    if above is not None:
+        check_rules(above.clients, above.rules, seed)
+        clients = replace(clients, members=above.members[0])
+    with relocating(assembly.scenario):
+        check_rules(clients, rules, seed)
 
 
 def _clients(assembly: Assembly) -> Clients:

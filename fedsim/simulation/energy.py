@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedsim.devices.battery import ROUNDING_NS
-from fedsim.devices.population import Power
+from fedsim.devices.battery import ROUNDING_NS, Power
 from fedsim.units import NEVER, NS_PER_S
 
 DOWNLOAD, COMPUTE, UPLOAD = range(3)
-"""Phases of work, in the order of the columns of :attr:`fedsim.devices.population.Power.watts`."""
+"""Phases of work, in the order of the columns of :attr:`fedsim.devices.battery.Power.watts`."""
 
 
 class EnergyUse:

@@ -10,10 +10,10 @@ import networkx as nx
 import numpy as np
 
 from fedsim.devices import DeviceContext
-from fedsim.devices.battery import Batteries
+from fedsim.devices.battery import Batteries, Power
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
-from fedsim.devices.population import Population, Power
+from fedsim.devices.population import Population
 from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fedsim.devices.population import Power
+from fedsim.devices.battery import Power
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.energy import EnergyUse
 from fedsim.vocabulary.outcomes import Ending

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.devices.population import Power
+from fedsim.devices.battery import Power
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
