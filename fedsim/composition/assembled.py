@@ -20,6 +20,7 @@ from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
+from fedsim.simulation.history import History
 from fedsim.tasks.base import ITEM_BYTES, Task
 from fedsim.units import LONGEST_S, NS_PER_S
 from fedsim.vocabulary.metrics import MetricDefinition, meets
@@ -125,10 +126,14 @@ class Assembly:
         sent = [*complete, *self.method.first_download()]
         return self.bytes_of(sent, (), fixed=(True, False), level=level)[0]
 
-    @property
-    def differs(self) -> bool:
-        """Whether downloads are differences to what a client has received before."""
-        return any(vector.in_full is not vector for vector in self.method.download())
+    def history(self) -> History | None:
+        """What clients have from earlier dispatches, before the first one; None if that does not matter."""
+        continues = self.method.continues_models
+        differs = any(vector.in_full is not vector for vector in self.method.download())
+        online_until = self.population.availability.online_until
+        if not (continues or differs):
+            return None
+        return History(online_until, continues=continues, differs=differs)
 
     @property
     def vectors(self) -> list[dict[str, Any]]:

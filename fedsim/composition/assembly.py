@@ -392,9 +392,8 @@ def _workloads(assembly: Assembly) -> Workloads:
         usual,
         prologue=None if prologue is None else workload(*prologue),
         first=first,
-        continues=assembly.method.continues_models,
         of_client=None if parts is None else parts.level.tolist(),
-        differs=assembly.differs,
+        history=assembly.history(),
     )
 
 

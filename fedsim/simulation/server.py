@@ -155,7 +155,7 @@ class ServerBase(Dispatcher, Facts, ServerPort):
             return
         plan = self._dispatches.stop(dispatch)
         if self._level.history is not None:
-            self._level.history.end(dispatch, plan)
+            self._level.history.end(dispatch, plan.computed_ns)
         self._release(dispatch, plan)
         self._updates.close(dispatch, plan, Outcome.CUT, self._clock.now)
         self.look_again(dispatch.client)

@@ -112,7 +112,7 @@ class Server(ServerBase):
         """Handle a dispatch that has ended by itself."""
         client = dispatch.client
         if self._level.history is not None:
-            self._level.history.end(dispatch, plan)
+            self._level.history.end(dispatch, plan.computed_ns)
         if self._batteries is None:
             self.release(client)
         else:
