@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.composition.assembled import Assembly, execution_of
+from fedsim.composition.assembled import Assembly
 from fedsim.composition.edges import (
     edge_servers,
     hierarchy,
@@ -48,11 +48,13 @@ from fedsim.simulation.workload import DrawnWork, Workload, Workloads
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, IntArray, Task
 from fedsim.units import to_ns
 from fedsim.vocabulary.formatting import format_bytes
+from fedsim.vocabulary.metrics import meets
 from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
     import torch
 
+    from fedsim.learning.device import Execution
     from fedsim.learning.workers import Station
 
 _EVALUATION_SHARE = 0.1
@@ -284,6 +286,13 @@ def build_station(scenario: Scenario, task: Task, method: Method, training: Trai
     )
 
 
+def execution_of(training: Training) -> Execution:
+    """Where the tensors of a run live, and in which type."""
+    from fedsim.learning.device import Execution
+
+    return Execution.of(training)
+
+
 # -- the server --------------------------------------------------------------------------------------------------------
 
 
@@ -319,7 +328,9 @@ def build_server(
             every_versions=every_versions,
             every_steps=every_steps,
             at_start=evaluation.at_start,
-            reached=assembly.target_test,
+            reached=(lambda metrics: meets(stop.target, metrics, assembly.measured.__getitem__))
+            if stop.target
+            else None,
         ),
         plane,
         recorder,
@@ -356,6 +367,7 @@ def _clients(assembly: Assembly) -> Clients:
 def _rules(assembly: Assembly) -> Rules:
     section = assembly.scenario.server.of_devices
     detection, prologue = section.failure_detection, assembly.method.prologue()
+    keeps_lost = any(memory.kept_when_lost for memory in assembly.method.memories().values())
     return Rules(
         section.selection.create,
         section.schedule.create,
@@ -363,7 +375,7 @@ def _rules(assembly: Assembly) -> Rules:
         aggregation_ns=to_ns(section.aggregation_time),
         first_updates=None if prologue is None else prologue.updates or 0,
         # Nothing is kept of the work before the first round.
-        keeps_from=int(prologue is not None) if assembly.keeps_lost_work else None,
+        keeps_from=int(prologue is not None) if keeps_lost else None,
     )
 
 
@@ -384,7 +396,8 @@ def _workloads(assembly: Assembly) -> Workloads:
     prologue = assembly.prologue_bytes
     usual, first = [], []
     for level in assembly.levels:
-        (down, up), first_down = assembly.traffic_of(level)
+        down, up = assembly.traffic_bytes(level)
+        first_down = assembly.first_download_bytes(level)
         usual.append(workload(down, up))
         first.append(workload(first_down, up) if first_down > down else usual[-1])
     parts = assembly.world.parts

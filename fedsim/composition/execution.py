@@ -399,7 +399,7 @@ class _Execution:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
-        down_bytes, up_bytes = assembly.traffic_bytes
+        down_bytes, up_bytes = assembly.traffic_bytes()
         self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
@@ -411,7 +411,7 @@ class _Execution:
             ineligible_clients=int(np.count_nonzero(population.short_of_memory)),
             excluded_clients=int(np.count_nonzero(population.excluded)),
             bytes_down_per_dispatch=down_bytes,
-            bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes),
+            bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes()),
             bytes_up_per_dispatch=up_bytes,
             vectors=assembly.vectors,
             parts=assembly.part_rows,
