@@ -90,7 +90,7 @@ class RealDispatches(Dispatches):
         events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
     ) -> None:
         self._population = assembly.population
-        down, up = assembly.traffic_bytes
+        down, up = assembly.traffic_bytes()
         self._bytes = round(down), round(up)
         self._payload = bytes(round(down))
         self._events = events
