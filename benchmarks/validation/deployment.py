@@ -26,13 +26,13 @@ from benchmarks.validation.netns import Link, Net, tcp_socket
 from benchmarks.validation.relay import raise_priority
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server
-from fedsim.devices.population import Power
+from fedsim.devices.battery import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.life import Plan
-from fedsim.simulation.plan import Dispatches
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatches import Dispatches
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.units import NEVER
@@ -90,7 +90,7 @@ class RealDispatches(Dispatches):
         events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
     ) -> None:
         self._population = assembly.population
-        down, up = assembly.traffic_bytes
+        down, up = assembly.traffic_bytes()
         self._bytes = round(down), round(up)
         self._payload = bytes(round(down))
         self._events = events

@@ -250,7 +250,7 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         )
     world = assembly.world
     clients, flags = paired(clients, named_by, count, world.names(), where)
-    down, up = assembly.traffic_bytes
+    down, up = assembly.traffic_bytes()
     links = scenario.scenario.devices.network.params
     # A network of the user's may have no transport: its links carry the bytes at their rates.
     transport: Transport = (

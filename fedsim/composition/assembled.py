@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.edges import EdgeServers
 from fedsim.composition.prospects import Bytes, Prospects, expected_transfers_s
+from fedsim.composition.stays import EdgeServers
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.learning.metrics import Metric
-from fedsim.methods.base import Method, Prologue, Vector
+from fedsim.methods.base import Method, Vector
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
-from fedsim.scenario.training import Training
+from fedsim.simulation.history import History
 from fedsim.tasks.base import ITEM_BYTES, Task
 from fedsim.units import LONGEST_S, NS_PER_S
-from fedsim.vocabulary.metrics import MetricDefinition, meets
-
-if TYPE_CHECKING:
-    from fedsim.learning.device import Execution
+from fedsim.vocabulary.metrics import MetricDefinition
 
 
 @dataclass(frozen=True)
@@ -74,36 +71,23 @@ class Assembly:
         scenario = self.scenario.model_copy(update={"server": server})
         return Prospects(scenario, self.population, self.world.work, self._client_bytes)
 
-    @cached_property
-    def execution(self) -> Execution | None:
-        """Where tensors live; None if only time is simulated."""
-        return execution_of(self.scenario.training) if self.learns else None
-
     @property
     def levels(self) -> range:
         """Numbers of the parts of the model; only 0 if all clients train the whole model."""
         return range(1 if self.world.parts is None else len(self.world.parts.rates))
 
-    @property
-    def traffic_bytes(self) -> tuple[float, float]:
-        """Bytes of the download and of the upload of a dispatch, of the largest part of the model."""
-        return self._traffic_bytes(0)
-
-    def traffic_of(self, level: int) -> tuple[tuple[float, float], float]:
-        """Bytes of the download and the upload of a part of the model, and of the first download of a client."""
-        return self._traffic_bytes(level), self._first_download_bytes(level)
-
-    def _traffic_bytes(self, level: int) -> tuple[float, float]:
+    def traffic_bytes(self, level: int = 0) -> tuple[float, float]:
+        """Bytes of the download and of the upload of a dispatch, of a part of the model; the largest has level 0."""
         sends_all = self.scenario.server.transfer == "all"
-        usual = Prologue(self.method.download(), self.method.upload())
-        return self.bytes_of(usual, fixed=(sends_all, sends_all), level=level)
+        usual = self.method.download(), self.method.upload()
+        return self.bytes_of(*usual, fixed=(sends_all, sends_all), level=level)
 
     @property
     def _client_bytes(self) -> tuple[Bytes, Bytes]:
         """Bytes of the download and of the upload of a dispatch; one number, or one per client, (N,)."""
         if self.world.parts is None:
-            return self.traffic_bytes
-        down, up = zip(*map(self._traffic_bytes, self.levels), strict=True)
+            return self.traffic_bytes()
+        down, up = zip(*map(self.traffic_bytes, self.levels), strict=True)
         return self.world.parts.of_clients(down), self.world.parts.of_clients(up)
 
     @property
@@ -111,22 +95,24 @@ class Assembly:
         """Bytes of the download and of the upload of the method's prologue; None without one."""
         prologue = self.method.prologue()
         sends_all = self.scenario.server.transfer == "all"
-        return None if prologue is None else self.bytes_of(prologue, fixed=(True, sends_all))
+        if prologue is None:
+            return None
+        return self.bytes_of(prologue.download, prologue.upload, fixed=(True, sends_all))
 
-    @property
-    def first_download_bytes(self) -> float:
+    def first_download_bytes(self, level: int = 0) -> float:
         """Bytes of the download of a client's first dispatch, which includes what training does not change."""
-        return self._first_download_bytes(0)
-
-    def _first_download_bytes(self, level: int) -> float:
         complete = (vector.in_full for vector in self.method.download())
         sent = [*complete, *self.method.first_download()]
-        return self.bytes_of(Prologue(sent, ()), fixed=(True, False), level=level)[0]
+        return self.bytes_of(sent, (), fixed=(True, False), level=level)[0]
 
-    @property
-    def differs(self) -> bool:
-        """Whether downloads are differences to what a client has received before."""
-        return any(vector.in_full is not vector for vector in self.method.download())
+    def history(self) -> History | None:
+        """What clients have from earlier dispatches, before the first one; None if that does not matter."""
+        continues = self.method.continues_models
+        differs = any(vector.in_full is not vector for vector in self.method.download())
+        online_until = self.population.availability.online_until
+        if not (continues or differs):
+            return None
+        return History(online_until, continues=continues, differs=differs)
 
     @property
     def vectors(self) -> list[dict[str, Any]]:
@@ -155,7 +141,7 @@ class Assembly:
         durations_s = self._compute_s + sum(
             network.latencies_ns(way) / NS_PER_S
             + size * 8 / np.maximum(network.rates_bps(way), np.finfo(float).tiny)
-            for way, size in zip(Direction, self.traffic_bytes, strict=True)
+            for way, size in zip(Direction, self.traffic_bytes(), strict=True)
         )
         return np.minimum(durations_s, LONGEST_S)
 
@@ -168,7 +154,7 @@ class Assembly:
         rows = []
         for level, rate in enumerate(parts.rates):
             memory_bytes = self.world.memory_of_part(self.method, parts, level).max()
-            down, up = self._traffic_bytes(level)
+            down, up = self.traffic_bytes(level)
             rows.append(
                 {
                     "rate": rate,
@@ -181,23 +167,13 @@ class Assembly:
             )
         return rows
 
-    @property
-    def keeps_lost_work(self) -> bool:
-        """Whether clients keep state from work that the server never uses."""
-        return any(memory.kept_when_lost for memory in self.method.memories().values())
-
-    @property
-    def target_test(self) -> Callable[[Mapping[str, float]], bool] | None:
-        """Function that returns whether metrics meet the target of the run; None without a target."""
-        target = self.scenario.stop.target
-
-        def reached(metrics: Mapping[str, float]) -> bool:
-            return meets(target, metrics, self.measured.__getitem__)
-
-        return reached if target else None
-
     def bytes_of(
-        self, sent: Prologue, fixed: tuple[bool, bool], level: int = 0
+        self,
+        download: Iterable[Vector],
+        upload: Iterable[Vector],
+        *,
+        fixed: tuple[bool, bool],
+        level: int = 0,
     ) -> tuple[float, float]:
         """Bytes of a download and an upload of a part of the model.
 
@@ -214,29 +190,19 @@ class Assembly:
         fixed_bytes = task.fixed_elements * item
         down, up = (
             sum(map(size_bytes, vectors)) + included * fixed_bytes
-            for vectors, included in zip((sent.download, sent.upload), fixed, strict=True)
+            for vectors, included in zip((download, upload), fixed, strict=True)
         )
         return down, up
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates."""
-        sizes = self._traffic_bytes(self.level_of(client))
+        parts = self.world.parts
+        sizes = self.traffic_bytes(0 if parts is None else int(parts.level[client]))
         transfers_s = expected_transfers_s(self.population.network, client, sizes)
         return transfers_s + float(self._compute_s[client])
-
-    def level_of(self, client: int) -> int:
-        """Number of the part of the model that a client trains."""
-        return 0 if self.world.parts is None else int(self.world.parts.level[client])
 
     @cached_property
     def _compute_s(self) -> npt.NDArray[np.float64]:
         """Duration of each client's full workload at its nominal speed, (N,)."""
         step_s = self.population.compute.step_s
         return self.world.work.nominal_steps(step_s) * step_s
-
-
-def execution_of(training: Training) -> Execution:
-    """Where the tensors of a run live, and in which type."""
-    from fedsim.learning.device import Execution
-
-    return Execution.of(training)

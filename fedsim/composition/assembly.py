@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.composition.assembled import Assembly, execution_of
-from fedsim.composition.edges import EdgeServers, relocated, relocating
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.edges import (
+    edge_servers,
+    hierarchy,
+    relocated,
+    relocating,
+    unmet_with_edges,
+    with_edges,
+)
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
 from fedsim.composition.prospects import impossible
@@ -41,11 +48,13 @@ from fedsim.simulation.workload import DrawnWork, Workload, Workloads
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, IntArray, Task
 from fedsim.units import to_ns
 from fedsim.vocabulary.formatting import format_bytes
+from fedsim.vocabulary.metrics import meets
 from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
     import torch
 
+    from fedsim.learning.device import Execution
     from fedsim.learning.workers import Station
 
 _EVALUATION_SHARE = 0.1
@@ -144,7 +153,7 @@ def assemble(
     if parts is not None:
         world = replace(world, parts=parts)
         method = build_method(of_devices, task, cycle_s, parts, learns=learns)
-    edge_servers = EdgeServers.of(world, method)
+    edges = edge_servers(world, method)
     metrics = chosen_metrics(scenario.evaluation, task)
     measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
     target = scenario.stop.target if learns else {}
@@ -152,13 +161,12 @@ def assemble(
     raise_all(
         [
             *_unmet(scenario, method, learns=learns, client_accuracies=accuracies),
-            *(() if edge_servers is None else edge_servers.unmet(scenario, method)),
+            *unmet_with_edges(scenario, edges, method),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
     population = world.population(method)
-    assembly = Assembly(loaded, world, learns, method, metrics, measured, population)
-    return assembly if edge_servers is None else edge_servers.joined(assembly)
+    return with_edges(Assembly(loaded, world, learns, method, metrics, measured, population, edges))
 
 
 def _unmet(
@@ -278,6 +286,13 @@ def build_station(scenario: Scenario, task: Task, method: Method, training: Trai
     )
 
 
+def execution_of(training: Training) -> Execution:
+    """Where the tensors of a run live, and in which type."""
+    from fedsim.learning.device import Execution
+
+    return Execution.of(training)
+
+
 # -- the server --------------------------------------------------------------------------------------------------------
 
 
@@ -313,13 +328,15 @@ def build_server(
             every_versions=every_versions,
             every_steps=every_steps,
             at_start=evaluation.at_start,
-            reached=assembly.target_test,
+            reached=(lambda metrics: meets(stop.target, metrics, assembly.measured.__getitem__))
+            if stop.target
+            else None,
         ),
         plane,
         recorder,
         seed=scenario.seed,
         on_progress=on_progress,
-        hierarchy=None if assembly.edges is None else assembly.edges.hierarchy(assembly),
+        hierarchy=hierarchy(assembly),
     )
 
 
@@ -329,11 +346,13 @@ def check_server(assembly: Assembly) -> None:
     Raises:
         UserError: schedule or selection do not accept their parameters.
     """
-    clients, rules = _clients(assembly), _rules(assembly)
-    if assembly.edges is None:
-        check_rules(clients, rules, assembly.scenario.seed)
-    else:
-        assembly.edges.check_rules(assembly, clients, rules)
+    clients, rules, seed = _clients(assembly), _rules(assembly), assembly.scenario.seed
+    above = hierarchy(assembly)
+    if above is not None:
+        check_rules(above.clients, above.rules, seed)
+        clients = replace(clients, members=above.members[0])
+    with relocating(assembly.scenario):
+        check_rules(clients, rules, seed)
 
 
 def _clients(assembly: Assembly) -> Clients:
@@ -348,6 +367,7 @@ def _clients(assembly: Assembly) -> Clients:
 def _rules(assembly: Assembly) -> Rules:
     section = assembly.scenario.server.of_devices
     detection, prologue = section.failure_detection, assembly.method.prologue()
+    keeps_lost = any(memory.kept_when_lost for memory in assembly.method.memories().values())
     return Rules(
         section.selection.create,
         section.schedule.create,
@@ -355,7 +375,7 @@ def _rules(assembly: Assembly) -> Rules:
         aggregation_ns=to_ns(section.aggregation_time),
         first_updates=None if prologue is None else prologue.updates or 0,
         # Nothing is kept of the work before the first round.
-        keeps_from=int(prologue is not None) if assembly.keeps_lost_work else None,
+        keeps_from=int(prologue is not None) if keeps_lost else None,
     )
 
 
@@ -376,7 +396,8 @@ def _workloads(assembly: Assembly) -> Workloads:
     prologue = assembly.prologue_bytes
     usual, first = [], []
     for level in assembly.levels:
-        (down, up), first_down = assembly.traffic_of(level)
+        down, up = assembly.traffic_bytes(level)
+        first_down = assembly.first_download_bytes(level)
         usual.append(workload(down, up))
         first.append(workload(first_down, up) if first_down > down else usual[-1])
     parts = assembly.world.parts
@@ -384,9 +405,8 @@ def _workloads(assembly: Assembly) -> Workloads:
         usual,
         prologue=None if prologue is None else workload(*prologue),
         first=first,
-        continues=assembly.method.continues_models,
         of_client=None if parts is None else parts.level.tolist(),
-        differs=assembly.differs,
+        history=assembly.history(),
     )
 
 

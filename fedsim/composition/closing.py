@@ -6,7 +6,7 @@ A client that has work pauses exactly while it is offline, except if it continue
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from fedsim.traces.intervals import ranks
 from fedsim.units import NS_PER_S, to_ns
 
 if TYPE_CHECKING:
+    from fedsim.composition.stays import EdgeServers
     from fedsim.learning.evaluation import ClientMetrics
 
 _ONLINE_POINTS = 2000
@@ -98,33 +99,23 @@ def spent(run: Run) -> dict[str, float]:
     return {name: float(run.clients[name].sum()) for name in SPENT if name in run.clients}
 
 
-def write_edges(
-    run: Run,
-    edges: Population,
-    samples: npt.NDArray[np.int64 | np.float64],
-    members: Integers,
-    names: Sequence[str],
-) -> None:
-    """Write the table of edge servers; ``edges`` are these as the cloud sees them.
-
-    Args:
-        run: the run.
-        edges: the edge servers.
-        samples, members: training samples and number of their clients, (E,).
-        names: theirs, (E,); empty if they have none.
-    """
+def write_edges(run: Run, servers: EdgeServers) -> None:
+    """Write the table of the edge servers of a finished run."""
+    edges, stays = servers.population, servers.stays
+    assert edges is not None
+    members = np.array([len(clients) for clients in stays.members])
     end_ns = round(run.simulated_s * NS_PER_S)
     online_ns = edges.availability.online_between_ns(0, end_ns)
     table = clients_table(
         run.edge_dispatches,
         run.edge_phases,
         duration_s=run.simulated_s,
-        samples=samples,
+        samples=servers.cloud.context.samples,
         step_s=edges.compute.step_s,
         down_bps=edges.network.rates_bps(Direction.DOWN),
         up_bps=edges.network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
-        names={"members": members, **({"name": names} if names else {})},
+        names={"members": members, **({"name": stays.names} if stays.names else {})},
         table=EDGES,
     )
     write_parquet(run.folder.parquet(EDGES.name), EDGES, table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,14 +13,15 @@ import numpy.typing as npt
 
 from fedsim.composition.needs import missing_tables, unmet_requirements
 from fedsim.composition.prospects import expected_transfers_s
-from fedsim.composition.stays import Stays, beyond, edge_stays
+from fedsim.composition.stays import EdgeServers, Stays, beyond, edge_stays
 from fedsim.composition.world import World
 from fedsim.devices import DeviceContext
+from fedsim.devices.battery import Power
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
-from fedsim.devices.population import Population, Power
+from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
-from fedsim.methods.base import Method, MethodContext, Prologue
+from fedsim.methods.base import Method, MethodContext
 from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.optimizer_state import STATE
 from fedsim.network.base import NetworkContext
@@ -29,7 +30,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.edges import Hierarchy, Mobility
-from fedsim.simulation.facts import Clients, Rules, Work, check_rules
+from fedsim.simulation.facts import Clients, Rules, Work
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER, to_ns
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     import torch
 
     from fedsim.composition.assembled import Assembly
-    from fedsim.runs.run import Run
     from fedsim.traces.bundle import TraceBundle
 
 Int64Array = npt.NDArray[np.int64]
@@ -47,119 +47,90 @@ Int64Array = npt.NDArray[np.int64]
 _WHERE = "server.edges"
 
 
-@dataclass(frozen=True)
-class EdgeServers:
-    """The edge servers of a run: clients of the cloud, whose local work is a server's rounds.
+def edge_servers(world: World, method: Method) -> EdgeServers | None:
+    """The edge servers of a scenario, whose method is ``method``; None if it has none.
 
-    Attributes:
-        section: the scenario's section.
-        stays: where the clients are.
-        cloud: the method of the cloud.
-        population: the edge servers as the cloud sees them; None until the clients' devices are known.
+    Raises:
+        UserError: the scenario does not say where each client is, or a method does not work with edge servers.
     """
+    section, length_s = world.scenario.server.edges, world.scenario.stop.simulated_time
+    if section is None:
+        return None
+    stays = edge_stays(world, section)
+    samples = stays.samples(world.task.samples, None if length_s is None else to_ns(length_s))
+    return EdgeServers(section, stays, _cloud_method(world, method.context, samples))
 
-    section: Edges
-    stays: Stays
-    cloud: Method
-    population: Population | None = None
 
-    @classmethod
-    def of(cls, world: World, method: Method) -> EdgeServers | None:
-        """The edge servers of a scenario, whose method is ``method``; None if it has none.
+def with_edges(assembly: Assembly) -> Assembly:
+    """An assembly of clients, with its edge servers between them and the cloud; as it is without edge servers.
 
-        Raises:
-            UserError: the scenario does not say where each client is, or a method does not work with edge servers.
-        """
-        section, length_s = world.scenario.server.edges, world.scenario.stop.simulated_time
-        if section is None:
-            return None
-        stays = edge_stays(world, section)
-        samples = stays.samples(world.task.samples, None if length_s is None else to_ns(length_s))
-        return cls(section, stays, _cloud_method(world, method.context, samples))
+    Raises:
+        UserError: links or availability do not match the edge servers, or the clients cannot reach them.
+    """
+    servers = assembly.edges
+    if servers is None:
+        return assembly
+    edges = _population(
+        assembly.world, servers.section, servers.stays.members, assembly.durations_s
+    )
+    until_s = assembly.scenario.stop.simulated_time
+    population = _reachable(assembly.population, edges, servers.stays, until_s)
+    return replace(assembly, population=population, edges=replace(servers, population=edges))
 
-    def unmet(self, scenario: Scenario, method: Method) -> Iterator[UserError]:
-        """What keeps a scenario from working through two levels; ``method`` is that of clients and edge servers."""
-        yield from _unmet(scenario, self.stays, method, self.cloud)
 
-    def joined(self, assembly: Assembly) -> Assembly:
-        """An assembly of clients, with these edge servers between them and the cloud.
+def recorded_edges(servers: EdgeServers | None) -> dict[str, Any]:
+    """Arguments of :class:`~fedsim.runs.writer.RunWriter`: number of edge servers, and columns of their rows."""
+    if servers is None or servers.population is None:
+        return {}
+    columns = partial(dispatch_columns, servers.population.power)
+    return {"clients": servers.population.clients, "edge_columns": columns}
 
-        Raises:
-            UserError: links or availability do not match the edge servers, or the clients cannot reach them.
-        """
-        edges = _population(assembly.world, self.section, self.stays.members, assembly.durations_s)
-        until_s = assembly.scenario.stop.simulated_time
-        population = _reachable(assembly.population, edges, self.stays, until_s)
-        return replace(assembly, population=population, edges=replace(self, population=edges))
 
-    def recorded(self) -> dict[str, Any]:
-        """Arguments of :class:`~fedsim.runs.writer.RunWriter`: number of edge servers, and columns of their rows."""
-        assert self.population is not None
-        columns = partial(dispatch_columns, self.population.power)
-        return {"clients": self.population.clients, "edge_columns": columns}
+def hierarchy(assembly: Assembly) -> Hierarchy | None:
+    """The edge servers for the time plane; None without."""
+    edges, scenario = assembly.edges, assembly.scenario
+    if edges is None:
+        return None
+    population, stays, server = edges.population, edges.stays, scenario.server
+    assert population is not None
+    count, rounds, moves = population.clients, edges.section.rounds, stays.moves
+    sends_all = server.transfer == "all"
+    down, up = assembly.bytes_of(
+        edges.cloud.download(), edges.cloud.upload(), fixed=(sends_all, sends_all)
+    )
 
-    def write(self, run: Run) -> None:
-        """Write the table of edge servers of a finished run."""
-        # Imports pandas, which a check does not need.
-        from fedsim.composition.closing import write_edges
+    def expected_duration_s(edge: int) -> float:
+        transfers_s = expected_transfers_s(population.network, edge, (down, up))
+        return transfers_s + rounds * float(population.compute.step_s[edge])
 
-        assert self.population is not None
-        members = np.array([len(clients) for clients in self.stays.members])
-        write_edges(run, self.population, self.cloud.context.samples, members, self.stays.names)
-
-    def check_rules(self, assembly: Assembly, clients: Clients, rules: Rules) -> None:
-        """Check schedules and selections of the cloud and of edge servers; ``clients`` and ``rules`` are the latter's.
-
-        Raises:
-            UserError: they do not accept their parameters.
-        """
-        hierarchy, seed = self.hierarchy(assembly), assembly.scenario.seed
-        check_rules(hierarchy.clients, hierarchy.rules, seed)
-        with relocating(assembly.scenario):
-            check_rules(replace(clients, members=hierarchy.members[0]), rules, seed)
-
-    def hierarchy(self, assembly: Assembly) -> Hierarchy:
-        """The edge servers for the time plane."""
-        population, stays, scenario = self.population, self.stays, assembly.scenario
-        assert population is not None
-        count, rounds, moves = population.clients, self.section.rounds, stays.moves
-        server = scenario.server
-        sends_all = server.transfer == "all"
-        sent = Prologue(self.cloud.download(), self.cloud.upload())
-        down, up = assembly.bytes_of(sent, fixed=(sends_all, sends_all))
-
-        def expected_duration_s(edge: int) -> float:
-            transfers_s = expected_transfers_s(population.network, edge, (down, up))
-            return transfers_s + rounds * float(population.compute.step_s[edge])
-
-        detection = server.failure_detection
-        return Hierarchy(
-            clients=Clients(
-                population,
-                self.cloud.context.samples,
-                Work(np.full(count, rounds, dtype=np.int64)),
-                expected_duration_s,
-            ),
-            rules=Rules(
-                server.selection.create,
-                server.schedule.create,
-                failure_detection_ns=None if detection == "never" else to_ns(detection),
-                aggregation_ns=to_ns(server.aggregation_time),
-            ),
-            workload=Workload(
-                population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
-            ),
-            members=stays.members,
-            mobility=Mobility(
-                moves,
-                stays.availability(assembly.population, to_ns(scenario.stop.simulated_time or 0)),
-                stays.drops,
-            )
-            if moves
-            else None,
-            aggregation_ns=to_ns(self.section.aggregation_time),
-            sends_partial_work=self.section.partial_work == "send",
+    detection = server.failure_detection
+    return Hierarchy(
+        clients=Clients(
+            population,
+            edges.cloud.context.samples,
+            Work(np.full(count, rounds, dtype=np.int64)),
+            expected_duration_s,
+        ),
+        rules=Rules(
+            server.selection.create,
+            server.schedule.create,
+            failure_detection_ns=None if detection == "never" else to_ns(detection),
+            aggregation_ns=to_ns(server.aggregation_time),
+        ),
+        workload=Workload(
+            population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
+        ),
+        members=stays.members,
+        mobility=Mobility(
+            moves,
+            stays.availability(assembly.population, to_ns(scenario.stop.simulated_time or 0)),
+            stays.drops,
         )
+        if moves
+        else None,
+        aggregation_ns=to_ns(edges.section.aggregation_time),
+        sends_partial_work=edges.section.partial_work == "send",
+    )
 
 
 def _cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.float64]) -> Method:
@@ -198,9 +169,13 @@ def _cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.
     return method
 
 
-def _unmet(scenario: Scenario, stays: Stays, edge: Method, cloud: Method) -> Iterator[UserError]:
+def unmet_with_edges(
+    scenario: Scenario, servers: EdgeServers | None, edge: Method
+) -> Iterator[UserError]:
     """What keeps a scenario from working through two levels; ``edge`` is the method of clients and edge servers."""
-    server = scenario.server
+    if servers is None:
+        return
+    server, stays, cloud = scenario.server, servers.stays, servers.cloud
     assert server.edges is not None
     network = scenario.devices.network.params
     if any(getattr(network, name, None) for name in ("server_down", "server_up")):

@@ -18,7 +18,7 @@ import numpy as np
 from fedsim.analysis.run import Run
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server, prepare
-from fedsim.composition.closing import spent, write_population
+from fedsim.composition.closing import spent, write_edges, write_population
 from fedsim.composition.distributed import (
     await_claim,
     build_learner,
@@ -26,6 +26,7 @@ from fedsim.composition.distributed import (
     follow,
     joined,
 )
+from fedsim.composition.edges import recorded_edges
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -313,8 +314,7 @@ class _Execution:
         self._trackers: Trackers | None = None
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
-        of_edges = {} if assembly.edges is None else assembly.edges.recorded()
-        of_edges = {"clients": assembly.task.clients, **of_edges}
+        of_edges = {"clients": assembly.task.clients, **recorded_edges(assembly.edges)}
         self.writer = RunWriter(folder, **recorded(assembly.population), **of_edges)
         try:
             if assembly.learns:
@@ -390,7 +390,7 @@ class _Execution:
             names["edge"] = assembly.edges.stays.of_client
         write_population(run, population, assembly.task.samples, end_ns, client_metrics, names)
         if assembly.edges is not None:
-            assembly.edges.write(run)
+            write_edges(run, assembly.edges)
         labels = assembly.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
@@ -399,7 +399,7 @@ class _Execution:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
-        down_bytes, up_bytes = assembly.traffic_bytes
+        down_bytes, up_bytes = assembly.traffic_bytes()
         self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
@@ -411,7 +411,7 @@ class _Execution:
             ineligible_clients=int(np.count_nonzero(population.short_of_memory)),
             excluded_clients=int(np.count_nonzero(population.excluded)),
             bytes_down_per_dispatch=down_bytes,
-            bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes),
+            bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes()),
             bytes_up_per_dispatch=up_bytes,
             vectors=assembly.vectors,
             parts=assembly.part_rows,

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
+from fedsim.methods.base import Method
 from fedsim.network.kinds.shared import Shared
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import EdgeColumn, EdgeFile, EdgeNearest, Edges
@@ -94,6 +95,23 @@ class Stays:
         both = both.within(there, np.arange(len(first)), beyond_ns)
         ends = np.cumsum([0, *map(len, self.members)]).tolist()
         return [both.of(np.arange(*span)) for span in pairwise(ends)]
+
+
+@dataclass(frozen=True)
+class EdgeServers:
+    """The edge servers of a run: clients of the cloud, whose local work is a server's rounds.
+
+    Attributes:
+        section: the scenario's section.
+        stays: where the clients are.
+        cloud: the method of the cloud.
+        population: the edge servers as the cloud sees them; None until the clients' devices are known.
+    """
+
+    section: Edges
+    stays: Stays
+    cloud: Method
+    population: Population | None = None
 
 
 def edge_stays(world: World, section: Edges) -> Stays:

@@ -19,10 +19,10 @@ from fedsim.composition.shared import Datasets, Shared
 from fedsim.devices import DeviceContext
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.availability.trace import TraceAvailabilityParams
-from fedsim.devices.battery import Batteries
+from fedsim.devices.battery import Batteries, Power
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.grid import Footprint, Grid
-from fedsim.devices.population import Population, Power
+from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels import Parts, Submodels
 from fedsim.methods.base import Method

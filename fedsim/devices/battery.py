@@ -1,4 +1,6 @@
-"""Batteries: a device with a low charge accepts no work until it has recharged, and an empty one stops.
+"""Power of devices at work, and their batteries.
+
+A device with a low charge accepts no work until it has recharged, and an empty one stops.
 
 Energy is conserved: the charge is the capacity minus the energy used by work plus the energy recharged between
 dispatches, and is never negative.
@@ -7,6 +9,7 @@ dispatches, and is never negative.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +22,19 @@ ROUNDING_NS = 1e-3
 """Duration below which a difference of energies is rounding."""
 _LEAST_SHARE = 0.01
 """Minimum share of its battery that a device needs to start, even if the floor is lower."""
+
+
+@dataclass(frozen=True, slots=True)
+class Power:
+    """Power drawn while working.
+
+    Attributes:
+        watts: while receiving, computing and sending, one row per class of devices, (K, 3).
+        of_client: class of each client's device, (N,); one byte each, so that a million fit in the cache.
+    """
+
+    watts: npt.NDArray[np.float64]
+    of_client: npt.NDArray[np.uint8]
 
 
 class Batteries:

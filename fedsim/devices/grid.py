@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.devices.battery import Power
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import BY_GROUP, Cost, GridSeries
 from fedsim.vocabulary.formatting import format_names
-
-if TYPE_CHECKING:
-    from fedsim.devices.population import Power
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

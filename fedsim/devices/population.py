@@ -9,25 +9,12 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.devices.availability.base import OnDisconnect
-from fedsim.devices.battery import Batteries
+from fedsim.devices.battery import Batteries, Power
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.grid import Footprint
 from fedsim.network.base import Direction, Network
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
-
-
-@dataclass(frozen=True, slots=True)
-class Power:
-    """Power drawn while working.
-
-    Attributes:
-        watts: while receiving, computing and sending, one row per class of devices, (K, 3).
-        of_client: class of each client's device, (N,); one byte each, so that a million fit in the cache.
-    """
-
-    watts: npt.NDArray[np.float64]
-    of_client: npt.NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """Messages between the ServerApp and the nodes, on the devices, links and availability of a population.
 
-The life of a message is that of a dispatch (:mod:`fedsim.simulation.life`): download, work, upload. The amount of work
-and the size of the reply are known after running the ClientApp, which happens when the download has ended. A ClientApp
-whose message is lost before that never runs.
+A message is handled like a dispatch (:mod:`fedsim.simulation.dispatch_process`): download, work, upload. The amount of
+work and the size of the reply are known after running the ClientApp, which happens when the download has ended. A
+ClientApp whose message is lost before that never runs.
 
 Training messages are the dispatches of the run. Evaluation and query messages take the time of their node in the same
 way, but have no rows in ``dispatches``; the table ``messages`` has a row for each message of any kind.
@@ -27,14 +27,13 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.contended import ContendedDispatches
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatcher import Dispatcher
+from fedsim.simulation.dispatches import ContendedDispatches, Dispatches, OnEnd, at_once
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
-from fedsim.simulation.handouts import HandOuts
 from fedsim.simulation.level import Limits
-from fedsim.simulation.life import Plan
-from fedsim.simulation.plan import Dispatches, OnEnd, at_once
-from fedsim.simulation.story import DeviceLife, lives
+from fedsim.simulation.story import DeviceProcess, device_processes
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
@@ -234,7 +233,7 @@ class _PlannedParcels(Dispatches):
         online_until_ns = workload.population.availability.online_until(
             dispatch.client, dispatch.dispatched_ns
         )
-        return at_once(DeviceLife(workload, dispatch, None, online_until_ns, stop_ns))
+        return at_once(DeviceProcess(workload, dispatch, None, online_until_ns, stop_ns))
 
     def _end_at(self, dispatch: Dispatch, plan: Plan) -> None:
         if plan.end_ns < NEVER:
@@ -258,7 +257,7 @@ class _ContendedParcels(ContendedDispatches):
     def __init__(
         self, engine: Engine, parcels: _Parcels, network: SharedNetwork, on_end: OnEnd
     ) -> None:
-        super().__init__(engine, network, on_end, lives(parcels.of))
+        super().__init__(engine, network, on_end, device_processes(parcels.of))
         self._parcels = parcels
 
     @override
@@ -363,7 +362,7 @@ class Exchange:
         self._over = False
         self._energy = EnergyUse(population.power)
         self._updates = Updates(recorder)
-        self._handouts = HandOuts(
+        self._dispatcher = Dispatcher(
             engine,
             population.availability,
             Stream(seed, Purpose.SELECTION),
@@ -440,7 +439,7 @@ class Exchange:
         self._queues.setdefault(client, deque()).append(parcel)
         if client not in self._engaged:
             self._engaged.add(client)
-            self._handouts.hand_out(client, 0, None, None)
+            self._dispatcher.dispatch(client, steps=0)
 
     def _begin(
         self, client: int, now: int, online_until_ns: int, steps: Any, deadline: Any, then: Any
@@ -523,9 +522,9 @@ class Exchange:
         self._next(client)
 
     def _next(self, client: int) -> None:
-        self._handouts.release(client)
+        self._dispatcher.release(client)
         if self._queues[client]:
-            self._handouts.hand_out(client, 0, None, None)
+            self._dispatcher.dispatch(client, steps=0)
         else:
             self._engaged.remove(client)
 

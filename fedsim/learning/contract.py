@@ -28,8 +28,7 @@ class Contract:
         self._dtype = method.context.dtype
         self._sent_down = _elements(method.download())
         self._sent_up = _elements(method.upload())
-        prologue = method.prologue()
-        self._sent_up_first = _elements(prologue.upload if prologue else ())
+        self._sent_first = None if method.prologue() is None else _elements(method.sent_at(0))
         self._state: list[str] = []
         memories = {
             name: memory for name, memory in method.memories().items() if memory.keeper == "client"
@@ -37,15 +36,16 @@ class Contract:
         self._memories = {name: memory.elements for name, memory in memories.items()}
         self._returned = [name for name, memory in memories.items() if not memory.in_place]
 
-    def check_update(self, update: LocalUpdate, rows: int, *, in_prologue: bool = False) -> None:
-        """Check the result of ``local_update`` for ``rows`` dispatches of the prologue or of a round.
+    def check_update(self, update: LocalUpdate, rows: int, version: int = 1) -> None:
+        """Check the result of ``local_update`` for ``rows`` dispatches of a version, or of several from 1 on.
 
         Raises:
             UserError: a vector is missing, is not declared or has the wrong shape.
         """
+        first = None if version else self._sent_first
         vectors, memories = (
             {name: (rows, elements) for name, elements in declared.items()}
-            for declared in (self._sent_up_first if in_prologue else self._sent_up, self._memories)
+            for declared in (self._sent_up if first is None else first, self._memories)
         )
         further = f", {memories}" if memories else ""
         expected = f"LocalUpdate({vectors}, loss of shape ({rows},){further}), one row per dispatch"
@@ -53,7 +53,7 @@ class Contract:
         if not isinstance(update, LocalUpdate):
             raise error(f"returns {type(update).__name__}, not a LocalUpdate")
         _require(error, "vector", update.vectors, vectors, vectors)
-        _require(error, "memory", update.memory, memories, () if in_prologue else self._returned)
+        _require(error, "memory", update.memory, memories, self._returned if first is None else ())
         _require(error, "tensor", {"loss": update.loss}, {"loss": (rows,)}, ())
 
     def check_state(self, state: ServerState, function: str) -> None:

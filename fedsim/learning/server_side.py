@@ -99,10 +99,8 @@ class ServerSide:
         ]
         self._restarting = [name for name, memory in memories.items() if memory.restarts]
         self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
-        prologue = method.prologue()
-        self._has_prologue = prologue is not None
-        others = prologue.upload if prologue else ()
-        self.waiting = new_updates(method.upload(), dtype, device, folder=folder, others=others)
+        first = method.sent_at(0)
+        self.waiting = new_updates(method.upload(), dtype, device, folder=folder, others=first)
 
     def models(self, edge: int = -1) -> Models:
         """The models of the only server or the cloud, or of an edge server."""
@@ -164,8 +162,7 @@ class ServerSide:
     def receive(self, trains: Sequence[Train], update: LocalUpdate) -> None:
         """Keep the result of a group's training: vectors until their aggregation, and memories of the clients."""
         clients = np.array([train.client for train in trains])
-        in_prologue = self._has_prologue and trains[0].version == 0
-        self._contract.check_update(update, len(trains), in_prologue=in_prologue)
+        self._contract.check_update(update, len(trains), trains[0].version)
         self.waiting.put([train.dispatch_id for train in trains], update.vectors)
         used = np.flatnonzero([train.used for train in trains])
         for name, rows in update.memory.items():

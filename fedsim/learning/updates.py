@@ -24,8 +24,8 @@ _WAITING_SHARE = 0.0625
 class WaitingUpdates:
     """Vectors of trained dispatches until their aggregation; those beyond a budget wait on disk.
 
-    The bytes of ``vectors``, which clients send back in a round, count toward the budget; those of a prologue,
-    ``others``, do not. Without a ``folder`` they wait in the system's temporary folder.
+    The bytes of ``vectors``, which clients send back in a round, count toward the budget; those of ``others``, sent
+    before the first round, do not. Without a ``folder`` they wait in the system's temporary folder.
 
     Attributes:
         bytes_each: bytes of ``vectors`` of a dispatch.

@@ -561,6 +561,11 @@ class Method(Component, ABC):
         """
         return None
 
+    def sent_at(self, version: int) -> Sequence[Vector]:
+        """The vectors of the updates from a version: those of the prologue from version 0, if there is one."""
+        prologue = None if version else self.prologue()
+        return self.upload() if prologue is None else prologue.upload
+
     def frozen(self) -> Collection[str]:
         """Names of the parameters that no client trains, which saves their gradients."""
         return ()

@@ -46,9 +46,8 @@ class _Averaged(Method):
 
         method: Any = super()
         state: ServerState = method.aggregate(server, updates)
-        prologue, received = self.prologue(), self.download()[0].name
-        first = prologue is not None and updates.version == 1
-        for vector in prologue.upload if prologue and first else self.upload():
+        received = self.download()[0].name
+        for vector in self.sent_at(updates.version - 1):
             if count := self._ends_with_buffers(vector.name, vector.elements):
                 weights = self.buffer_weights(updates)
                 mean = updates.mean(vector.name, weights, server[received])

@@ -165,8 +165,7 @@ class _Compressed(Method):
         update = super().local_update(cohort, trainer)
         vectors, memory = dict(update.vectors), {**update.memory, **memory}
         # Not all are those of a round.
-        prologue = self.prologue()
-        declared = [*self.upload(), *(prologue.upload if prologue else ())]
+        declared = [*self.upload(), *self.sent_at(0)]
         for number, vector in enumerate({one.name: one for one in declared}.values()):
             if not vector.is_lossy or vector.name not in vectors:
                 continue

@@ -110,9 +110,8 @@ class _Sent(_Continuing):
         return {**method.aggregate(server, updates), STATE: mean}
 
     def _is_silent(self, version: int) -> bool:
-        """Whether work on this version is that of a prologue whose uploads have no state."""
-        prologue = None if version else self.prologue()
-        return prologue is not None and STATE not in [one.name for one in prologue.upload]
+        """Whether the updates from this version have no state."""
+        return all(one.name != STATE for one in self.sent_at(version))
 
 
 def with_optimizer_state(method: type[Method], kind: Literal["kept", "sent"]) -> type[Method]:

@@ -93,6 +93,8 @@ class ServerPort(Protocol):
         grid: carbon intensity at the clients' places; None if the scenario does not give it.
         version: number of server updates so far.
         round: rounds closed so far.
+        busy_until_ns: when the server finishes its last aggregation; it dispatches no work before then. NEVER while an
+            edge server waits for a model of the cloud: what it is to :meth:`call_at` then is called when it has one.
     """
 
     clients: int
@@ -103,15 +105,11 @@ class ServerPort(Protocol):
     grid: Grid | None
     version: int
     round: int
+    busy_until_ns: int
 
     @property
     def now_ns(self) -> int:
         """Simulated time."""
-
-    @property
-    def busy_until_ns(self) -> int:
-        """When the server finishes its last aggregation; it dispatches no work before then. NEVER while an edge server
-        waits for a model of the cloud: what it is to :meth:`call_at` then is called when it has one."""
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""

@@ -1,1 +1,1 @@
-"""The time plane: the event engine, the life of a dispatch, and the server."""
+"""The time plane: the event engine, the process of a dispatch, and the server."""

@@ -1,6 +1,6 @@
 """Edge servers: each serves its clients as a single server does, and works for the cloud as a client does.
 
-The story of a dispatch to an edge server is :meth:`EdgeLife.story`: it downloads the model of the cloud, makes it its
+The story of a dispatch to an edge server is :meth:`EdgeProcess.run`: it downloads the model of the cloud, makes it its
 own, does a number of rounds with its clients, and uploads the difference. Between two dispatches it is paused: it hands
 out no work, and what its schedule requests meanwhile happens when the next model has come.
 """
@@ -20,7 +20,9 @@ from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
-from fedsim.simulation.contended import ContendedDispatches, LiveDispatches, TimedDispatches
+from fedsim.simulation.dispatch_process import Activity, DispatchProcess, EdgeRounds, Reached
+from fedsim.simulation.dispatcher import OnDispatched, Steps
+from fedsim.simulation.dispatches import ContendedDispatches, LiveDispatches, OnEnd, TimedDispatches
 from fedsim.simulation.engine import (
     FLOW_ORDER,
     LEAVING_ORDER,
@@ -29,10 +31,7 @@ from fedsim.simulation.engine import (
     ScheduledCall,
 )
 from fedsim.simulation.facts import Clients, Rules
-from fedsim.simulation.handouts import OnDispatched, Steps
 from fedsim.simulation.level import Level, Limits
-from fedsim.simulation.life import Activity, EdgeRounds, Life, Reached
-from fedsim.simulation.plan import OnEnd
 from fedsim.simulation.server import Above
 from fedsim.simulation.story import Server
 from fedsim.simulation.updates import EdgeRecorder, Updates
@@ -115,14 +114,16 @@ def build_hierarchy(
         Moves(mobility, devices, [cast(MobileEdgeServer, edge.server) for edge in edges])
     network, workload = hierarchy.clients.population.network, hierarchy.workload
 
-    def life(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Life:
+    def process(
+        dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int
+    ) -> DispatchProcess:
         edge = edges[dispatch.client]
-        return EdgeLife(edge, workload, dispatch, deadline_ns, online_until_ns)
+        return EdgeProcess(edge, workload, dispatch, deadline_ns, online_until_ns)
 
     def dispatches(on_end: OnEnd) -> LiveDispatches:
         if isinstance(network, SharedNetwork):
-            return ContendedDispatches(engine, network, on_end, life)
-        return TimedDispatches(engine, network, on_end, life)
+            return ContendedDispatches(engine, network, on_end, process)
+        return TimedDispatches(engine, network, on_end, process)
 
     level = Level(
         engine,
@@ -158,20 +159,20 @@ class EdgeServer(Server):
 
     def pause(self) -> None:
         """Hand out no more work."""
-        self._handouts.busy_until_ns = NEVER
+        self.busy_until_ns = NEVER
         self.schedule = cast(Schedule, _Paused(self._running, self._postponed))
 
     def resume(self) -> None:
         """Begin to work from a model that has come from the cloud."""
         self.adopted += 1
         self.schedule = self._running
-        self._handouts.resume()
+        self.dispatch_waiting()
         postponed, self._postponed = self._postponed, []
         if self._is_fresh:
             self._is_fresh = False
             self.start()
         # These may complete the rounds, and pause the server again.
-        while postponed and self._handouts.busy_until_ns < NEVER:
+        while postponed and self.busy_until_ns < NEVER:
             postponed.pop(0)()
         self._postponed[:0] = postponed
 
@@ -183,7 +184,7 @@ class EdgeServer(Server):
         self._running = self._rules.schedule(self, self._selection)
         self._is_fresh = True
         self.pause()
-        self._handouts.forget()
+        self.withdraw_all()
         for dispatch in self._dispatches.of_edge(self.edge):
             self.cut(dispatch)
         for dispatch in [one for one in self._updates.held if one.edge == self.edge]:
@@ -215,7 +216,7 @@ class MobileEdgeServer(EdgeServer):
         assert self._ids is not None
         self._client_ids = ids = self._ids
         self._numbers = {client: number for number, client in enumerate(ids)}
-        self._handouts.on_release = lambda client: on_release(self, ids[client])
+        self.on_release = lambda client: on_release(self, ids[client])
 
     @override
     def _begin(
@@ -236,14 +237,14 @@ class MobileEdgeServer(EdgeServer):
         until_ns = self._population.availability.online_until(self._client_ids[client], now)
         super()._begin(client, now, until_ns, steps, deadline_ns, note)
 
-    def occupy(self, client: int) -> None:
+    def wait_for(self, client: int) -> None:
         """Give a client of the run no work until :meth:`vacate`."""
-        self._handouts.occupy(self._numbers[client])
+        self.occupy(self._numbers[client])
 
     def vacate(self, client: int) -> None:
         """Let it have work again."""
-        self._handouts.release(self._numbers[client])
-        self._handouts.look_again(self._numbers[client])
+        self.release(self._numbers[client])
+        self.look_again(self._numbers[client])
 
 
 class Moves:
@@ -278,7 +279,7 @@ class Moves:
         dispatch = self._last.get(client)
         if dispatch is not None:
             if server.edge != dispatch.edge:
-                server.occupy(client)
+                server.wait_for(client)
                 self._waits[client] = server
             if self._drops:
                 engine = self._level.engine
@@ -407,7 +408,7 @@ class Edge(Above):
         self._call = self._engine.call_at(ends_ns, self._on_done, dispatch_id)
 
 
-class EdgeLife(Life):
+class EdgeProcess(DispatchProcess):
     """A dispatch to an edge server."""
 
     def __init__(self, edge: Edge, *args: Any) -> None:
@@ -415,8 +416,8 @@ class EdgeLife(Life):
         self.edge = edge
 
     @override
-    def story(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order, as :meth:`DeviceLife.story`; local steps are rounds."""
+    def run(self) -> Generator[Activity, Reached, None]:
+        """The activities of the dispatch, in order, as :meth:`DeviceProcess.run`; local steps are rounds."""
         workload, edge, dispatch = self.workload, self.edge, self.dispatch
 
         # Step 1. Download the model of the cloud.

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedsim.devices.battery import ROUNDING_NS
-from fedsim.devices.population import Power
+from fedsim.devices.battery import ROUNDING_NS, Power
 from fedsim.units import NEVER, NS_PER_S
 
 DOWNLOAD, COMPUTE, UPLOAD = range(3)
-"""Phases of work, in the order of the columns of :attr:`fedsim.devices.population.Power.watts`."""
+"""Phases of work, in the order of the columns of :attr:`fedsim.devices.battery.Power.watts`."""
 
 
 class EnergyUse:
@@ -24,7 +23,7 @@ class EnergyUse:
         return self._watts[self._power_class[client]]
 
     def joules(self, client: int, plan: Sequence[float]) -> float:
-        """Energy that a dispatch takes, from its :class:`fedsim.simulation.life.Plan`."""
+        """Energy that a dispatch takes, from its :class:`fedsim.simulation.dispatch_process.Plan`."""
         download_w, compute_w, upload_w = self._watts[self._power_class[client]]
         return (download_w * plan[7] + compute_w * plan[8] + upload_w * plan[9]) / NS_PER_S
 

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.life import Plan
 
 
 class History:
     """The last dispatches of all clients, as far as they matter.
 
     Args:
-        continues, differs: see :class:`fedsim.simulation.workload.Workloads`.
         online_until: when a client that is online at an instant goes offline.
+        continues: whether clients continue their own models, so that one that has missed a round downloads as if for
+            the first time.
+        differs: whether downloads are differences to an earlier one, so that a client downloads as if for the first
+            time until the server has used one of its updates: only then does the server know what the client has.
     """
 
     def __init__(
@@ -41,10 +43,10 @@ class History:
             if not dispatch.in_full and self._online_until(client, free_ns) >= now_ns:
                 dispatch.free_ns = free_ns
 
-    def end(self, dispatch: Dispatch, plan: Plan) -> None:
-        """Note a dispatch that has ended."""
-        if plan.computed_ns >= 0:
-            self._finished[dispatch.client_id] = dispatch.version, plan.computed_ns
+    def end(self, dispatch: Dispatch, computed_ns: int) -> None:
+        """Note a dispatch that has ended, and the end of its local steps; -1 if it has not done them."""
+        if computed_ns >= 0:
+            self._finished[dispatch.client_id] = dispatch.version, computed_ns
 
     def use(self, dispatches: Iterable[Dispatch]) -> None:
         """Note that the server has used the updates of these dispatches."""

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fedsim.network.base import Direction
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatches import Dispatches, OnEnd
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.facts import Clients
-from fedsim.simulation.history import History
-from fedsim.simulation.life import Plan
-from fedsim.simulation.plan import Dispatches, OnEnd
 from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
 from fedsim.simulation.updates import Updates
 from fedsim.simulation.workload import Workloads
@@ -95,13 +94,7 @@ class Level:
         self.time_budget_ns = clients.work.time_budget_ns
         steps = clients.work.steps
         self.same_steps = int(steps[0]) if steps.min() == steps.max() else None
-        self.history = None
-        if workloads.continues or workloads.differs:
-            self.history = History(
-                population.availability.online_until,
-                continues=workloads.continues,
-                differs=workloads.differs,
-            )
+        self.history = workloads.history
         self.is_patient = limits.until_ns is not None
         self.plane = plane
         self.updates = updates

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.devices.battery import Power
 from fedsim.devices.grid import Footprint
-from fedsim.devices.population import Population, Power
+from fedsim.devices.population import Population
 from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.outcomes import Ending, Outcome

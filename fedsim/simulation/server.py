@@ -17,10 +17,10 @@ from fedsim.errors import UserError
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contract import check_draws
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatcher import Dispatcher, OnDispatched, Steps
 from fedsim.simulation.facts import Clients, Facts, Rules
-from fedsim.simulation.handouts import HandOuts, OnDispatched, Steps
 from fedsim.simulation.level import Level
-from fedsim.simulation.life import Plan
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
 
@@ -40,7 +40,7 @@ class Above(Protocol):
         """Whether the run ends when the server has closed so many rounds; versions count if its schedule has none."""
 
 
-class ServerBase(Facts, ServerPort):
+class ServerBase(Dispatcher, Facts, ServerPort):
     """One server, whose story a subclass gives.
 
     Args:
@@ -68,14 +68,13 @@ class ServerBase(Facts, ServerPort):
         seed: int,
         edge: int = -1,
     ) -> None:
-        super().__init__(clients, rules, seed)
+        Facts.__init__(self, clients, rules, seed)
         population = level.population
         self.edge = edge
         self.version = self.round = self.adopted = self.empty_draws = 0
         self._level = level
         self._above = above
         self._population = population
-        self._availability = clients.availability
         self._rules = rules
         # The numbers of the clients in the run, if they differ from those at this server.
         self._ids = None if clients.members is None else clients.members.data
@@ -86,15 +85,14 @@ class ServerBase(Facts, ServerPort):
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
         self._is_over = False
         self._plane = level.plane
-        self._engine = engine = level.engine
-        self._clock = engine.clock
         self._energy = level.energy
         self._batteries = level.batteries
         self._updates = level.updates
         self._dispatches = level.dispatches
-        self._handouts = HandOuts(
-            engine,
-            self._availability,
+        Dispatcher.__init__(
+            self,
+            level.engine,
+            clients.availability,
             self.stream(Purpose.SELECTION),
             self._begin,
             lambda: self._selection.next_change_ns(),
@@ -130,36 +128,6 @@ class ServerBase(Facts, ServerPort):
         self.empty_draws += 1
 
     @override
-    def is_online(self, client: int) -> bool:
-        return self._availability.is_online(client, self._clock.now)
-
-    @override
-    def is_busy(self, client: int) -> bool:
-        return self._handouts.is_engaged(client)
-
-    @override
-    def online_clients(self) -> npt.NDArray[np.int64]:
-        return self._handouts.online_clients()
-
-    @override
-    def sample_online(self, count: int) -> list[int]:
-        return self._handouts.sample_online(count)
-
-    @override
-    def call_when_available(self, callback: Callable[[], None]) -> None:
-        self._handouts.call_when_available(callback)
-
-    @property
-    @override
-    def now_ns(self) -> int:
-        return self._clock.now
-
-    @property
-    @override
-    def busy_until_ns(self) -> int:
-        return self._handouts.busy_until_ns
-
-    @override
     def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
         return self._engine.call_at(time_ns, callback)
 
@@ -187,10 +155,10 @@ class ServerBase(Facts, ServerPort):
             return
         plan = self._dispatches.stop(dispatch)
         if self._level.history is not None:
-            self._level.history.end(dispatch, plan)
+            self._level.history.end(dispatch, plan.computed_ns)
         self._release(dispatch, plan)
         self._updates.close(dispatch, plan, Outcome.CUT, self._clock.now)
-        self._handouts.look_again(dispatch.client)
+        self.look_again(dispatch.client)
 
     @override
     def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
@@ -214,11 +182,11 @@ class ServerBase(Facts, ServerPort):
             if ready_ns > now:
                 self._engine.call_at(ready_ns, lambda: self._on_recharged(client))
                 return
-        self._handouts.release(client)
+        self.release(client)
 
     def _on_recharged(self, client: int) -> None:
-        self._handouts.release(client)
-        self._handouts.look_again(client)
+        self.release(client)
+        self.look_again(client)
 
     def _prepare(self, clients: npt.NDArray[np.int64]) -> None:
         """Draw the random numbers of the next dispatches of some clients at once."""

@@ -10,16 +10,15 @@ from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.contended import ContendedDispatches
+from fedsim.simulation.dispatches import ContendedDispatches, PlannedDispatches
 from fedsim.simulation.edges import Hierarchy, build_hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules
 from fedsim.simulation.level import Level, Limits
-from fedsim.simulation.plan import PlannedDispatches
 from fedsim.simulation.server import Above
 from fedsim.simulation.stall import clock_ends
-from fedsim.simulation.story import Server, lives
+from fedsim.simulation.story import Server, device_processes
 from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
@@ -71,9 +70,11 @@ class Simulation(Above):
             limits,
             plane,
             updates,
-            partial(ContendedDispatches, engine, network, life=lives(workloads.of))
+            partial(ContendedDispatches, engine, network, process=device_processes(workloads.of))
             if isinstance(network, SharedNetwork)
-            else partial(PlannedDispatches, engine, workloads, life=lives(workloads.of)),
+            else partial(
+                PlannedDispatches, engine, workloads, process=device_processes(workloads.of)
+            ),
         )
         self._levels = [devices]
         if hierarchy is None:

@@ -1,7 +1,7 @@
 """The story of a round, or of a version, from top to bottom:
 
 1. The schedule draws clients from the selection and dispatches work to them.
-2. A client that is online does the work: :meth:`DeviceLife.story`.
+2. A client that is online does the work: :meth:`DeviceProcess.run`.
 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it.
 4. The schedule discards updates, or aggregates them into the next version, and closes the round.
 5. The version is evaluated if an evaluation is due (:mod:`fedsim.simulation.evaluations`).
@@ -17,10 +17,17 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing_extensions import override
 
 from fedsim.network.base import Direction
-from fedsim.scheduling.base import Dispatch, Timer
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.dispatch_process import (
+    Activity,
+    DispatchProcess,
+    LocalSteps,
+    MakeProcess,
+    Plan,
+    Reached,
+)
+from fedsim.simulation.dispatcher import OnDispatched, Steps
 from fedsim.simulation.energy import COMPUTE
-from fedsim.simulation.handouts import OnDispatched, Steps
-from fedsim.simulation.life import Activity, Life, LocalSteps, MakeLife, Plan, Reached
 from fedsim.simulation.server import ServerBase
 from fedsim.simulation.stall import ROUNDS_AT_ONCE, standstill
 from fedsim.simulation.updates import without_update
@@ -40,20 +47,9 @@ class Server(ServerBase):
         """Start the schedule."""
         self.schedule.start()
 
-    # -- Step 1. The schedule draws clients from the selection and dispatches work to them. -------------------------
+    # -- Step 1. The schedule draws clients from the selection and dispatches work to them (Dispatcher.dispatch). ---
 
-    @override
-    def dispatch(
-        self,
-        client: int,
-        *,
-        steps: Steps = None,
-        deadline_ns: int | None = None,
-        on_dispatched: OnDispatched = None,
-    ) -> Timer:
-        return self._handouts.hand_out(client, steps, deadline_ns, on_dispatched)
-
-    # -- Step 2. A client that is online does the work (DeviceLife.story). ------------------------------------------
+    # -- Step 2. A client that is online does the work (DeviceProcess.run). ------------------------------------------
 
     @override
     def _begin(
@@ -116,9 +112,9 @@ class Server(ServerBase):
         """Handle a dispatch that has ended by itself."""
         client = dispatch.client
         if self._level.history is not None:
-            self._level.history.end(dispatch, plan)
+            self._level.history.end(dispatch, plan.computed_ns)
         if self._batteries is None:
-            self._handouts.release(client)
+            self.release(client)
         else:
             self._release(dispatch, plan)
         if self._is_over:
@@ -143,7 +139,7 @@ class Server(ServerBase):
                 self._engine.call_at(
                     self._clock.now + detection_ns, lambda: self._on_failure(dispatch)
                 )
-        self._handouts.look_again(client)
+        self.look_again(client)
 
     def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
         """Record a dispatch that ends at the instant at which the last round has closed: its update is late."""
@@ -197,7 +193,7 @@ class Server(ServerBase):
             adopted=self.adopted,
         )
         if self._rules.aggregation_ns:
-            self._handouts.busy_until_ns = now + self._rules.aggregation_ns
+            self.busy_until_ns = now + self._rules.aggregation_ns
         if closes_round:
             self.close_round()
         elif not (self.round or self.schedule.synchronous):
@@ -222,10 +218,10 @@ class Server(ServerBase):
             self._is_over = True
 
 
-class DeviceLife(Life):
+class DeviceProcess(DispatchProcess):
     """A dispatch to a device, from the download to the upload."""
 
-    def story(self) -> Generator[Activity, Reached, None]:
+    def run(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
         stopped."""
         workload, dispatch = self.workload, self.dispatch
@@ -292,10 +288,10 @@ class DeviceLife(Life):
         self.ending = Ending.LOST_UPLOAD
 
 
-def lives(
+def device_processes(
     workload_of: Callable[[Dispatch], Workload],
-) -> MakeLife:
-    """A function that makes the life of a dispatch from its deadline and the time at which its client goes offline."""
-    return lambda dispatch, deadline_ns, online_until_ns: DeviceLife(
+) -> MakeProcess:
+    """A function that makes the process of a dispatch, as :data:`MakeProcess`."""
+    return lambda dispatch, deadline_ns, online_until_ns: DeviceProcess(
         workload_of(dispatch), dispatch, deadline_ns, online_until_ns
     )

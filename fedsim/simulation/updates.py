@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.life import Plan
+from fedsim.simulation.dispatch_process import Plan
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Gather, LearningPlane, Train

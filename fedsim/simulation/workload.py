@@ -1,6 +1,6 @@
 """The rules of a client's work: how many steps it does, how long they take, and how it fails.
 
-:mod:`fedsim.simulation.life` applies these rules in order.
+:mod:`fedsim.simulation.dispatch_process` applies these rules in order.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from fedsim.scenario.model import Failures
 from fedsim.scenario.training import LimitedWork
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.energy import Battery, EnergyUse
+from fedsim.simulation.history import History
 from fedsim.units import NEVER, NS_PER_S
 
 _NS_PER_HOUR = 3600 * NS_PER_S
@@ -303,10 +304,7 @@ class Workloads:
         prologue: for the dispatches of the method's prologue, which hand out version 0; None without a prologue.
         first: for each client's first dispatch, by part of the model; those of ``usual`` unless its download is larger.
         of_client: number of the part of the model that each client trains, (N,); None if all train the whole model.
-        continues: whether clients continue their own models, so that one that has missed a round downloads as if for
-            the first time.
-        differs: whether downloads are differences to an earlier one, so that a client downloads as if for the first
-            time until the server has used one of its updates: only then does the server know what the client has.
+        history: what clients have from earlier dispatches; None if that does not matter.
     """
 
     def __init__(
@@ -315,13 +313,11 @@ class Workloads:
         prologue: Workload | None = None,
         first: Sequence[Workload] | None = None,
         *,
-        continues: bool = False,
         of_client: Sequence[int] | None = None,
-        differs: bool = False,
+        history: History | None = None,
     ) -> None:
         self.usual = usual
-        self.continues = continues
-        self.differs = differs
+        self.history = history
         self.prologue = prologue
         self.first = first or usual
         self._of_client = of_client

@@ -11,6 +11,7 @@ import pandas as pd
 import fedsim
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_server
+from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
 from tests.scheduling.worlds import Recording
 from tests.simulation.harness import Book
@@ -45,9 +46,10 @@ def station_of(assembly: Assembly, **training: Any) -> Station:
     """Where an assembled scenario is learned, with these changes of its training section."""
     scenario = assembly.scenario
     assert assembly.task is not None
-    assert assembly.execution is not None
     changed = scenario.training.model_copy(update=training)
-    return Station(assembly.task, assembly.method, changed, scenario.seed, assembly.execution)
+    return Station(
+        assembly.task, assembly.method, changed, scenario.seed, Execution.of(scenario.training)
+    )
 
 
 def simulate(scenario: Mapping[str, Any]) -> Simulated:

@@ -258,7 +258,7 @@ def test_groups_threads_deferral_and_resuming_do_not_change_bits(
 def test_states_of_optimizers_cross_as_they_are(tmp_path: Path, state: str) -> None:
     content = scenario("signsgd", "qsgd")
     content["training"] |= {"optimizer": {"name": "adam", "lr": RATE}, "optimizer_state": state}
-    (down, up) = assemble(load_scenario_dict(content, tmp_path)).traffic_bytes
+    (down, up) = assemble(load_scenario_dict(content, tmp_path)).traffic_bytes()
     # 4 numbers, compressed to 4 bits with one norm, or to signs with one magnitude; 9 numbers of the optimizer.
     extra = 72 if state == "sent" else 0
     assert (down, up) == (2 + 8 + extra, 0.5 + 8 + extra)

@@ -120,7 +120,7 @@ def test_states_of_personal_parts_stay_with_the_clients(tmp_path: Path) -> None:
 def test_only_what_is_sent_costs_bytes(tmp_path: Path) -> None:
     adam = OPTIMIZERS["adam"][0]
     traffic = {
-        state: assemble(load_scenario_dict(scenario(adam, state), tmp_path)).traffic_bytes
+        state: assemble(load_scenario_dict(scenario(adam, state), tmp_path)).traffic_bytes()
         for state in ("reset", "kept", "sent")
     }
     # A model of one number, and two moments with the number of steps, 8 bytes each.

@@ -10,10 +10,10 @@ import networkx as nx
 import numpy as np
 
 from fedsim.devices import DeviceContext
-from fedsim.devices.battery import Batteries
+from fedsim.devices.battery import Batteries, Power
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
-from fedsim.devices.population import Population, Power
+from fedsim.devices.population import Population
 from fedsim.network.base import Network
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
@@ -24,6 +24,7 @@ from fedsim.scenario.model import Energy, Failures
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.history import History
 from fedsim.simulation.level import Limits
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.simulation import Simulation
@@ -239,7 +240,12 @@ def simulate(
             Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
             expected_duration_s=lambda client: float((expected_s or step_s)[client]),
         ),
-        Workloads([workload], continues=steps_ahead > 0),
+        Workloads(
+            [workload],
+            history=History(population.availability.online_until, continues=True, differs=False)
+            if steps_ahead
+            else None,
+        ),
         Rules(
             partial(selection_class, selection_class.Params(**selection)),
             make_schedule,

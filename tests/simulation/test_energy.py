@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from fedsim.devices.population import Power
+from fedsim.devices.battery import Power
+from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.energy import EnergyUse
-from fedsim.simulation.life import Plan
 from fedsim.vocabulary.outcomes import Ending
 
 S = 1_000_000_000

@@ -7,11 +7,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedsim.devices.population import Power
+from fedsim.devices.battery import Power
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.energy import EnergyUse
-from fedsim.simulation.life import Plan
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.units import NEVER

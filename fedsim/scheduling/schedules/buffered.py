@@ -1,4 +1,4 @@
-"""The buffered schedule: K updates make a version."""
+"""The asynchronous and the buffered schedule: one update, or K updates, make a version."""
 
 from __future__ import annotations
 
@@ -6,6 +6,22 @@ from pydantic import Field
 
 from fedsim.scheduling.base import Selection, ServerPort
 from fedsim.scheduling.continuous import Concurrent, ConcurrentParams
+
+
+class Asynchronous(Concurrent):
+    """Every update creates a version immediately, and the client's slot is filled immediately.
+
+    Updates that arrive at one instant are handled one after the other, in order of dispatching.
+    """
+
+    name = "async"
+    paper = (
+        "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1"
+    )
+    Params = ConcurrentParams
+
+    def __init__(self, params: ConcurrentParams, server: ServerPort, selection: Selection) -> None:
+        super().__init__(params, server, selection, 1, params.max_staleness)
 
 
 class BufferedParams(ConcurrentParams):

@@ -1,6 +1,8 @@
-"""TiFL: the clients of a round belong to one tier of speed."""
+"""TiFL: the clients of a round belong to one tier of speed, with fixed or adaptive probabilities."""
 
 from __future__ import annotations
+
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -69,3 +71,101 @@ class TiFL(Selection):
 
     def on_tier(self, tier: int) -> None:
         """Record that a tier has been drawn."""
+
+
+FloatArray = npt.NDArray[np.float64]
+Credits = Annotated[int, Field(ge=0)]
+
+
+class TiFLAdaptiveParams(TiFLParams):
+    """Parameters of adaptive TiFL; ``probabilities`` are those of the first draws."""
+
+    interval: int = Field(default=10, ge=1)
+    """Draws between two evaluations of the tiers, after which the probabilities may change (I)."""
+    credits: Credits | list[Credits] | None = None
+    """Number of times each tier may be drawn (its credits): one number for all, or one per tier, the fastest first;
+    default: unlimited."""
+
+
+class TiFLAdaptive(TiFL):
+    """Each round draws a tier that has credits, and then clients within it; probabilities follow accuracies.
+
+    The accuracy of a tier is the mean accuracy of its clients on their own test samples. It is measured before draws 0,
+    I, 2 I, ...; if that of the tier drawn last is not higher than I draws before, the probabilities change: of n tiers
+    that have credits, the one with the lowest accuracy gets n / D, the next (n - 1) / D, ..., the highest 1 / D, with
+    D = n (n + 1) / 2. In ties, the faster tier ranks lower, and a tier without test samples ranks highest. (Algorithm 2
+    leaves this function open, except that lower accuracies give higher probabilities; the one used here is that of the
+    public implementations, fltk and FLGo.) Every draw costs its tier one credit, and tiers without credits are not
+    drawn. If no tier with available clients has credits, credits are ignored, so that the run continues.
+
+    Chai et al., TiFL: A Tier-based Federated Learning System, HPDC 2020, Algorithm 2. Needs training and test samples
+    of the clients; every evaluation executes pending training.
+    """
+
+    name = "tifl_adaptive"
+    needs_training = True
+    needs_client_tests = True
+    Params = TiFLAdaptiveParams
+
+    def __init__(self, params: TiFLAdaptiveParams, server: ServerPort) -> None:
+        super().__init__(params, server)
+        count = len(self._chances)
+        given = np.inf if params.credits is None else params.credits
+        if isinstance(given, list) and len(given) != count:
+            raise UserError(
+                f"there are {len(given)} credits for {count} tiers",
+                where="server.selection.credits",
+                hint="give one number for all tiers, or one per tier",
+            )
+        self._credits = np.broadcast_to(np.asarray(given, dtype=np.float64), count).copy()
+        self._draws = 0
+        self._is_due = True
+        self._current = -1
+        self._accuracies: FloatArray | None = None
+
+    def tier_chances(self, present: npt.NDArray[np.bool_]) -> FloatArray:
+        """Probabilities of the tiers that have credits, after an update if it is due."""
+        if self._is_due and present.any():
+            self._is_due = False
+            self._adapt()
+        chances = super().tier_chances(present)
+        affordable = chances * (self._credits > 0)
+        if affordable.any():
+            return affordable
+        # A tier that had no credits at the last change has probability 0, but may be the only one available.
+        return chances if chances.any() else present.astype(np.float64)
+
+    def on_tier(self, tier: int) -> None:
+        """Charge the tier."""
+        self._credits[tier] -= 1
+        self._current = tier
+        self._draws += 1
+        self._is_due = self._draws % self.params.interval == 0
+
+    def _adapt(self) -> None:
+        """Measure the tiers, and change the probabilities if the tier drawn last has not improved."""
+        earlier, self._accuracies = self._accuracies, self._tier_accuracies()
+        if earlier is not None and self._accuracies[self._current] <= earlier[self._current]:
+            self._chances = probabilities(self._accuracies, self._credits > 0)
+
+    def _tier_accuracies(self) -> FloatArray:
+        """Mean accuracy of each tier's clients, (T,); infinite without test samples."""
+        accuracies = self.server.client_accuracies()
+        tested = ~np.isnan(accuracies)
+        tiers, count = self._tiers[tested], len(self._chances)
+        clients = np.bincount(tiers, minlength=count)
+        sums = np.bincount(tiers, weights=accuracies[tested], minlength=count)
+        return np.where(clients > 0, sums / np.maximum(clients, 1), np.inf)
+
+
+def probabilities(accuracies: FloatArray, has_credits: npt.NDArray[np.bool_]) -> FloatArray:
+    """Probabilities of the tiers by the rank of their accuracies, the lowest accuracy most probable; (T,).
+
+    Tiers without credits get 0; if none has any, credits are ignored.
+    """
+    ranked = np.flatnonzero(has_credits if has_credits.any() else ~has_credits)
+    ranked = ranked[np.argsort(accuracies[ranked], kind="stable")]
+    weights = np.arange(len(ranked), 0, -1)
+    result = np.zeros(len(accuracies))
+    result[ranked] = weights / weights.sum()
+    return result

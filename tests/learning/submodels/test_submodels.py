@@ -431,7 +431,8 @@ def test_bytes_operations_and_memory_are_those_of_a_module_of_that_size(
         layers = layers_of_part(rate)
         module = nn.Sequential(*(nn.Linear(n, m) for n, m in layers))
         parameters = sum(value.numel() for value in module.parameters())
-        assert assembly.traffic_of(level) == ((8 * parameters, 8 * parameters), 8 * parameters)
+        assert assembly.traffic_bytes(level) == (8 * parameters, 8 * parameters)
+        assert assembly.first_download_bytes(level) == 8 * parameters
         # Forward and both backward products, except for the gradient of the first layer's input.
         products = [n * m for n, m in layers]
         seconds.append((6 * sum(products) - 2 * products[0]) / 1e6)
@@ -444,7 +445,7 @@ def test_bytes_operations_and_memory_are_those_of_a_module_of_that_size(
     step_s = assembly.population.compute.step_s
     np.testing.assert_allclose(step_s, 1 + np.array(seconds)[parts.level] * samples)
     durations = [assembly.expected_duration_s(client) for client in range(3)]
-    uploads = np.array([assembly.traffic_of(level)[0][1] for level in parts.level.tolist()]) / 1e3
+    uploads = np.array([assembly.traffic_bytes(level)[1] for level in parts.level.tolist()]) / 1e3
     np.testing.assert_allclose(durations, 2 * step_s + uploads + uploads / 1e3)
 
 

@@ -12,7 +12,7 @@ from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
 from fedsim.scheduling.selections.bernoulli import Bernoulli, BernoulliParams
 from fedsim.scheduling.selections.oort import Oort, OortParams
-from fedsim.scheduling.selections.tifl_adaptive import (
+from fedsim.scheduling.selections.tifl import (
     TiFLAdaptive,
     TiFLAdaptiveParams,
     probabilities,

@@ -1,4 +1,4 @@
-"""Hand-outs: which clients are at work, which have work waiting, and which are available.
+"""Which clients of a server are at work, which have a dispatch waiting, and which are available.
 
 A client is *engaged* from the moment work is assigned to it until all of its work is done. Only clients that are online
 and not engaged are drawn.
@@ -24,14 +24,14 @@ _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 Steps = int | Callable[[], int] | None
 OnDispatched = Callable[[Dispatch], None] | None
 Begin = Callable[[int, int, int, Steps, int | None, OnDispatched], None]
-"""Hands work to a client: client, current time, time at which it goes offline, steps, deadline and callback."""
+"""Begins a dispatch: client, current time, time at which it goes offline, steps, deadline and callback."""
 
 
 @dataclass(slots=True, eq=False)
 class _Waiting:
-    """Work that waits to be handed to a client."""
+    """A dispatch that waits for its client."""
 
-    handouts: HandOuts
+    dispatcher: Dispatcher
     client: int
     steps: Steps
     deadline_ns: int | None
@@ -39,11 +39,11 @@ class _Waiting:
     has_timer: bool = False
 
     def cancel(self) -> None:
-        self.handouts.take_back(self)
+        self.dispatcher.take_back(self)
 
 
 class _Done:
-    """The timer of a hand-out that has happened and cannot be canceled."""
+    """The timer of a dispatch that has begun and cannot be withdrawn."""
 
     def cancel(self) -> None:
         pass
@@ -52,19 +52,19 @@ class _Done:
 _DONE = _Done()
 
 
-class HandOuts:
-    """Hands work to clients, now or when it becomes possible.
+class Dispatcher:
+    """Dispatches work to clients, now or when it becomes possible; a server is one.
 
     Args:
         engine, availability: simulated time, and when clients are online.
         stream: random numbers of uniform draws.
-        begin: called for each hand-out that happens.
+        begin: begins a dispatch.
         next_change_ns: when the selection may draw other clients although no client checks in; None if never.
         is_patient: whether the server may wait for clients without a limit.
         prepare: called with clients that will probably be given work soon.
 
     Attributes:
-        busy_until_ns: nothing is handed out before this time; set when an aggregation takes time, and NEVER while the
+        busy_until_ns: nothing is dispatched before this time; set when an aggregation takes time, and NEVER while the
             server is paused.
         on_release: called with a client that is done with its dispatch; None if nobody needs to know.
     """
@@ -86,7 +86,7 @@ class HandOuts:
         self._clock = engine.clock
         self._availability = availability
         self._sampler = OnlineSampler(availability, stream, prepare)
-        self._begin = begin
+        self._begin_dispatch = begin
         self._next_change_ns = next_change_ns
         self._is_patient = is_patient
         self._draws = 0
@@ -97,13 +97,22 @@ class HandOuts:
         self._is_engaged = self._engaged.data
         self._waiting: dict[int, _Waiting] = {}
         self._callbacks: list[Callable[[], None]] = []
-        self._last_handout_ns = 0
+        self._last_dispatch_ns = 0
         self._wake_ns = -1
         self._wake_due = False
 
     # -- clients that can be drawn --------------------------------------------------------------------------------
 
-    def is_engaged(self, client: int) -> bool:
+    @property
+    def now_ns(self) -> int:
+        """Simulated time."""
+        return self._clock.now
+
+    def is_online(self, client: int) -> bool:
+        """Whether the client is checked in now."""
+        return self._availability.is_online(client, self._clock.now)
+
+    def is_busy(self, client: int) -> bool:
         """Whether the client is at work, or work is waiting for it."""
         return bool(self._is_engaged[client])
 
@@ -118,12 +127,17 @@ class HandOuts:
         self._drawn_ns = now = self._clock.now
         return self._sampler.sample(count, now, self._engaged, self._draws)
 
-    # -- handing out ----------------------------------------------------------------------------------------------
+    # -- dispatching ----------------------------------------------------------------------------------------------
 
-    def hand_out(
-        self, client: int, steps: Steps, deadline_ns: int | None, on_dispatched: OnDispatched
+    def dispatch(
+        self,
+        client: int,
+        *,
+        steps: Steps = None,
+        deadline_ns: int | None = None,
+        on_dispatched: OnDispatched = None,
     ) -> Timer:
-        """Hand work to a client now, or as soon as it is online and done with its last work."""
+        """Dispatch work to a client now, or as soon as it is online and done with its last work."""
         now = self._clock.now
         if not self._is_engaged[client] and now >= self.busy_until_ns:
             online_until_ns = None
@@ -133,8 +147,10 @@ class HandOuts:
                 online_until_ns = self._availability.online_until(client, now)
             if online_until_ns > now:
                 self._at_work[client] = self._is_engaged[client] = True
-                self._last_handout_ns = now
-                self._begin(client, now, online_until_ns, steps, deadline_ns, on_dispatched)
+                self._last_dispatch_ns = now
+                self._begin_dispatch(
+                    client, now, online_until_ns, steps, deadline_ns, on_dispatched
+                )
                 return _DONE
         if client in self._waiting:
             raise RuntimeError(f"work for client {client} is waiting already")
@@ -145,7 +161,7 @@ class HandOuts:
         return waiting
 
     def _try_again(self, waiting: _Waiting) -> None:
-        """Hand out waiting work if that is possible now; otherwise try again when the client checks in or is done."""
+        """Begin a waiting dispatch if that is possible now; otherwise again when the client checks in or is done."""
         client = waiting.client
         waiting.has_timer = False
         if self._waiting.get(client) is not waiting or self._at_work[client]:
@@ -156,8 +172,8 @@ class HandOuts:
             if online_until_ns > now:
                 del self._waiting[client]
                 self._at_work[client] = True
-                self._last_handout_ns = now
-                self._begin(
+                self._last_dispatch_ns = now
+                self._begin_dispatch(
                     client,
                     now,
                     online_until_ns,
@@ -167,7 +183,7 @@ class HandOuts:
                 )
                 return
         if self.busy_until_ns >= NEVER:
-            return  # resume() tries again
+            return  # dispatch_waiting() tries again
         due_ns = self._availability.next_online(client, max(now, self.busy_until_ns))
         if due_ns < NEVER:
             self._set_timer(waiting, due_ns)
@@ -177,7 +193,7 @@ class HandOuts:
         self._engine.call_at(due_ns, lambda: self._try_again(waiting))
 
     def take_back(self, waiting: _Waiting) -> None:
-        """Withdraw work that has not been handed out."""
+        """Withdraw a dispatch that has not begun."""
         client = waiting.client
         if self._waiting.get(client) is waiting:
             del self._waiting[client]
@@ -194,15 +210,15 @@ class HandOuts:
         """Give a client no work until :meth:`release`: it is at work for another server."""
         self._at_work[client] = self._is_engaged[client] = True
 
-    def resume(self) -> None:
-        """Hand out waiting work again after a pause, in which :attr:`busy_until_ns` was NEVER."""
+    def dispatch_waiting(self) -> None:
+        """Begin waiting dispatches again after a pause, in which :attr:`busy_until_ns` was NEVER."""
         self.busy_until_ns = 0
         for waiting in list(self._waiting.values()):
             if not waiting.has_timer:
                 self._try_again(waiting)
 
-    def forget(self) -> None:
-        """Withdraw all work that has not been handed out, and forget the callers that wait for a client."""
+    def withdraw_all(self) -> None:
+        """Withdraw all dispatches that have not begun, and forget the callers that wait for a client."""
         for waiting in list(self._waiting.values()):
             self.take_back(waiting)
         self._callbacks.clear()
@@ -222,7 +238,7 @@ class HandOuts:
                 self._engine.call_at(self._wake_ns, self._wake)
 
     def look_again(self, client: int) -> None:
-        """After a client's work has ended, hand out its waiting work and wake the callers that wait for a client."""
+        """After a client's work has ended, begin its waiting dispatch and wake the callers that wait for a client."""
         if self._waiting:
             waiting = self._waiting.get(client)
             # Work assigned at this very end has its own timer, and keeps its position among the others.
@@ -234,7 +250,7 @@ class HandOuts:
 
     def _wake(self) -> None:
         self._wake_due = False
-        if not self._is_patient and self._clock.now > self._last_handout_ns + _PATIENCE_NS:
+        if not self._is_patient and self._clock.now > self._last_dispatch_ns + _PATIENCE_NS:
             raise UserError(
                 f"the server has waited {_PATIENCE_NS // (86_400 * NS_PER_S)} simulated days without finding enough "
                 "clients to work",

@@ -2,8 +2,8 @@
 
 Simulated time passes only in the activities that the story of a dispatch yields: transfers, local steps (or the rounds
 of an edge server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each
-activity ended. :func:`fedsim.simulation.plan.at_once` runs a story at once if links are not shared;
-:mod:`fedsim.simulation.contended` runs it with events if they are.
+activity ended. :func:`fedsim.simulation.dispatches.at_once` runs a story at once if links are not shared;
+:mod:`fedsim.simulation.dispatches` runs it with events if they are.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
     upload_ns: int
 
 
-class Life(ABC):
+class DispatchProcess(ABC):
     """One dispatch under way, whose story a subclass gives.
 
     Args:
@@ -122,7 +122,7 @@ class Life(ABC):
         self._battery = workload.battery(dispatch.client_id) if workload.has_batteries else None
 
     @abstractmethod
-    def story(self) -> Generator[Activity, Reached, None]:
+    def run(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last one, it has arrived, was dropped or was stopped."""
 
     def transfer(
@@ -190,5 +190,5 @@ class Life(ABC):
         )
 
 
-MakeLife = Callable[[Dispatch, int | None, int], Life]
-"""Makes the life of a dispatch from its deadline and the time at which its client goes offline."""
+MakeProcess = Callable[[Dispatch, int | None, int], DispatchProcess]
+"""Makes the process of a dispatch from its deadline and the time at which its client goes offline."""

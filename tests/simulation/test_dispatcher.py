@@ -7,8 +7,8 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
+from fedsim.simulation.dispatcher import Dispatcher
 from fedsim.simulation.engine import Engine
-from fedsim.simulation.handouts import HandOuts
 from tests.simulation.harness import online
 
 S = 1_000_000_000
@@ -16,7 +16,7 @@ S = 1_000_000_000
 
 @dataclass
 class World:
-    """Hand-outs to three clients, and a log of those that happened: seconds and client."""
+    """Dispatches to three clients, and a log of those that began: seconds and client."""
 
     intervals: list[list[tuple[float, float]]]
     is_patient: bool = True
@@ -24,7 +24,7 @@ class World:
     engine: Engine = field(default_factory=Engine)
 
     def __post_init__(self) -> None:
-        self.handouts = HandOuts(
+        self.dispatcher = Dispatcher(
             self.engine,
             online(*self.intervals),
             Stream(0, Purpose.SELECTION),
@@ -37,13 +37,13 @@ class World:
         self.log.append((self.engine.now_ns / S, client))
 
     def give(self, client: int) -> Any:
-        return self.handouts.hand_out(client, None, None, None)
+        return self.dispatcher.dispatch(client)
 
     def at(self, time_s: float, call: Any) -> None:
         self.engine.call_at(round(time_s * S), call)
 
     def drawn(self) -> list[int]:
-        return sorted(self.handouts.sample_online(3))
+        return sorted(self.dispatcher.sample_online(3))
 
 
 def test_work_is_handed_out_when_the_client_is_online_and_free() -> None:
@@ -51,14 +51,14 @@ def test_work_is_handed_out_when_the_client_is_online_and_free() -> None:
     for client in range(3):
         world.give(client)
     world.give(0)
-    world.at(5, lambda: (world.handouts.release(0), world.handouts.look_again(0)))
+    world.at(5, lambda: (world.dispatcher.release(0), world.dispatcher.look_again(0)))
     world.engine.run(None)
     assert world.log == [(0, 0), (0, 2), (5, 0), (7, 1)]
 
 
 def test_nothing_is_handed_out_while_the_server_is_busy() -> None:
     world = World([[(0, 100)], [(2, 3), (6, 100)], [(0, 100)]])
-    world.handouts.busy_until_ns = 4 * S
+    world.dispatcher.busy_until_ns = 4 * S
     world.give(0)
     world.give(1)
     world.engine.run(None)
@@ -70,10 +70,10 @@ def test_clients_at_work_or_with_work_waiting_are_not_drawn() -> None:
     seen: dict[float, list[int]] = {}
 
     def look() -> None:
-        handouts = world.handouts
+        dispatcher = world.dispatcher
         seen[world.engine.now_ns / S] = world.drawn()
-        assert handouts.online_clients().tolist() == world.drawn()
-        assert [client for client in range(3) if handouts.is_engaged(client)] == [
+        assert dispatcher.online_clients().tolist() == world.drawn()
+        assert [client for client in range(3) if dispatcher.is_busy(client)] == [
             client for client in (0, 1) if client not in world.drawn()
         ]
 
@@ -104,11 +104,11 @@ def test_who_waits_is_called_at_the_next_arrival_or_when_work_ends() -> None:
     world.give(0)
 
     def wait() -> None:
-        world.handouts.call_when_available(lambda: calls.append(world.engine.now_ns / S))
+        world.dispatcher.call_when_available(lambda: calls.append(world.engine.now_ns / S))
 
     wait()
     wait()
-    world.at(3, lambda: (world.handouts.release(0), world.handouts.look_again(0)))
+    world.at(3, lambda: (world.dispatcher.release(0), world.dispatcher.look_again(0)))
     world.at(4, wait)
     world.engine.run(None)
     assert calls == [3, 3, 8]
@@ -119,8 +119,8 @@ def test_a_server_without_an_end_loses_its_patience_after_a_year() -> None:
     for is_patient in (True, False):
         world = World([[(0, 1)], [], []], is_patient=is_patient)
         world.give(0)
-        world.handouts.call_when_available(lambda: None)
-        world.at(year + 1, lambda world=world: world.handouts.look_again(0))  # type: ignore[misc]
+        world.dispatcher.call_when_available(lambda: None)
+        world.at(year + 1, lambda world=world: world.dispatcher.look_again(0))  # type: ignore[misc]
         if is_patient:
             world.engine.run(None)
     with pytest.raises(UserError, match="waited 366 simulated days"):
