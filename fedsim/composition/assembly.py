@@ -13,6 +13,7 @@ import numpy as np
 
 from fedsim.composition.assembled import Assembly, execution_of
 from fedsim.composition.edges import EdgeServers, relocated, relocating
+from fedsim.composition.exchange import unmet_exchange
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
 from fedsim.composition.prospects import impossible
@@ -153,6 +154,7 @@ def assemble(
         [
             *_unmet(scenario, method, learns=learns, client_accuracies=accuracies),
             *(() if edge_servers is None else edge_servers.unmet(scenario, method)),
+            *unmet_exchange(scenario, method),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
@@ -356,6 +358,7 @@ def _rules(assembly: Assembly) -> Rules:
         first_updates=None if prologue is None else prologue.updates or 0,
         # Nothing is kept of the work before the first round.
         keeps_from=int(prologue is not None) if assembly.keeps_lost_work else None,
+        exchange=section.exchange.create() if section.exchange.type.among_clients else None,
     )
 
 
