@@ -61,6 +61,7 @@ KINDS = {
     "availability": "Availability (`devices.availability`)",
     "network": "Networks (`devices.network`)",
     "transport": "Transports (`devices.network.transport`)",
+    "exchange": "Exchanges (`server.exchange`)",
     "compression": "Compression (`server.compression.up`, `server.compression.down`)",
     "submodels": "Submodels (`server.submodels`)",
     "selection": "Selections (`server.selection`)",
@@ -92,7 +93,7 @@ def scenario_page() -> str:
             lines += _parts("transport")
         if section == "server":
             lines += ["Methods have a [page of their own](methods.md).\n"]
-            lines += _parts("compression", "submodels", "selection", "schedule")
+            lines += _parts("exchange", "compression", "submodels", "selection", "schedule")
         if section == "evaluation":
             lines += _parts("metric")
     tasks: list[str] = ["## `task`\n"]

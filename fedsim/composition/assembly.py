@@ -19,6 +19,7 @@ from fedsim.composition.edges import (
     unmet_with_edges,
     with_edges,
 )
+from fedsim.composition.exchange import unmet_exchange
 from fedsim.composition.extras import require_trackers
 from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
 from fedsim.composition.prospects import impossible
@@ -162,6 +163,7 @@ def assemble(
         [
             *_unmet(scenario, method, learns=learns, client_accuracies=accuracies),
             *unmet_with_edges(scenario, edges, method),
+            *unmet_exchange(scenario, method),
             *unmet_target(target, measured, ways_to_measure(task) if target else {}),
         ]
     )
@@ -376,6 +378,7 @@ def _rules(assembly: Assembly) -> Rules:
         first_updates=None if prologue is None else prologue.updates or 0,
         # Nothing is kept of the work before the first round.
         keeps_from=int(prologue is not None) if keeps_lost else None,
+        exchange=section.exchange.create() if section.exchange.type.among_clients else None,
     )
 
 

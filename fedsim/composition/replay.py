@@ -74,7 +74,7 @@ _STATE: Mapping[str, str] = {
 }
 _LEARNING = ("method", "optimizer", "lr_schedule", "model", "task", "dataset", "partition")
 _CHOICES = ("schedule", "selection", "availability")
-_TRANSFERS = ("network", "transport", "availability")
+_TRANSFERS = ("network", "transport", "exchange", "availability")
 _STEPS = ("compute", "availability", "partition", "dataset")
 _CAUSES: Mapping[str, tuple[str, ...]] = {
     "client_id": ("selection", "schedule", "availability"),

@@ -53,7 +53,7 @@ def load_original(
 
 
 OF_TIME = (
-    *("selection", "schedule", "compute", "availability", "network", "transport"),
+    *("selection", "schedule", "compute", "availability", "network", "transport", "exchange"),
     *("partition", "dataset", "task"),
 )
 """Kinds of parts that affect time."""

@@ -470,6 +470,8 @@ class Method(Component, ABC):
         merges: whether the method merges adapters into the frozen matrices that they change, which are then part of the
             layout.
         weight_of_absent: a clause that says how offline clients keep a weight in the model; empty if they have none.
+        averages: whether each version follows from the weighted mean of the updates alone, so that clients can compute
+            it among themselves (``server.exchange``).
         combines_parts: whether the server combines the vectors of clients that train parts of the model itself, padded
             with zeros, instead of averaging each entry over the clients that trained it.
         needs_whole_model: why no client may train only a part of the model, as a clause; empty if one may.
@@ -496,6 +498,7 @@ class Method(Component, ABC):
     needs_adapters: ClassVar[bool] = False
     merges: ClassVar[bool] = False
     weight_of_absent: str = ""
+    averages: ClassVar[bool] = False
     combines_parts: ClassVar[bool] = False
     needs_whole_model: ClassVar[str] = ""
     parts: Parts | None = None

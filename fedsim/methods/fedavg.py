@@ -40,6 +40,7 @@ class FedAvg(Method):
     """
 
     name = "fedavg"
+    averages = True
     title = "FedAvg"
     paper = (
         "McMahan et al., Communication-Efficient Learning of Deep Networks from Decentralized Data, AISTATS 2017, "

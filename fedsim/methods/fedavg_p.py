@@ -121,6 +121,7 @@ class ScaffoldP(FedAvgP):
     """
 
     name = "scaffold_p"
+    averages = False
     title = "Scaffold-P"
     paper = (
         "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "

@@ -48,6 +48,7 @@ class StreamingDiLoCo(DiLoCo):
     """
 
     name = "streaming_diloco"
+    averages = False
     title = "Streaming DiLoCo"
     paper = (
         "Douillard et al., Streaming DiLoCo with Overlapping Communication: Towards a Distributed Free Lunch, "

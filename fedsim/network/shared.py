@@ -13,7 +13,7 @@ from fedsim.network.base import BIT_NS_PER_BYTE, Direction, column_view
 from fedsim.network.fair import FairLinks
 from fedsim.network.static import ConstantNetwork, latency_column_ns, rate_column_bps
 from fedsim.network.topology import Topology, path_loss
-from fedsim.network.transport import Course, Piece, Transport, connection_of
+from fedsim.network.transport import Connection, Course, Piece, Transport, connection_of
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.component import Parameters
 from fedsim.units import NEVER
@@ -135,6 +135,7 @@ class SharedNetwork(ConstantNetwork):
             column_view(path_loss(np.broadcast_to(loss, clients), routes.loss[nodes]))
             for routes in topology.routes
         ]
+        self._paths: dict[tuple[int, int], tuple[list[int], int]] = {}
         self._under_way: dict[int, _UnderWay] = {}
         # (instant, order of start, transfer) of pieces that have not begun.
         self._waiting: list[tuple[int, int, int]] = []
@@ -160,6 +161,41 @@ class SharedNetwork(ConstantNetwork):
         course = self._course(client, direction, size_bytes)
         due_ns = now_ns + self._latency_ns[direction][client]
         self._begin(transfer_id, self.route(client, direction), size_bytes, course, due_ns, now_ns)
+
+    def start_between(
+        self, transfer_id: int, source: int, target: int, size_bytes: float, now_ns: int
+    ) -> None:
+        """Start a transfer from one client to another, over the access links of both and the topology between them."""
+        ways = ((source, target), (target, source))
+        (route, latency_ns), (back, back_ns) = (self._between(*way) for way in ways)
+        loss, back_loss = (
+            float(path_loss(self._loss[Direction.UP][one], self._loss[Direction.DOWN][other]))
+            for one, other in ways
+        )
+        rate_bps, back_bps = (min(map(self._links.capacity_bps, links)) for links in (route, back))
+        connection = Connection(latency_ns + back_ns, rate_bps, back_bps, loss, back_loss)
+        course = self._transport.course(size_bytes, connection)
+        self._begin(transfer_id, route, size_bytes, course, now_ns + latency_ns, now_ns)
+
+    def _between(self, source: int, target: int) -> tuple[list[int], int]:
+        """Links of the route from one client to another, and its latency."""
+        nodes = self._node[source], self._node[target]
+        links: list[int] = []
+        latency_ns = 0
+        if nodes[0] != nodes[1]:
+            if nodes not in self._paths:
+                self._paths[nodes] = self.topology.path(
+                    *(self.topology.access[one] for one in nodes)
+                )
+            links, latency_ns = self._paths[nodes]
+        for client, way in ((source, Direction.UP), (target, Direction.DOWN)):
+            routes_ns = self.topology.routes[way].latency_ns[self._node[client]]
+            latency_ns += self._latency_ns[way][client] - int(routes_ns)
+        up, down = (
+            self._first_access + 2 * client + way
+            for client, way in ((source, Direction.UP), (target, Direction.DOWN))
+        )
+        return [up, *links, down], latency_ns
 
     def _begin(
         self,

@@ -202,6 +202,9 @@ CATALOG = Catalog(
         "network": _kind("fedsim.network.kinds", "fedsim.network.base:NetworkKind"),
         "logging": _kind("fedsim.tracking", "fedsim.tracking.base:Tracker"),
         "transport": _kind("fedsim.network.transports", "fedsim.network.transport:Transport"),
+        "exchange": _kind(
+            "fedsim.network.exchanges", "fedsim.network.exchanges.collectives:Exchange"
+        ),
         "importer": _kind("fedsim.traces.importers", "fedsim.traces.importers:Importer"),
     }
 )

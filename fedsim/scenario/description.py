@@ -94,6 +94,7 @@ _SECTIONS = {
     "network": "devices.network",
     "transport": "devices.network.transport",
     "method": "server.method",
+    "exchange": "server.exchange",
     "compression": "server.compression.up",
     "submodels": "server.submodels",
     "selection": "server.selection",

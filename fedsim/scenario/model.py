@@ -377,6 +377,9 @@ class Server(Parameters):
     """Time until the server notices that a client has gone offline during its work; ``never``: it does not notice."""
     aggregation_time: Duration = 0.0
     """Duration of an aggregation at the server."""
+    exchange: Annotated[Part[Any], OfKind("exchange", "server")] = BY_DEFAULT
+    """How the clients of a round exchange their updates: through the server, or among themselves by an all-reduce (ring
+    or tree)."""
     compression: WireCompression = _SECTION
     """Compression of uploads and downloads."""
     submodels: Annotated[Part[Any], OfKind("submodels", "whole")] = BY_DEFAULT

@@ -44,7 +44,7 @@ class Offline(NamedTuple):
 
 
 class EdgeRounds(NamedTuple):
-    """Rounds of an edge server, until they are done; interrupted at ``until_ns``.
+    """Rounds of an edge server, or an exchange among clients, until they are done; interrupted at ``until_ns``.
 
     ``begin`` starts them and takes a function to be called when they are done; ``abandon`` interrupts them.
     """

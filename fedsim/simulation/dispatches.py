@@ -309,6 +309,7 @@ class ContendedDispatches(LiveDispatches):
         super().__init__(engine, process, on_end)
         self._network = network
         self._of_transfer: dict[int, _UnderWay] = {}
+        self._between: dict[int, Callable[[int], None]] = {}
         self._transfers = 0
         self._next_flow: ScheduledCall | None = None
         self._next_flow_ns = NEVER
@@ -337,6 +338,24 @@ class ContendedDispatches(LiveDispatches):
         self._settle()
         return moved
 
+    def start_between(
+        self, source: int, target: int, size_bytes: float, on_end: Callable[[int], None]
+    ) -> int:
+        """Start a transfer from one client to another; returns its number, with which ``on_end`` is called."""
+        self._transfers += 1
+        self._between[self._transfers] = on_end
+        self._network.start_between(
+            self._transfers, source, target, size_bytes, self._engine.now_ns
+        )
+        self._settle()
+        return self._transfers
+
+    def stop_between(self, number: int) -> float:
+        """Stop a transfer between clients; returns the bytes moved."""
+        del self._between[number]
+        self._settle()
+        return self._network.cancel(number, self._engine.now_ns)
+
     # -- flows ----------------------------------------------------------------------------------------------------
 
     def _settle(self) -> None:
@@ -361,6 +380,9 @@ class ContendedDispatches(LiveDispatches):
         self._next_flow, self._next_flow_ns = None, NEVER
         now = self._engine.now_ns
         for transfer_id in self._network.pop_finished(now):
+            if (on_end := self._between.pop(transfer_id, None)) is not None:
+                on_end(transfer_id)
+                continue
             one = self._of_transfer.pop(transfer_id)
             one.transfer_id = -1
             one.cancel_call()

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
+from fedsim.network.exchanges.collectives import Exchange
 from fedsim.parts.functions import called
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Schedule, Selection, ServerPort
@@ -79,6 +80,7 @@ class Rules:
         aggregation_ns: duration of an aggregation.
         first_updates: see :class:`fedsim.scheduling.port.ServerPort`.
         keeps_from: version from which clients keep what they learned even if the server never uses it; None if never.
+        exchange: how clients exchange their updates among themselves; None if they send them to the server.
     """
 
     selection: Callable[[ServerPort], Selection]
@@ -87,6 +89,7 @@ class Rules:
     aggregation_ns: int = 0
     first_updates: int | None = None
     keeps_from: int | None = None
+    exchange: Exchange | None = None
 
 
 class Facts:

@@ -10,10 +10,16 @@ from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatches import ContendedDispatches, PlannedDispatches
+from fedsim.simulation.dispatches import (
+    ContendedDispatches,
+    Dispatches,
+    OnEnd,
+    PlannedDispatches,
+)
 from fedsim.simulation.edges import Hierarchy, build_hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
+from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients, Rules
 from fedsim.simulation.level import Level, Limits
 from fedsim.simulation.server import Above
@@ -63,19 +69,21 @@ class Simulation(Above):
         self._evaluations = Evaluations(evaluations, engine, plane)
         network = clients.population.network
         updates = Updates(recorder, plane, rules.keeps_from)
-        devices = Level(
-            engine,
-            clients,
-            workloads,
-            limits,
-            plane,
-            updates,
-            partial(ContendedDispatches, engine, network, process=device_processes(workloads.of))
-            if isinstance(network, SharedNetwork)
-            else partial(
+        dispatches: Callable[[OnEnd], Dispatches]
+        if rules.exchange is not None:
+            detection_ns = rules.failure_detection_ns or 0
+            dispatches = partial(
+                exchanging, engine, network, workloads.of, rules.exchange, detection_ns
+            )
+        elif isinstance(network, SharedNetwork):
+            dispatches = partial(
+                ContendedDispatches, engine, network, process=device_processes(workloads.of)
+            )
+        else:
+            dispatches = partial(
                 PlannedDispatches, engine, workloads, process=device_processes(workloads.of)
-            ),
-        )
+            )
+        devices = Level(engine, clients, workloads, limits, plane, updates, dispatches)
         self._levels = [devices]
         if hierarchy is None:
             self.server = Server(devices, clients, rules, self, seed=seed)

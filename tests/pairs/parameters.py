@@ -247,6 +247,7 @@ def parameters() -> dict[str, Values]:
                 "devices.carbon": {"file": "builtin:carbon_week.csv", "region": "GB"},
             },
         },
+        "exchange": {one: {"server.exchange": one} for one in ("server", "ring", "tree")},
         "network": {
             "static": {},
             "tcp": {"devices.network": {**_LINK, "transport": "tcp"}},

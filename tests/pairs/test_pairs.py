@@ -91,7 +91,7 @@ def test_every_part_is_among_the_values() -> None:
         "lr_schedule": {"exponential", "piecewise"},
     }
     kinds = ("method", "schedule", "selection", "compression", "submodels", "optimizer")
-    for kind in (*kinds, "lr_schedule", "network", "transport"):
+    for kind in (*kinds, "lr_schedule", "network", "transport", "exchange"):
         assert set(CATALOG.parts(kind)) - without.get(kind, set()) <= names, kind
 
 

@@ -59,6 +59,7 @@ OWN = {
     "metric": [part("accuracy")],
     "logging": [part("tensorboard")],
     "transport": [part("fluid")],
+    "exchange": [part("server")],
 }
 
 

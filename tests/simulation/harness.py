@@ -15,6 +15,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population
 from fedsim.network.base import Network
+from fedsim.network.exchanges.collectives import Exchange
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
@@ -187,6 +188,8 @@ def simulate(
     observe: Callable[[Schedule, Simulation], None] | None = None,
     expected_s: list[float] | None = None,
     steps_ahead: int = 0,
+    exchange: Exchange | None = None,
+    network: Network | None = None,
 ) -> Book:
     """Rows and server updates of a run of the time plane, alone or with a learning plane.
 
@@ -196,8 +199,9 @@ def simulate(
     clients = len(step_s)
     counts = np.asarray(samples if samples is not None else [1] * clients, dtype=np.int64)
     links = {"latency_s": latency_s, "down_bps": down_bps, "up_bps": up_bps}
-    network: StaticNetwork | SharedNetwork
-    if shared:
+    if network is not None:
+        pass
+    elif shared:
         network = SharedNetwork(
             star(),
             attachment=np.zeros(clients, dtype=np.int64),
@@ -251,6 +255,7 @@ def simulate(
             make_schedule,
             failure_detection_ns=None if failure_detection == "never" else to_ns(failure_detection),
             aggregation_ns=to_ns(aggregation_time),
+            exchange=exchange,
         ),
         Limits(
             until_ns=None if until_s is None else to_ns(until_s),

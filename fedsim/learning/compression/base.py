@@ -45,12 +45,14 @@ class Compression(Component, ABC):
 
     Attributes:
         lossy: whether it changes values; otherwise it changes sizes alone.
+        sums: whether compressed vectors can be added without decompressing them.
         by_tensor: whether it needs to know which entries belong to which tensor of the model.
         layout: names, shapes and offsets of the model's parameter vector.
     """
 
     Params: ClassVar[type[Parameters]] = CompressionParams
     lossy: ClassVar[bool] = True
+    sums: ClassVar[bool] = False
     by_tensor: ClassVar[bool] = False
 
     def __init__(self, params: Any, layout: Layout) -> None:

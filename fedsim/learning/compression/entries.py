@@ -30,6 +30,7 @@ class Factor(Compression):
     """A factor on the size of vectors, whose values do not change."""
 
     name = "factor"
+    sums = True
     Params = FactorParams
     lossy = False
 
@@ -51,6 +52,7 @@ class NoCompression(Compression):
     """No compression."""
 
     name = "none"
+    sums = True
     lossy = False
 
     @property
@@ -79,6 +81,7 @@ class Cast(Compression):
     """Entries rounded to the nearest number of a 16-bit floating-point type."""
 
     name = "cast"
+    sums = True
     Params = CastParams
     block = 1
 

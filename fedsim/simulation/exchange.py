@@ -1,0 +1,296 @@
+"""Rounds whose clients exchange their updates among themselves (:mod:`fedsim.network.exchanges.collectives`).
+
+A client that has done its local steps waits for the others of its round; then they exchange, and all their updates
+arrive at once. A member that goes offline, crashes or is stopped breaks the exchange: the others notice it after
+``server.failure_detection``, and begin again without it. A client downloads the model only if it has not taken part in
+the exchange that made it. Waiting and exchanging count as its upload, in time and energy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Protocol
+
+from typing_extensions import override
+
+from fedsim.network.base import Direction, Network
+from fedsim.network.exchanges.collectives import Exchange, Step
+from fedsim.network.shared import SharedNetwork
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.dispatch_process import Activity, EdgeRounds, Reached
+from fedsim.simulation.dispatches import (
+    ContendedDispatches,
+    LiveDispatches,
+    OnEnd,
+    TimedDispatches,
+)
+from fedsim.simulation.energy import UPLOAD
+from fedsim.simulation.engine import FLOW_ORDER, SETTLING_ORDER, Engine, ScheduledCall
+from fedsim.simulation.story import DeviceProcess
+from fedsim.simulation.workload import Workload
+from fedsim.units import NEVER
+from fedsim.vocabulary.outcomes import Ending
+
+Hops = Sequence[tuple[int, int]]
+"""Clients that send, and the clients that receive."""
+
+
+class Carrier(Protocol):
+    """Carries the transfers of a step; one step per exchange at a time."""
+
+    def carry(
+        self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
+    ) -> Callable[[], list[float]]:
+        """Start transfers; ``on_end`` is called when all have arrived, unless the function returned stops them before,
+        which returns the bytes moved by each."""
+
+
+class OwnLinks:
+    """Transfers over links that are not shared: each ends when both of its links have carried it."""
+
+    def __init__(self, engine: Engine, network: Network) -> None:
+        self._engine = engine
+        self._network = network
+
+    def carry(
+        self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
+    ) -> Callable[[], list[float]]:
+        """See :class:`Carrier`."""
+        begun_ns = self._engine.now_ns
+        end_ns = max(self._end_ns(*hop, size_bytes, begun_ns) for hop in hops)
+        call: ScheduledCall | None = None
+        if end_ns < NEVER:
+            call = self._engine.call_at(end_ns, on_end, FLOW_ORDER)
+
+        def stop() -> list[float]:
+            if call is not None:
+                call.cancel()
+            until_ns, moved = self._engine.now_ns, self._network.bytes_by
+            return [
+                min(
+                    moved(source, Direction.UP, size_bytes, begun_ns, until_ns),
+                    moved(target, Direction.DOWN, size_bytes, begun_ns, until_ns),
+                )
+                for source, target in hops
+            ]
+
+        return stop
+
+    def _end_ns(self, source: int, target: int, size_bytes: float, start_ns: int) -> int:
+        network = self._network
+        sent_ns = network.transfer_end_ns(source, Direction.UP, size_bytes, start_ns)
+        received_ns = network.transfer_end_ns(target, Direction.DOWN, size_bytes, start_ns)
+        if max(sent_ns, received_ns) >= NEVER:
+            return NEVER
+        return max(
+            sent_ns + network.latency_ns(target, Direction.DOWN),
+            received_ns + network.latency_ns(source, Direction.UP),
+        )
+
+
+class SharedLinks:
+    """Transfers over shared links, as flows beside those of other transfers."""
+
+    def __init__(self, flows: ContendedDispatches) -> None:
+        self._flows = flows
+
+    def carry(
+        self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
+    ) -> Callable[[], list[float]]:
+        """See :class:`Carrier`."""
+        under_way: set[int] = set()
+
+        def ends(number: int) -> None:
+            under_way.discard(number)
+            if not under_way:
+                on_end()
+
+        numbers = [self._flows.start_between(*hop, size_bytes, ends) for hop in hops]
+        under_way.update(numbers)
+        return lambda: [
+            self._flows.stop_between(number) if number in under_way else size_bytes
+            for number in numbers
+        ]
+
+
+@dataclass(eq=False)
+class _Group:
+    """The members of a round that are not known to have left, by dispatch, and the exchange under way."""
+
+    members: dict[int, Member] = field(default_factory=dict)
+    ready: dict[int, Callable[[], None]] = field(default_factory=dict)
+    steps: Iterator[Step] | None = None
+    stop: Callable[[], None] | None = None
+
+
+class Member(DeviceProcess):
+    """A dispatch that ends with an exchange instead of an upload."""
+
+    exchanges: Exchanges
+    is_done = has_left = False
+
+    @override
+    def run(self) -> Generator[Activity, Reached, None]:
+        self.exchanges.join(self)
+        try:
+            yield from super().run()
+        finally:
+            self.exchanges.leave(self)
+
+    @override
+    def transfer(
+        self, direction: Direction, size_bytes: float
+    ) -> Generator[Activity, Reached, bool]:
+        """A download, unless the client has the model, or the exchange, until it is done or the client leaves."""
+        if direction is Direction.DOWN:
+            if self.exchanges.has_model(self.dispatch):
+                return True
+            return (yield from super().transfer(direction, size_bytes))
+        if self.now_ns > self.online_until_ns and not (yield from self._return()):
+            return False
+        began_ns, battery = self.now_ns, self._battery
+        empty_ns = NEVER if battery is None else began_ns + battery.lasts_ns(UPLOAD)
+        until_ns = min(self.online_until_ns, self.stop_ns, empty_ns)
+        self.now_ns, _ = yield EdgeRounds(
+            until_ns,
+            lambda on_end: self.exchanges.begin(self, on_end),
+            lambda: self.exchanges.leave(self),
+        )
+        self._transfer_ns[direction] += self.now_ns - began_ns
+        if battery is not None:
+            battery.discharge(UPLOAD, self.now_ns - began_ns)
+        if not self.is_done and self.now_ns < self.stop_ns:
+            self.ending = Ending.BATTERY if self.now_ns >= empty_ns else Ending.OFFLINE
+        return self.is_done
+
+    def moved(self, direction: Direction, size_bytes: float) -> None:
+        """Count bytes of an exchange."""
+        self._bytes[direction] += size_bytes
+
+
+class Exchanges:
+    """All exchanges of a run.
+
+    Args:
+        engine: simulated time.
+        exchange: their steps.
+        carrier: carries their transfers.
+        detection_ns: how long after a member has left the others notice it.
+    """
+
+    def __init__(
+        self, engine: Engine, exchange: Exchange, carrier: Carrier, detection_ns: int
+    ) -> None:
+        self._engine = engine
+        self._exchange = exchange
+        self._carrier = carrier
+        self._detection_ns = detection_ns
+        # By version and round from which they start.
+        self._groups: dict[tuple[int, int], _Group] = {}
+        self._last: tuple[int, int] | None = None
+        self._last_of: dict[int, tuple[int, int]] = {}
+
+    def has_model(self, dispatch: Dispatch) -> bool:
+        """Whether a client has the model handed out: it took part in the exchange from which it was made, or in one
+        of the same version whose updates were not aggregated."""
+        last = self._last_of.get(dispatch.client_id)
+        if last is None:
+            return False
+        return last[0] == dispatch.version or (
+            last == self._last and last[0] + 1 == dispatch.version
+        )
+
+    def _group(self, member: Member) -> _Group:
+        dispatch = member.dispatch
+        return self._groups.setdefault((dispatch.version, dispatch.round), _Group())
+
+    def join(self, member: Member) -> None:
+        """Let the exchange of its round wait for a member."""
+        self._group(member).members[member.dispatch.dispatch_id] = member
+
+    def begin(self, member: Member, on_end: Callable[[], None]) -> None:
+        """Note that a member has done its local steps; ``on_end`` is called when the exchange is done."""
+        group = self._group(member)
+        group.ready[member.dispatch.dispatch_id] = on_end
+        self._look(group, 0)
+
+    def leave(self, member: Member) -> None:
+        """Break the exchange of a member that has not done it; the others notice this later."""
+        if member.is_done or member.has_left:
+            return
+        member.has_left = True
+        group, number = self._group(member), member.dispatch.dispatch_id
+        if group.ready.pop(number, None) is not None and group.stop is not None:
+            group.stop()
+            group.steps = group.stop = None
+        self._look(group, self._detection_ns, number)
+
+    def _look(self, group: _Group, after_ns: int, left: int = -1) -> None:
+        """Start the exchange of a group later at an instant if all of its members are ready then."""
+
+        def look() -> None:
+            group.members.pop(left, None)
+            if group.stop is None and group.members and group.members.keys() == group.ready.keys():
+                members = sorted(group.members.values(), key=lambda one: one.dispatch.client_id)
+                group.steps = self._exchange.steps(len(members))
+                self._next(group, members)
+
+        self._engine.call_at(self._engine.now_ns + after_ns, look, SETTLING_ORDER)
+
+    def _next(self, group: _Group, members: Sequence[Member]) -> None:
+        """Begin the next step of an exchange, or end it."""
+        assert group.steps is not None
+        step = next(group.steps, None)
+        if step is None:
+            self._end(group)
+            return
+        size_bytes = step.share * max(one.workload.bytes_up for one in members)
+        client = [one.dispatch.client_id for one in members]
+
+        def count(moved_bytes: Sequence[float]) -> None:
+            for (source, target), moved in zip(step.hops, moved_bytes, strict=True):
+                members[source].moved(Direction.UP, moved)
+                members[target].moved(Direction.DOWN, moved)
+
+        def on_end() -> None:
+            count([size_bytes] * len(step.hops))
+            self._next(group, members)
+
+        hops = [(client[source], client[target]) for source, target in step.hops]
+        stop = self._carrier.carry(hops, size_bytes, on_end)
+        group.stop = lambda: count(stop())
+
+    def _end(self, group: _Group) -> None:
+        first, *_ = group.members.values()
+        self._last = first.dispatch.version, first.dispatch.round
+        del self._groups[self._last]
+        for number, member in group.members.items():
+            self._last_of[member.dispatch.client_id] = self._last
+            member.is_done = True
+            group.ready[number]()
+
+
+def exchanging(
+    engine: Engine,
+    network: Network,
+    workload_of: Callable[[Dispatch], Workload],
+    exchange: Exchange,
+    detection_ns: int,
+    on_end: OnEnd,
+) -> LiveDispatches:
+    """Dispatches whose clients exchange their updates among themselves."""
+
+    def process(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Member:
+        member = Member(workload_of(dispatch), dispatch, deadline_ns, online_until_ns)
+        member.exchanges = exchanges
+        return member
+
+    together = partial(Exchanges, engine, exchange, detection_ns=detection_ns)
+    if isinstance(network, SharedNetwork):
+        flows = ContendedDispatches(engine, network, on_end, process)
+        exchanges = together(carrier=SharedLinks(flows))
+        return flows
+    exchanges = together(carrier=OwnLinks(engine, network))
+    return TimedDispatches(engine, network, on_end, process)
