@@ -40,8 +40,10 @@ from fedsim.runs.records import ANSWERS, RUN
 
 DONE, USER, BUG = 0, 2, 1
 HEAVY = (*MODULES, "matplotlib.pyplot", "scipy.stats", "fedsim.cli.calibrate", "fedsim.cli.traces")
-SETTLE_S = 15.0
+SETTLE_S = 60.0
 """Seconds that processes of a killed command have to end."""
+MARK = "FEDSIM_CHAOS"
+"""Environment variable with the number of a trial's first process; torchrun gives each rank a session."""
 UNCHECKED = (
     "report.html",
     "index.csv",
@@ -157,6 +159,7 @@ def enter(call: list[str], command: Command, before: Callable[[], None], log: Pa
     code = BUG
     try:
         os.setsid()
+        os.environ[MARK] = str(os.getpid())
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         for number in (1, 2):
             os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
@@ -214,9 +217,10 @@ class Trial:
         ends = time.monotonic() + SETTLE_S
         while members(process):
             if time.monotonic() > ends:
-                left = ", ".join(members(process))
-                with contextlib.suppress(OSError):
-                    os.killpg(process, signal.SIGKILL)
+                left = members(process)
+                for each in left:
+                    with contextlib.suppress(OSError):
+                        os.kill(each, signal.SIGKILL)
                 raise AssertionError(f"processes are left: {left}")
             time.sleep(0.05)
         return code
@@ -235,14 +239,15 @@ class Trial:
         time.sleep(self.random.uniform(0.0, self.usual_s))
 
 
-def members(session: int) -> list[str]:
-    """The processes of a session that have not ended."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
+def members(session: int) -> dict[int, str]:
+    """The processes of a session that have not ended, and those that torchrun started from it."""
+    found, mark = {}, f"{MARK}={session}".encode()
+    for path in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            fields = path.read_text().rpartition(")")[2].split()
-            if int(fields[3]) == session and fields[0] not in "ZX":
-                found.append((path.parent / "cmdline").read_text().replace("\0", " ")[:80])
+            fields = (path / "stat").read_text().rpartition(")")[2].split()
+            marked = mark in (path / "environ").read_bytes().split(b"\0")
+            if (int(fields[3]) == session or marked) and fields[0] not in "ZX":
+                found[int(path.name)] = (path / "cmdline").read_text().replace("\0", " ")[:80]
     return found
 
 
@@ -250,10 +255,12 @@ def members(session: int) -> list[str]:
 
 
 def kill(trial: Trial) -> None:
-    """Kill -9 at a random moment."""
+    """Kill -9 at a random moment: the first process, or one of torchrun's."""
     process = trial.start()
     trial.moment()
-    os.kill(process, signal.SIGKILL)
+    victims = sorted(members(process)) if trial.command.ranks else [process]
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(trial.random.choice(victims or [process]), signal.SIGKILL)
     trial.killed = True
     trial.end(process)
 

@@ -12,7 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+
+_LONG = re.compile(r"(\S{500})\S{3500,}")
+"""A word that is too long for a message, perhaps a value from a file."""
 
 
 class FedsimError(Exception):
@@ -41,7 +44,8 @@ class UserError(FedsimError):
         hint: str | None = None,
         rule: str | None = None,
     ) -> None:
-        self.message, self.where, self.hint = map(printable, (message, where, hint))
+        texts = (text and _LONG.sub(r"\1...", text) for text in (message, where, hint))
+        self.message, self.where, self.hint = map(printable, texts)
         self.rule = rule
         super().__init__(str(self))
 
@@ -56,7 +60,7 @@ class UserError(FedsimError):
 
 
 def printable(data: Any) -> Any:
-    """Plain data with escaped control characters in its text, so that a name in a file cannot control the terminal."""
+    """Plain data with escaped control and bidirectional characters, so that a name cannot control the terminal."""
     if isinstance(data, str):
         return _CONTROL.sub(lambda match: repr(match.group())[1:-1], data)
     if isinstance(data, dict):

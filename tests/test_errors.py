@@ -23,6 +23,10 @@ def test_a_message_has_the_place_first_and_the_fix_on_a_line_below() -> None:
     assert str(UserError("is empty", where="a", hint="fill it")) == "a: is empty\n  fill it"
     error = UserError("bad\x1b[31m", where="a\x07", hint="b\x9b\nsecond line")
     assert str(error) == "a\\x07: bad\\x1b[31m\n  b\\x9b\nsecond line"
+    assert (
+        str(UserError("\u202eevil\u2066 " + 9000 * "0"))
+        == "\\u202eevil\\u2066 " + 500 * "0" + "..."
+    )
 
 
 def test_one_error_stays_itself_and_several_become_one() -> None:

@@ -127,10 +127,10 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
     except UserError:
         changes = []
         with contextlib.suppress(UserError):
-            before, now = map(read_yaml, (folder.original_scenario, folder.scenario))
+            before, now = map(_content, (folder.original_scenario, folder.scenario))
             changes = [
                 f"{key} was {text(old)} and is {text(new)}"
-                for key, old, new in differences(before.data, now.data)
+                for key, old, new in differences(before, now)
             ]
         raise UserError(
             f"the scenario has changed since the run began{': ' if changes else ''}{'; '.join(changes)}",
@@ -140,8 +140,15 @@ def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> No
         ) from None
 
 
+def _content(path: Path) -> Mapping[str, Any]:
+    data = read_yaml(path).data
+    if not isinstance(data, dict):
+        raise UserError("is not a scenario", where=str(path))
+    return data
+
+
 def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
-    written = flattened(read_yaml(folder.scenario).data)
+    written = flattened(_content(folder.scenario))
     moved = [
         Override(key, there, str(folder.scenario))
         for key, value in written

@@ -1,4 +1,4 @@
-"""JSON as fedsim writes it, to files and for scripts."""
+"""JSON as fedsim reads it, and writes it to files and for scripts."""
 
 from __future__ import annotations
 
@@ -11,6 +11,18 @@ from typing import Any
 def json_text(data: Any, *, indent: int | None = None, sort_keys: bool = False) -> str:
     """Plain data as JSON, in which numbers that are not finite are null, because JSON has no word for them."""
     return json.dumps(_finite(data), indent=indent, sort_keys=sort_keys, allow_nan=False)
+
+
+def parsed(text: str | bytes) -> Any:
+    """The data in JSON.
+
+    Raises:
+        ValueError: it is not JSON, or too deep to be read.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("its lists and objects are nested too deeply") from None
 
 
 def _finite(data: Any) -> Any:

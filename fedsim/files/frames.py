@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import islice
@@ -24,6 +23,7 @@ from fedsim.errors import UserError, nearest
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
 from fedsim.files.delimited import checked_rows
+from fedsim.files.documents import parsed
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 
@@ -78,7 +78,7 @@ class TableFile:
         elif self.source.name.endswith(".xlsx"):
             self._whole = _converted(self._excel())
         elif match := re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head):
-            lines = (json.loads(text) for _, text in self.source.lines())
+            lines = (parsed(text) for _, text in self.source.lines())
             self._whole = _converted(lines if match[1] == b"{" else self.source.json())
 
     def _content(self) -> Any:

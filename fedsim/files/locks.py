@@ -20,6 +20,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from fedsim.errors import UserError
+from fedsim.files.documents import parsed
 from fedsim.files.durable import write_text
 
 LOCK_NAMES = (".lock", ".owner.json")
@@ -82,13 +83,13 @@ def is_owned(folder: Path) -> bool:
     A process of another host counts as alive if it has not released the folder.
     """
     try:
-        owner = json.loads((folder / LOCK_NAMES[1]).read_text(encoding="utf-8"))
+        owner = parsed((folder / LOCK_NAMES[1]).read_text(encoding="utf-8"))
         if owner["host"] == socket.gethostname():
             os.kill(int(owner["pid"]), 0)
             return not _has_ended(int(owner["pid"]))
     except PermissionError:
         return True  # It is alive and belongs to another user.
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return False
     return True
 
@@ -105,7 +106,7 @@ def _has_ended(pid: int) -> bool:
 
 def _owner(path: Path) -> str:
     try:
-        owner = json.loads(path.read_text(encoding="utf-8"))
+        owner = parsed(path.read_text(encoding="utf-8"))
         return f"process {int(owner['pid'])} on {owner['host']!r}, since {owner['since']}"
     except (OSError, ValueError, KeyError, TypeError):
         return "its id is unknown"

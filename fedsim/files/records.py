@@ -7,7 +7,6 @@ it checks both, and the type of every entry, so that nothing downstream needs to
 from __future__ import annotations
 
 import functools
-import json
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationE
 
 from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
-from fedsim.files.documents import json_text
+from fedsim.files.documents import json_text, parsed
 from fedsim.files.durable import replacing, write_text
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
@@ -100,7 +99,7 @@ class Record:
             require_regular(path)
             if path.stat().st_size > _MOST_BYTES:
                 raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
-            document = json.loads(path.read_text(encoding="utf-8"))
+            document = parsed(path.read_text(encoding="utf-8"))
             if not isinstance(document, dict) or type(document.get("format")) is not int:
                 raise ValueError("it has no format")
             if document["format"] > self.format:
@@ -114,7 +113,7 @@ class Record:
             first = error.errors(include_url=False, include_context=False)[0]
             entry = ".".join(map(str, first["loc"]))
             raise self.damaged(path, f"the entry '{entry}': {first['msg']}") from None
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             raise self.damaged(path, f"cannot be read: {problem}") from error
         content: dict[str, Any] = printable(document)

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError
+from fedsim.files.documents import parsed
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 
 # Files that accompany a data set.
@@ -83,13 +84,15 @@ class SourceFile:
     def json(self) -> Any:
         """The content as JSON."""
         try:
-            return json.loads(self.text())
+            return parsed(self.text())
         except json.JSONDecodeError as error:
             raise UserError(
                 f"is not JSON: {error.msg}",
                 where=f"{self.where}:{error.lineno}:{error.colno}",
                 hint="the file is truncated or of another format",
             ) from error
+        except ValueError as error:
+            raise self.error(f"is not JSON: {error}") from error
 
     def records(self) -> Any:
         """The content of a JSON file or of a pickle of plain data, of which no class or function is ever called."""

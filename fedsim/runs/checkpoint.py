@@ -18,6 +18,7 @@ from typing_extensions import TypedDict
 
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_crc32
+from fedsim.files.documents import parsed
 from fedsim.files.durable import remove_temporaries, replacing, replacing_folder
 from fedsim.files.records import Record, entries
 from fedsim.runs.records import Amount, Count
@@ -109,7 +110,7 @@ class Checkpoints:
                 tensors: dict[str, Tensor] = {}
                 for number in range(len(content["tensors"])):
                     tensors |= load_tensors(path / _TENSORS.format(number), device)
-                return tensors, json.loads(content["state"])
+                return tensors, parsed(content["state"])
             except (OSError, ValueError, UserError):
                 continue
         if numbered:
@@ -124,7 +125,7 @@ class Checkpoints:
         """The state of the newest checkpoint whose state can be read, without its tensors; empty if there is none."""
         for path in reversed(self._numbered()):
             with contextlib.suppress(OSError, ValueError, UserError):
-                state: dict[str, Any] = json.loads(STATE.read(path)["state"])
+                state: dict[str, Any] = parsed(STATE.read(path)["state"])
                 return state
         return {}
 

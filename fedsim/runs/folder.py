@@ -7,7 +7,6 @@ report.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 
 from fedsim.errors import UserError, writing
 from fedsim.files.checksums import file_sha256, require_regular
+from fedsim.files.documents import parsed
 from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.records import RUN
@@ -162,9 +162,9 @@ class RunFolder:
 
     def _is_own(self) -> bool:
         """Whether ``run.json`` states that fedsim wrote this folder, damaged or not."""
-        with contextlib.suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             require_regular(self.info)
-            info = json.loads(self.info.read_text(encoding="utf-8"))
+            info = parsed(self.info.read_text(encoding="utf-8"))
             return isinstance(info["format"], int) and "fedsim-des" in info["versions"]
         return False
 
@@ -306,6 +306,7 @@ class RunFolder:
         """
         hint = "give the folder that 'fedsim run' printed (in Python: the run's path)"
         if not self.path.is_dir():
+            hint += "; if it was stopped before it wrote anything, run it again"
             raise UserError("no such run folder", where=str(self.path), hint=hint)
         try:
             return RUN.read(self.path)

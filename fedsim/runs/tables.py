@@ -49,6 +49,9 @@ def read_parquet(path: Path) -> pa.Table:
     """
     try:
         with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if len(set(names)) < len(names):
+                raise ValueError("two columns have the same name")
             return file.read()
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
         raise unreadable(path, error) from error

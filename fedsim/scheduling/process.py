@@ -55,15 +55,20 @@ class WakeUp:
             self.wakes.forget(self)
 
     def __iter__(self) -> NoReturn:
-        raise UserError(
-            "a wake-up is waited for with `yield`", hint="write `yield`, not `yield from` or `for`"
+        raise self._misused(
+            "a wake-up is waited for with `yield`", "write `yield`, not `yield from` or `for`"
         )
 
     def __index__(self) -> NoReturn:
-        raise UserError(
+        raise self._misused(
             "a wake-up is not a client",
-            hint="wait for the cohort with `yield from`: clients = yield from self.cohort()",
+            "wait for the cohort with `yield from`: clients = yield from self.cohort()",
         )
+
+    def _misused(self, message: str, hint: str) -> UserError:
+        process = self.wakes
+        where = place(type(process._schedule), "run") if process is not None else None
+        return UserError(message, where=where, hint=hint)
 
 
 ANYTHING: Final = None

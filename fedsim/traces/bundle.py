@@ -27,6 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fedsim import bundled
 from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
+from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import TABLES, Bools, Ints, filled, make_table, single_chunk, to_numpy
@@ -388,9 +389,9 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
         raise UserError(message, where=str(folder), hint=hint)
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parsed(file.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
-    except (ValueError, OSError, RecursionError) as error:
+    except (ValueError, OSError) as error:
         problem = str(error)
         if isinstance(error, ValidationError):
             entries = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())

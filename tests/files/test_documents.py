@@ -3,8 +3,10 @@
 import json
 import math
 
+import pytest
+
 from fedsim.files.checksums import is_unchanged, stamped
-from fedsim.files.documents import json_text
+from fedsim.files.documents import json_text, parsed
 
 
 def test_what_is_not_finite_is_null_at_any_depth() -> None:
@@ -21,3 +23,9 @@ def test_a_stamp_holds_before_and_after_writing() -> None:
     document = stamped({"loss": math.nan, "ends": (1.0, math.inf)})
     assert is_unchanged(document)
     assert is_unchanged(json.loads(json_text(document)))
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000 + "]" * 100_000])
+def test_what_cannot_be_read_is_one_kind_of_error(text: str) -> None:
+    with pytest.raises(ValueError, match=r"nested too deeply|line 1"):
+        parsed(text)

@@ -90,9 +90,16 @@ class Ranks:
         try:
             if "MASTER_ADDR" not in os.environ:
                 raise ValueError("MASTER_ADDR is not set")
+            by_torchrun = "TORCHELASTIC_USE_AGENT_STORE" in os.environ
+            if by_torchrun:
+                _end_with_parent()
             with _interruptible():
                 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-                is_master = self.number == 0 and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ
+                is_master = self.number == 0 and not by_torchrun
+                if (
+                    by_torchrun
+                ):  # Its store is there before the ranks are, unless torchrun was killed.
+                    socket.create_connection((address, port), 2 * _PATIENCE_S).close()
                 listening: dict[str, Any] = {}
                 if address in ("localhost", "127.0.0.1"):
                     # On one machine, nobody else may connect: torch would listen on all addresses.
@@ -113,10 +120,8 @@ class Ranks:
                     multi_tenant=True,
                     **listening,
                 )
-                here, until_s = (
-                    self._store.add(_HERE, 1),
-                    time.monotonic() + _TIMEOUT.total_seconds(),
-                )
+                until_s = time.monotonic() + _TIMEOUT.total_seconds()
+                here = self._store.add(_HERE, 1)
                 # In init_process_group, the store would answer nobody.
                 while here < self.count and time.monotonic() < until_s:
                     time.sleep(_LOOK_S)
@@ -324,6 +329,19 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
+
+
+def _end_with_parent() -> None:
+    """Receive SIGTERM soon after torchrun was killed, which then ends none of its processes."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(1.0)
+        logging.getLogger("fedsim").warning("torchrun was killed; this process ends, too")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
 
 
 def _sentence(error: Exception) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedsim.errors import UserError
+from fedsim.files.documents import parsed
 from fedsim.tasks.reading.files import damaged
 
 
@@ -49,7 +49,7 @@ def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, .
 def _read_file(path: Path, user_numbers: dict[str, int], samples: LeafPart) -> None:
     """Append a file's samples, and number its users."""
     try:
-        content = json.loads(path.read_bytes())
+        content = parsed(path.read_bytes())
         for user in content["users"]:
             x, y = content["user_data"][user]["x"], content["user_data"][user]["y"]
             if len(x) != len(y):
