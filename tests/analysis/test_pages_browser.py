@@ -32,8 +32,9 @@ def test_loads_in_silence_and_without_network(unchanged: Page, written: Path) ->
     assert "NaN" not in text
 
 
-def test_nothing_moves_while_it_is_drawn(unchanged: Page) -> None:
-    shift = unchanged.run(
+def test_nothing_moves_while_it_is_drawn(chromium: Page, written: Path) -> None:
+    chromium.open(written, unfold=False)
+    shift = chromium.run(
         """new Promise((done) => {
             let total = 0;
             new PerformanceObserver((list) => list.getEntries().forEach((e) => { total += e.value; }))
