@@ -404,7 +404,8 @@ const fedsim = (() => {
       if (spec.ylim && !zoom) [low, high] = spec.ylim.map((v, k) => v ?? [low, high][k]);
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
       const shared = shares(host, x);
-      const margin = shared ? aligned.right : visible.length ? Math.max(...visible.map((mark) => textWidth(mark.label))) + 18 : 18;
+      const beside = [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...(spec.ends && width > 560 ? shown.filter((s) => !s.silent).map((s) => short(s.label)) : [])];
+      const margin = shared ? aligned.right : Math.max(0, ...beside.map((text) => textWidth(text))) + 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
       box.left = shared ? aligned.left : Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
@@ -422,7 +423,7 @@ const fedsim = (() => {
           type: "line", name: s.label, data: pairs(values), silent: true, connectNulls: false, clip: true, step: s.step ? "end" : false,
           symbol: s.symbol || "none", showSymbol: Boolean(marked),
           symbolSize: (_, { dataIndex }) => (dataIndex % every === offset || every === 1 ? (s.points ? 5.5 : 8) : 0),
-          lineStyle: { color: ink(s.color), width: s.bare ? 0 : width_ ?? (s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s), cap: "butt" },
+          lineStyle: { color: ink(s.color), width: s.bare ? 0 : width_ ?? (s.thin && s.silent ? 1 : s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s) * (s.thin && s.silent ? 0.45 : 1), cap: "butt" },
           itemStyle: { color: ink(s.color), borderColor: ink("card"), borderWidth: s.points ? 0 : 1, opacity: faint(s) },
           areaStyle: s.fill ? { color: ink(s.color), opacity: 0.18 } : undefined,
           emphasis: { disabled: true },
@@ -445,7 +446,13 @@ const fedsim = (() => {
           return { type: "polygon", shape: { points: [...path(s.high, false), ...path(s.low, true)] }, style: { fill: ink(s.color), opacity: 0.15 * faint(s) } };
         },
       });
-      // The names of target values are beside the plot, moved apart if they would touch.
+      // The names of lines are at their ends, moved apart if they would touch.
+      const named = spec.ends && width > 560 ? shown.filter((s) => !s.silent).map((s) => {
+        const index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
+        return index < 0 ? null : { text: short(s.label), color: s.color, x: px(Math.min(x.values[index], last)), y: py(s.values[index]) - 7 };
+      }).filter(Boolean).sort((a, b) => a.y - b.y) : [];
+      named.forEach((each, k) => { if (k) each.y = Math.max(each.y, named[k - 1].y + 14); });
+      // The names of target values are beside the plot, or inside it, moved apart if they would touch.
       const tops = [];
       for (const mark of [...visible].sort((a, b) => b.value - a.value)) tops.push(Math.max(py(mark.value) - 7, (tops.at(-1) ?? -Infinity) + 15));
       const notes = [...visible].sort((a, b) => b.value - a.value).flatMap((mark, k) => {
@@ -453,7 +460,7 @@ const fedsim = (() => {
         const level = Math.min(py(mark.value), box.bottom - 3), style = { stroke: ink("goal"), lineWidth: 1.5, lineDash: [6, 4] };
         const drawn = [
           { type: "line", silent: true, shape: { x1: box.left, x2: box.right, y1: level, y2: level }, style },
-          words(mark.label, box.right + 6, tops[k], { fill: ink("text") }),
+          spec.ends ? words(mark.label, box.left + 6, level - 15, { fill: ink("text") }) : words(mark.label, box.right + 6, tops[k], { fill: ink("text") }),
         ];
         if (mark.at == null || mark.at < first || mark.at > last) return drawn;
         const at = px(mark.at), text = show(x.kind, mark.at), half = textWidth(text) / 2;
@@ -483,7 +490,8 @@ const fedsim = (() => {
             ...(smooth ? shown.filter((s) => !s.silent).map((s) => line({ ...s, symbol: null }, s.raw, 0.25, 1)) : []),
             ...shown.map((s) => line(s, s.values, 1)),
           ],
-          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes],
+          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes,
+            ...named.map((each) => words(each.text, each.x + 8, each.y, { fill: ink(each.color) }))],
         },
       };
     });
