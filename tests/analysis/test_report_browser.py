@@ -8,6 +8,7 @@ import pytest
 from synthetic_runs import build_run
 
 from fedsim.analysis.run import Run
+from fedsim.vocabulary.formatting import format_duration, format_share
 from tests.analysis.browser import Page
 from tests.composition.test_closing import simulate
 
@@ -255,6 +256,30 @@ def test_the_life_of_clients_opens_on_the_whole_run_and_moves_with_keys(
     said = page.said
     number = int(said.split("dispatch ")[1].split(",")[0])
     assert run.dispatches.loc[number, "outcome"] in said
+
+
+def test_the_run_can_be_played_with_the_keyboard_and_starts_still(page: Page, run: Run) -> None:
+    clock = "document.getElementById('clock').textContent"
+    assert page.run(clock) == ""
+    page.call(
+        "Emulation.setEmulatedMedia",
+        features=[{"name": "prefers-reduced-motion", "value": "reduce"}],
+    )
+    page.run("document.getElementById('chart-timeline').focus()")
+    for steps in (1, 2):
+        page.press(" ")
+        at_s = steps * 0.05 * run.simulated_s
+        measured = run.metrics[run.metrics["time_s"] <= at_s]["accuracy"].iloc[-1]
+        assert page.run(clock) == f"{format_duration(at_s)} · accuracy {format_share(measured)}"
+        assert page.run(clock) == page.run(clock), "nothing moves by itself"
+    page.press("p")
+    shown = int(page.run(CLIENTS)[0])
+    assert page.run("document.querySelectorAll('.lamps .pinned').length") == 1
+    readout = "document.querySelector('.readout[data-for=chart-timeline]').textContent"
+    assert page.run(readout).startswith(f"Client {shown}: ")
+    page.press("Escape")
+    assert page.run(clock) == ""
+    assert page.run("document.querySelectorAll('.veil').length") == 0
 
 
 def test_the_life_of_clients_shows_pauses(chromium: Page, tmp_path: Path) -> None:

@@ -331,10 +331,12 @@
     return [rows[place], own[rows[place]].find((index) => begin[index] - slack <= when && when <= end[index] + slack)];
   }
   host.addEventListener("pointermove", (event) => {
+    if (player.playing) return;
     const [number, index] = at(event), when = view[0] + (event.clientX - host.getBoundingClientRect().left - left) / scale();
     beside().forEach((other) => other.follow(when));
     if (number === undefined) say(""); else if (index === undefined) say(client(number)); else describe(index, false);
   });
+  host.addEventListener("click", (event) => { const [client] = at(event); if (player.playing && client !== undefined) player.pin(client); });
   host.addEventListener("pointerleave", () => { say(""); beside().forEach((other) => other.follow(null)); });
   host.addEventListener("dblclick", (event) => {
     const index = at(event)[1];
@@ -348,7 +350,8 @@
     const keys = {
       ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": closer, "=": closer, "-": zoomOut, 0: ACTIONS.whole,
       ArrowUp: () => move(-1), ArrowDown: () => move(1), PageUp: () => move(-fits()), PageDown: () => move(fits()),
-      Escape: () => { selected = null; say(""); redraw(); },
+      Escape: () => { player.stop(); selected = null; say(""); redraw(); },
+      " ": player.toggle, p: () => player.pin(rows[row]),
       Enter: () => {
         const mine = own[rows[row]];
         if (!mine?.length) return;
@@ -379,6 +382,23 @@
     else { redraw(); say(client(number), true); }
   });
 
+  /* What a client does at an instant. */
+  function stateOf(client, when) {
+    const index = own[client].find((each) => begin[each] <= when && when <= end[each]);
+    if (index === undefined) {
+      const here = online[client].some(([from, to]) => from <= when && when <= to);
+      return here ? { color: "online", words: "online" } : { color: "offline", words: presence ? "offline" : "not at work" };
+    }
+    if (paused[index].some(([from, to]) => from <= when && when < to)) return { color: "paused", words: "paused while offline" };
+    const phase = PHASES.find(([, from, to]) => time[from][index] <= when && when < (time[to][index] ?? time.ended_s[index]));
+    return phase ? { color: phase[0], words: `${phase[0]}, dispatch ${id[index]}` } : { color: "waiting", words: `waiting, dispatch ${id[index]}` };
+  }
+  const player = fedsim.play({
+    host, beside, stateOf, name: full, say, view: () => view,
+    place: (when) => ({ x: sx(when), right: width - RIGHT, top: TOP, height: fits() * ROW }),
+    rows: () => rows.slice(top, top + fits()), row: (number) => TOP + (number + 0.5) * ROW,
+    follow: (when) => chart.follow(when),
+  });
   arrange();
   redraw();
   say("");
