@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis import statistics
-from fedsim.analysis.figures.base import population, section, sentence
-from fedsim.analysis.figures.learning import metric_names, not_finite, targets
+from fedsim.analysis.figures.base import Figure, population, section, sentence
+from fedsim.analysis.figures.learning import late_rise, metric_names, not_finite, targets
 from fedsim.parts.component import is_user_reference
 from fedsim.runs import Run, Status
 from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
@@ -27,6 +27,7 @@ from fedsim.vocabulary.formatting import (
     format_share,
     format_watt_hours,
 )
+from fedsim.vocabulary.outcomes import LOST_LABELS
 
 _UNFINISHED = {
     Status.RUNNING: (
@@ -100,8 +101,39 @@ def _result(run: Run) -> str:
     return f"{format_counted(len(run.aggregations), 'server update')} in {simulated}"
 
 
+def explanation(run: Run, waiting: Figure | None) -> list[str]:
+    """The sentences below the headline: what took most of the time and which client caused it, what would help most,
+    and whether the target was met by a sudden rise; none without a server update.
+
+    Args:
+        run: the run.
+        waiting: its figure of this name.
+    """
+    if waiting is None:
+        return []
+    sentences = [waiting.extra["bottleneck"]]
+    changes = waiting.extra["changes"]
+    if changes and changes[0]["share"] >= _NOTABLE:
+        change, effect = changes[0]["words"].split(": ")
+        sentences.append(
+            f"What would help most: {change}, {effect} of the time if as many server updates are needed."
+        )
+    return [*sentences, *late_rise(run)]
+
+
+_NOTABLE = 0.02
+"""The least share of the time whose saving is named in the head of the page."""
+_FIRST = ("Simulated time", "Clients that contributed", "Work lost", "Data moved")
+"""The numbers that are not folded."""
+
+
 def tiles(run: Run) -> list[Tile]:
-    """The numbers below the headline."""
+    """The numbers below the headline, the four main ones first."""
+    every = {tile.label: tile for tile in _tiles(run)}
+    return [*map(every.pop, _FIRST), *every.values()]
+
+
+def _tiles(run: Run) -> list[Tile]:
     shown = []
     table = run.dispatches
     for metric in map(run.metric_definition, metric_names(run)[:1]):
@@ -134,6 +166,11 @@ def tiles(run: Run) -> list[Tile]:
     counts = statistics.outcome_counts(table)
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
     shown.append(Tile("Dispatches", format_count(len(table)), note))
+    by_outcome = statistics.work_by_outcome(table, run.phases)
+    lost, steps = by_outcome.loc[list(LOST_LABELS)].sum(), by_outcome["steps"].sum()
+    note = f"of the local steps, in {format_count(lost['dispatches'])} of {format_count(len(table))} dispatches"
+    share = format_share(lost["steps"] / steps if steps else 0.0)
+    shown.append(Tile("Work lost", share, note))
     given = statistics.participation_counts(table, population(run))
     # Clients that are kept out or lack the memory count as offline.
     barred = {

@@ -84,6 +84,13 @@ def unbroken(value: str) -> str:
     return re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
 
 
+def unsplit(label: str) -> Markup:
+    """A variant's name whose parts, such as ``lr=0.1``, do not break inside."""
+    return Markup(", ").join(
+        Markup('<span class="part">{}</span>').format(part) for part in label.split(", ")
+    )
+
+
 class Drawn(dict[str, Any]):
     """The figures of a page by id, None for those that it lacks."""
 
@@ -103,6 +110,7 @@ def environment() -> jinja2.Environment:
     )
     made.filters["format_value"] = format_value
     made.filters["unbroken"] = unbroken
+    made.filters["unsplit"] = unsplit
     made.globals["zip"] = zip
     made.globals["LOOKS"] = LOOKS
 

@@ -6,7 +6,7 @@ import json
 
 from fedsim.analysis.figures import learning, participation, time, timeline
 from fedsim.analysis.figures.base import Figure
-from fedsim.analysis.headline import headline, notice, subtitle, tiles
+from fedsim.analysis.headline import explanation, headline, notice, subtitle, tiles
 from fedsim.analysis.pages import Drawn, embedded, environment
 from fedsim.runs import Run
 from fedsim.scenario.comparing import flattened
@@ -30,7 +30,6 @@ def figures(run: Run) -> dict[str, Figure]:
         participation.parts(run),
         participation.contribution(run),
         participation.participation(run),
-        participation.inequality(run),
         learning.client_accuracy(run),
         learning.client_mae(run),
         participation.staleness(run),
@@ -57,6 +56,7 @@ def render(run: Run) -> str:
             run=run,
             title=run.name,
             headline=headline(run),
+            explanation=explanation(run, drawn.get("waiting")),
             subtitle=subtitle(run),
             notice=notice(run),
             tiles=tiles(run),

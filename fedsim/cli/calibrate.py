@@ -101,7 +101,7 @@ def command(
                 f"The {each.name} after the fit, {at}, lies {side} its 90% band, {low} to {high}"
             )
     for flag in result.flags:
-        click.secho(flag, fg="yellow")
+        click.secho(f"- {flag}", fg="yellow")
     click.echo(f"bundle: {output}")
     if result.scenario is not None:
         click.echo(f"scenario: {calibrated}")

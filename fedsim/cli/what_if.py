@@ -90,6 +90,10 @@ def _print_waiting(run: Run, as_json: bool) -> None:
 
 
 def _print(rows: list[tuple[str, Kind, float, float]], run: Path, folder: Path) -> None:
+    if all(old == new or (math.isnan(old) and math.isnan(new)) for _, _, old, new in rows):
+        click.echo(f"No effect: all {len(rows)} figures are the same.")
+        click.echo(f"more: {format_command('compare', run, folder)}")
+        return
     cells = []
     for label, kind, old, new in rows:
         change = format_share(new / old - 1) if old and math.isfinite(new / old) else "–"

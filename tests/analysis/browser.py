@@ -90,8 +90,8 @@ class Page:
             self._loaded = True
         return message
 
-    def open(self, path: Path) -> None:
-        """Show a page anew, with nothing remembered of the one before."""
+    def open(self, path: Path, *, unfold: bool = True) -> None:
+        """Show a page anew, with nothing remembered of the one before, and its sections open."""
         self._untouched = None
         self._reset()
         self._navigate("about:blank")
@@ -99,6 +99,9 @@ class Page:
         self.urls.clear()
         self._navigate(path.as_uri())
         self.settle()
+        if unfold:
+            self.run("document.querySelectorAll('details.fold').forEach((e) => { e.open = true; })")
+            self.settle()
 
     def show(self, path: Path) -> None:
         """Show a page to a test that puts back what it changes, but for size and media; loaded only after others."""

@@ -3,12 +3,17 @@
 import re
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 
 import fedsim
-from fedsim.analysis.headline import headline, notice, tiles
+from fedsim.analysis.figures.learning import late_rise
+from fedsim.analysis.figures.time import waiting
+from fedsim.analysis.headline import explanation, headline, notice, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
+from fedsim.composition.what_if import what_if
 from fedsim.vocabulary.formatting import format_bytes, format_command, format_duration, format_share
 from tests.analysis.documents import columns, embedded
 from tests.composition.worlds import digits
@@ -27,6 +32,45 @@ def test_headline_says_when_the_target_was_reached(run: Run) -> None:
     assert values["Wall time"].note == "6.2 s in the learning plane"
     moved = run.dispatches[["bytes_down", "bytes_up"]].to_numpy().sum()
     assert values["Data moved"].value == format_bytes(moved)
+
+
+def test_the_client_that_set_the_pace_is_named(tmp_path: Path) -> None:
+    """Rounds of 8 s until the slowest of three clients has answered; without it, the next one needs 4 s."""
+    run = fedsim.run(
+        {
+            "task": {"name": "quadratic", "centers": [1.0, 2.0, 3.0]},
+            "training": {"local_steps": 2, "dtype": "float64", "device": "cpu"},
+            "devices": {
+                "compute": {"name": "values", "step": [1.0, 3.0, 0.5]},
+                "network": {"name": "static", "latency": "0s", "down": "64bps", "up": "64bps"},
+            },
+            "stop": {"rounds": 5},
+        },
+        tmp_path / "run",
+    )
+    first, second = explanation(run, waiting(run))
+    assert first == (
+        "75.0% of this time was spent on local steps, most of it by client 1, which set the pace of all 5 rounds."
+    )
+    assert "without client 1, about −50.0% of the time" in second
+    without, _ = what_if(run, without="1", output=tmp_path / "without")
+    assert without.simulated_s == run.simulated_s / 2
+
+
+def test_a_configured_pause_is_called_so(tmp_path: Path) -> None:
+    world = digits(server={"schedule": {"name": "sync", "pause": "1h"}}, stop={"rounds": 3})
+    run = fedsim.run(world, tmp_path / "run")
+    assert "of this time is the configured pause of 1 h" in explanation(run, waiting(run))[0]
+
+
+def test_a_rise_in_the_last_hour_is_called_so(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", clients=10, hours=24)
+    for values, rises in (([0.5] * 19 + [0.9], True), (np.linspace(0.5, 0.9, 20), False)):
+        times_s = np.arange(1, 21) * 3600.0
+        run.metrics = pd.DataFrame(
+            {"time_s": times_s, "version": range(20), "round": 1, "accuracy": values}
+        )
+        assert bool(late_rise(run)) == rises
 
 
 def test_headline_of_other_runs(tmp_path: Path) -> None:
@@ -63,7 +107,7 @@ def test_the_metric_of_the_target_is_the_main_one(tmp_path: Path) -> None:
     run.folder.update_info(files={})
     run = load_run(run.path)
     assert headline(run).startswith("Loss of 1.5 after ")
-    assert tiles(run)[0].label == "Final loss"
+    assert "Final loss" in {tile.label for tile in tiles(run)}
     page = render(run)
     data = embedded(page)
     assert data["learning"]["metrics"] == ["loss", "accuracy"]
@@ -84,7 +128,9 @@ def test_personal_models_come_first(method: str, metric: str, tmp_path: Path) ->
     world["task"]["partition"]["test"] = "split"
     run = fedsim.run(world, tmp_path / "run")
     assert re.search(rf"% {metric} after ", headline(run))
-    assert tiles(run)[0].label == f"Final {metric}"
+    labels = [tile.label for tile in tiles(run)]
+    first = ["Simulated time", "Clients that contributed", "Work lost", "Data moved"]
+    assert labels[:5] == [*first, f"Final {metric}"]
 
 
 def test_warnings_of_a_run_are_sentences(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 from synthetic_runs import build_run
 
 from fedsim.analysis.run import Run
+from fedsim.vocabulary.formatting import format_duration, format_share
 from tests.analysis.browser import Page
 from tests.composition.test_closing import simulate
 
@@ -40,7 +41,7 @@ def test_a_figure_can_be_saved(unchanged: Page, run: Run) -> None:
     drawing = unchanged.run("fedsim.picture(document.getElementById('chart-outcomes'))")
     root = ElementTree.fromstring(drawing)
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert "Outcomes of dispatches" in texts
+    assert "Useful and lost work" in texts
     assert any(text.startswith("aggregated ") for text in texts)
     rows = unchanged.run("fedsim.csv(fedsim.data.learning)").splitlines()
     assert rows[0].split(",")[:3] == ["time_s", "version", "round"]
@@ -75,11 +76,8 @@ def test_bars_of_the_page_can_be_saved_as_pictures(unchanged: Page, run: Run) ->
         for rect in list(root.iter("{http://www.w3.org/2000/svg}rect"))[1:]
     }
     assert {tuple(bar) for bar in bars} <= drawn
-    for name in ("time", "work"):
-        labels = unchanged.run(
-            f"[...document.querySelectorAll('#figure-{name} .save button')].map((b) => b.textContent)"
-        )
-        assert labels == ["SVG", "PNG", "CSV"]
+    labels = "[...document.querySelectorAll('#figure-time .save button')].map((b) => b.textContent)"
+    assert unchanged.run(labels) == ["SVG", "PNG", "CSV"]
 
 
 def test_arrow_keys_read_the_chart(unchanged: Page, run: Run) -> None:
@@ -134,23 +132,12 @@ def test_x_axis_can_be_zoomed_and_reset(unchanged: Page, run: Run) -> None:
 
 
 def test_numbers_of_a_figure_open_as_a_table(unchanged: Page, run: Run) -> None:
-    unchanged.run("document.querySelector('[data-table=outcomes]').open = true")
+    details = "document.querySelector('[data-table=learning]')"
+    unchanged.run(f"{details}.open = true")
     unchanged.settle()
-    rows = unchanged.run(
-        "[...document.querySelectorAll('[data-table=outcomes] tbody tr')].map((r) => r.children[2].textContent)"
-    )
-    total = sum(int(text.replace(",", "")) for text in rows)
-    assert total == (run.dispatches["outcome"] == "aggregated").sum()
-    unchanged.run("document.querySelector('[data-table=outcomes]').open = false")
-
-
-def test_scenario_can_be_searched(unchanged: Page) -> None:
-    unchanged.run("document.getElementById('scenario-text').open = true")
-    unchanged.type("find", "LOCAL_st")
-    assert unchanged.run("document.getElementById('found').textContent") == "1 line"
-    assert "local_steps: 20" in unchanged.run("document.querySelector('pre .hit').textContent")
-    unchanged.type("find", "")
-    unchanged.run("document.getElementById('scenario-text').open = false")
+    rows = unchanged.run(f"{details}.querySelectorAll('tbody tr').length")
+    assert rows == len(run.metrics)
+    unchanged.run(f"{details}.open = false")
 
 
 @pytest.mark.parametrize("kind", ["timing-only", "killed", "empty"])
@@ -163,7 +150,7 @@ def test_lesser_runs_have_a_page_too(chromium: Page, tmp_path: Path, kind: str) 
     other = build_run(tmp_path / "run", clients=12, **settings)  # type: ignore[arg-type]
     chromium.open(other.report())
     assert chromium.complaints == []
-    assert chromium.run("document.getElementById('learning') === null") == (kind != "killed")
+    assert chromium.run("document.getElementById('figure-learning') === null") == (kind != "killed")
     assert "undefined" not in chromium.run("document.body.innerText")
     assert "NaN" not in chromium.run("document.body.innerText")
 
@@ -253,13 +240,13 @@ VIEW = """(({ view, mode }) => [view.split(' ').map(Number), mode])(
     document.getElementById('chart-timeline').dataset)"""
 
 
-def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: Run) -> None:
-    (begin, end), _ = page.run(VIEW)
-    inside = run.dispatches["dispatched_s"].between(begin - 1, end + 1)
-    assert inside.sum() > 0
+def test_the_life_of_clients_opens_on_the_whole_run_and_moves_with_keys(
+    page: Page, run: Run
+) -> None:
+    assert page.run(VIEW)[0] == [0, round(run.simulated_s)]
     page.run("document.getElementById('chart-timeline').focus()")
     views = [page.run(VIEW)]
-    for key in ("ArrowRight", "+", "0"):
+    for key in ("+", "ArrowRight", "0"):
         page.press(key)
         assert page.run(VIEW) != views[-1], key
         views.append(page.run(VIEW))
@@ -269,6 +256,30 @@ def test_the_life_of_clients_opens_on_work_and_moves_with_keys(page: Page, run: 
     said = page.said
     number = int(said.split("dispatch ")[1].split(",")[0])
     assert run.dispatches.loc[number, "outcome"] in said
+
+
+def test_the_run_can_be_played_with_the_keyboard_and_starts_still(page: Page, run: Run) -> None:
+    clock = "document.getElementById('clock').textContent"
+    assert page.run(clock) == ""
+    page.call(
+        "Emulation.setEmulatedMedia",
+        features=[{"name": "prefers-reduced-motion", "value": "reduce"}],
+    )
+    page.run("document.getElementById('chart-timeline').focus()")
+    for steps in (1, 2):
+        page.press(" ")
+        at_s = steps * 0.05 * run.simulated_s
+        measured = run.metrics[run.metrics["time_s"] <= at_s]["accuracy"].iloc[-1]
+        assert page.run(clock) == f"{format_duration(at_s)} · accuracy {format_share(measured)}"
+        assert page.run(clock) == page.run(clock), "nothing moves by itself"
+    page.press("p")
+    shown = int(page.run(CLIENTS)[0])
+    assert page.run("document.querySelectorAll('.lamps .pinned').length") == 1
+    readout = "document.querySelector('.readout[data-for=chart-timeline]').textContent"
+    assert page.run(readout).startswith(f"Client {shown}: ")
+    page.press("Escape")
+    assert page.run(clock) == ""
+    assert page.run("document.querySelectorAll('.veil').length") == 0
 
 
 def test_the_life_of_clients_shows_pauses(chromium: Page, tmp_path: Path) -> None:
@@ -320,8 +331,12 @@ CLIENTS = f"{LABEL}.customValues.map({LABEL}.formatter)"
 def test_clients_can_be_sorted_filtered_and_found(page: Page, run: Run) -> None:
     shown = CLIENTS
     given = run.dispatches[run.dispatches["outcome"] == "aggregated"]["client_id"].value_counts()
-    first = int(page.run(shown)[0])
-    assert given[first] == given.max()
+    assert run.critical is not None
+    on_path = run.critical[run.critical["client_id"] >= 0]
+    seconds = (on_path["to_s"] - on_path["from_s"]).groupby(on_path["client_id"]).sum()
+    assert int(page.run(shown)[0]) == seconds.idxmax()
+    page.choose("sort", "most updates first")
+    assert given[int(page.run(shown)[0])] == given.max()
     page.choose("sort", "fewest updates first")
     assert given.get(int(page.run(shown)[0]), 0) == min(
         given.get(client, 0) for client in run.dispatches["client_id"].unique()

@@ -1,7 +1,8 @@
-"""A metric against time or cost, as mean and band over the runs of a group.
+"""A metric against time or cost: the runs of a group, their median, and the band from the lowest to the highest.
 
-Between two evaluations, and after the last one, a run's value is that of its last evaluation. A group's curve begins
-when all its runs have been measured and ends with its longest run, or when a run's value is no longer finite.
+Between two evaluations, and after the last one, a run's value is that of its last evaluation. A group's median begins
+when all its runs have been measured and ends with its longest run, or when a run's value is no longer finite; the line
+of a run ends with the run. A band never goes beyond what a run reached.
 
 The lower bound on the time of a curve is when the devices can have computed as many updates as the model contains.
 Client i needs the time tau_i for an update, if its speed is fixed and it is always online. Whatever the schedule, n
@@ -28,8 +29,8 @@ from fedsim.vocabulary.metrics import MetricDefinition
 Floats = npt.NDArray[np.float64]
 
 MAX_POINTS = 200
-BANDS_UP_TO = 5
-"""Largest number of variants whose bands are drawn by default; more would hide each other."""
+RUNS_UP_TO = 6
+"""Largest number of variants in one plot whose runs are drawn by default; more would hide each other."""
 _ROOM = 0.06
 """Room above and below the late part, as a share of its range."""
 
@@ -56,8 +57,9 @@ def curves(
     """The curves of groups at the costs of all their evaluations, thinned to about ``limit`` points.
 
     Returns:
-        The costs; and for each group ``mean`` over its runs, ``low`` and ``high``: mean minus and plus one standard
-        deviation (n - 1), NaN for a single run. All are NaN where the group has no value.
+        The costs; and for each group the ``median`` over its runs, ``low`` and ``high``: their smallest and largest
+        value, NaN for a single run; and ``runs``, one row per run, NaN after its end. All are NaN where there is no
+        value.
     """
     measured = [[points(run, metric, against) for run in group.runs] for group in groups]
     every = np.unique(np.concatenate([np.zeros(0), *(c for each in measured for c, _ in each)]))
@@ -69,10 +71,11 @@ def _curve(measured: Sequence[tuple[Floats, Floats]], x: Floats) -> dict[str, Fl
     # The last value measured at or before each point, NaN before the first.
     at = [np.append(np.nan, v)[np.searchsorted(c, x, side="right")] for c, v in measured]
     values = np.stack(at)
-    values[:, x > max(costs.max(initial=-np.inf) for costs, _ in measured)] = np.nan
-    mean = values.mean(axis=0)
-    spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.full(len(x), np.nan)
-    return {"mean": mean, "low": mean - spread, "high": mean + spread}
+    ends = np.array([costs.max(initial=-np.inf) for costs, _ in measured])
+    values[:, x > ends.max()] = np.nan
+    runs = np.where(x > ends[:, None], np.nan, values)
+    low, high = (values.min(axis=0), values.max(axis=0)) if len(values) > 1 else (x + np.nan,) * 2
+    return {"median": np.median(values, axis=0), "low": low, "high": high, "runs": runs}
 
 
 def late_range(
@@ -82,14 +85,14 @@ def late_range(
     compress it. The rule is that of ``lateRange`` in ``charts.js``; a test compares both.
 
     Args:
-        curves: rows ``setting label x mean low high``.
+        curves: rows ``setting label x median low high``.
         metric: their metric.
         bands: whether the bands are in the range, too.
     """
     x = curves.groupby("setting")["x"]
     first, last = x.transform("min"), x.transform("max")
     rows = curves.assign(late=curves["x"] >= first + LATE * (last - first)).melt(
-        ["setting", "label", "late"], ["mean", "low", "high"] if bands else ["mean"]
+        ["setting", "label", "late"], ["median", "low", "high"] if bands else ["median"]
     )
     rows = rows.dropna(subset="value")
     values, by_curve = rows["value"], rows.groupby(["setting", "label", "variable"])["value"]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison.curves import BANDS_UP_TO, late_range
+from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
 from fedsim.analysis.comparison.facts import COSTS, TIMING, require_cost
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.lines import label_plainly
@@ -76,7 +76,7 @@ class FigureStyle:
             each of which may name its metric: ``["accuracy=85%:95%", "loss=0:1"]``; by default, the late part of the
             curves if the rest would compress it.
         log: which axes are logarithmic, or ``logit`` for a vertical axis that spreads shares near 0 and 1.
-        bands: whether bands of one standard deviation are drawn; up to five variants if None.
+        bands: whether bands from the lowest to the highest run are drawn, instead of thin lines of the runs.
         bound: whether the lower bounds of the curves on time are drawn, thin and pale; see
             :mod:`fedsim.analysis.comparison.curves`.
         width, height: size of the whole figure, in inches or as ``"84mm"``; the width also as a key of :data:`VENUES`.
@@ -199,7 +199,7 @@ def inches(value: str | float | None, where: str) -> float | None:
 
 
 def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
-    """Means of metrics against time or cost, one panel per metric and setting; the main figures of timing-only runs.
+    """Medians of metrics against time or cost, one panel per metric and setting; the main figures of timing-only runs.
 
     Raises:
         UserError: a range is outside the data, or is given for timing-only runs, which have bars.
@@ -256,14 +256,14 @@ def _curves(
     from matplotlib.ticker import FixedLocator, NullLocator
 
     definition, (cost, kind) = comparison.definition(metric), COSTS[style.against]
-    frame = comparison.curves(metric, style.against, 4000).dropna(subset="mean")
+    frame = comparison.curves(metric, style.against, 4000).dropna(subset="median")
     percent, log = definition.unit == "share", style.log or ""
     scale = 100.0 if percent and log != "logit" else 1.0
     xlim, ylim = style.x_limits(), style.y_limits(metric, definition.unit)
-    bands = len(variants) <= BANDS_UP_TO if style.bands is None else style.bands
+    bands, runs = bool(style.bands), style.bands is None and len(variants) <= RUNS_UP_TO
     for where, ends, column, of in (
         ("xlim", xlim, "x", kind),
-        ("ylim", ylim, "mean", definition.unit),
+        ("ylim", ylim, "median", definition.unit),
     ):
         first, last = float(frame[column].min()), float(frame[column].max())
         if ends[0] > last or ends[1] < first:
@@ -272,11 +272,11 @@ def _curves(
     is_free = not log and xlim == ylim == _FREE
     late = late_range(frame, definition, bands=bands) if is_free else None
     low, high = late or _FREE
-    notes = [f"below {definition.format(low)}"] if frame["mean"].min() < low else []
-    notes += [f"above {definition.format(high)}"] if frame["mean"].max() > high else []
+    notes = [f"below {definition.format(low)}"] if frame["median"].min() < low else []
+    notes += [f"above {definition.format(high)}"] if frame["median"].max() > high else []
     per_unit, unit = axis_unit(min(xlim[1], float(frame["x"].max())), kind)
     frame["x"] /= per_unit
-    frame[["mean", "low", "high"]] *= scale
+    frame[["median", "low", "high"]] *= scale
     bound = comparison.curves(metric, points=4000, bound=True) if style.bound else frame[:0]
     left, right = (end / per_unit for end in xlim)
     bottom, top = (end * scale for end in late or ylim)
@@ -286,11 +286,16 @@ def _curves(
             # A value holds until the next one; the last one is a point.
             until = rows["x"].shift(-1, fill_value=rows["x"].iloc[-1])
             rows = rows[(until >= left) & (rows["x"] <= right)]
-            hidden += [] if rows["mean"].between(bottom, top).any() else [str(label)]
+            hidden += [] if rows["median"].between(bottom, top).any() else [str(label)]
             _line(axes, rows, str(label), variants[str(label)], bands=bands)
+        for group, x, curve in comparison.series(metric, style.against, 4000) if runs else ():
+            if group.setting == setting and len(group.runs) > 1:
+                thin = {"color": variants[group.label].light, "linewidth": 0.5, "alpha": 0.45}
+                steps = x / per_unit, curve["runs"].T * scale
+                axes.plot(*steps, drawstyle="steps-post", zorder=1, **thin)
         for label, rows in bound[bound["setting"] == setting].groupby("label", sort=False):
             pale = {"color": variants[str(label)].light, "linewidth": 0.6, "alpha": 0.6}
-            steps = rows["x"] / per_unit, rows["mean"] * scale
+            steps = rows["x"] / per_unit, rows["median"] * scale
             axes.plot(*steps, drawstyle="steps-post", **pale)
         if style.bound:
             axes.plot([], [], color="gray", linewidth=0.6, alpha=0.6, label=_BOUND)
@@ -320,12 +325,12 @@ def _curves(
 
 
 def _line(axes: Any, rows: pd.DataFrame, label: str, look: Look, *, bands: bool) -> None:
-    x, mean, low, high = (rows[name].to_numpy() for name in ("x", "mean", "low", "high"))
+    x, median, low, high = (rows[name].to_numpy() for name in ("x", "median", "low", "high"))
     every = max(1, len(x) // 8)
     # The last value has a marker, because the step to it ends there.
     marked = [*range(every // 2, len(x) - every, every), len(x) - 1] if len(x) else []
     points = {"marker": look.marker, "markevery": marked, "drawstyle": "steps-post"}
-    axes.plot(x, mean, label=label, color=look.light, linestyle=(0, look.dash), **points)
+    axes.plot(x, median, label=label, color=look.light, linestyle=(0, look.dash), **points)
     if bands and np.isfinite(low).any():
         axes.fill_between(x, low, high, step="post", color=look.light, alpha=0.12, linewidth=0)
 

@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES, SPENT
-from fedsim.analysis.comparison.findings import ahead
-from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, on
+from fedsim.analysis.comparison.findings import FEW, ahead
+from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, on, targets_in_order
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
@@ -36,8 +36,6 @@ from fedsim.vocabulary.formatting import (
 
 ACCURACIES = np.arange(41) / 40
 _NOT_RUN = "not run"
-_FEW = 5
-"""Number of seeds up to which an interval is little more than the range of the runs."""
 
 
 def _percentile(percent: int) -> str:
@@ -139,6 +137,92 @@ def _table(
     return columns_of(frame, [*names, *columns])
 
 
+def first_to(comparison: ComparisonTables) -> Figure | None:
+    """The time of every run to the target of the headline, variants from the fastest to the slowest; None without one.
+
+    ``rows`` of ``extra`` are for a picture: places on a logarithmic axis, from 0 to 1. Variants with identical results
+    are one row.
+    """
+    goals = targets_in_order(comparison)
+    if not goals or comparison.targets_of(goals[0])["time_s"].isna().all():
+        return None
+    goal, alike = goals[0], {group.name: same for same in comparison.alike for group in same}
+    base, few = comparison.baseline, _is_few(comparison)
+    ordered = comparison.targets_of(goal).sort_values("time_s", kind="stable")
+    # Settings stay in their order.
+    settings = {name: number for number, name in enumerate(comparison.grouping.settings)}
+    ordered = ordered.sort_values("setting", key=lambda names: names.map(settings), kind="stable")
+    labels = dict.fromkeys(group.label for group in comparison.groups)
+    places = {label: number for number, label in enumerate(labels)}
+    every = comparison.reached[comparison.reached["goal"] == goal]["time_s"].dropna()
+    low, high = float(every[every > 0].min()), float(every.max())
+    low, high = (low / 1.1, high * 1.1) if low < high else (low / 2, high * 2)
+
+    def place(seconds: float) -> float:
+        return float(np.clip(math.log(max(seconds, low) / low) / math.log(high / low), 0, 1))
+
+    rows: list[dict[str, Any]] = []
+    for row in ordered.to_dict("records"):
+        group = next(g for g in comparison.groups if g.names == {k: row[k] for k in g.names})
+        same = [each.label for each in alike.get(group.name, (group,))]
+        if same[0] != row["label"]:
+            continue
+        times = comparison.at(row["setting"], goal)
+        seconds = times[row["label"]].dropna().to_numpy()
+        good = math.isfinite(row["time_s"])
+        ends = (row["time_low_s"], row["time_high_s"])
+        speed, speeds = math.nan, (math.nan, math.nan)
+        if good and base in times:
+            both = times[[row["label"], base]].dropna().to_numpy()
+            speed = 1 / row["relative"] if row["relative"] else math.nan
+            speeds = (1 / row["relative_high"], 1 / row["relative_low"]) if not few else speeds
+            if few and len(both) > 1 and both[:, 0].all():
+                speeds = ((both[:, 1] / both[:, 0]).min(), (both[:, 1] / both[:, 0]).max())
+        if few:
+            ends = (seconds.min(), seconds.max()) if good and len(seconds) > 1 else (math.nan,) * 2
+        spread = f", {speeds[0]:.3g} to {speeds[1]:.3g}" if math.isfinite(speeds[0]) else ""
+        ratio = f"{speed:.3g} times as fast{spread}" if math.isfinite(speed) else ABSENT
+        rows.append(
+            {
+                "setting": row["setting"],
+                "label": " = ".join(same),
+                "look": places[row["label"]],
+                "reached": f"{row['reached']} of {row['runs']}",
+                "time_s": row["time_s"],
+                "range": format_interval(*ends, format_duration),
+                "speed": "baseline" if base in same else ratio,
+                "seeds": [place(each) for each in seconds] if good else [],
+                "ends": [place(each) for each in ends] if math.isfinite(ends[0]) else [],
+                "mean": place(row["time_s"]) if good else None,
+            }
+        )
+    columns: Columns = (
+        ("reached", "reached", "text"),
+        ("time_s", "mean time", "time"),
+        ("range", "range" if few else "95% interval", "text"),
+        ("speed", f"speed relative to {base}", "text"),
+    )
+    marks = [s for s in _ROUND_S if low <= s <= high] or [low * 1.1, high / 1.1]
+    ticks = [(place(s), format_duration(s)) for s in marks[:: math.ceil(len(marks) / 6)]]
+    title = f"Time to {comparison.phrase(goal)}"
+    return Figure(
+        "first",
+        title,
+        _table(comparison, pd.DataFrame(rows), columns),
+        {"rows": rows, "ticks": ticks, "title": title, "few": few},
+    )
+
+
+_ROUND_S = sorted(
+    {m * unit for unit in (1, 60, 3600, 86400) for m in (1, 2, 3, 5, 7, 10, 14, 20, 30)}
+)
+
+
+def _is_few(comparison: ComparisonTables) -> bool:
+    """Whether spreads over seeds are shown as ranges, because a variant has few runs."""
+    return min(len(group.runs) for group in comparison.groups) <= FEW
+
+
 def learning(comparison: ComparisonTables) -> Figure | None:
     """The finding on the chart of curves, whose numbers are in :func:`findings.curves_document`."""
     if not comparison.metrics:
@@ -154,16 +238,21 @@ def quality(comparison: ComparisonTables) -> Figure | None:
     if not comparison.metrics:
         return None
     frame = comparison.summary.copy()
+    is_stopped = any(run.stopped_at for run in comparison.facts)
     columns: list[tuple[str, str, Kind]] = [("runs", "runs", "count")]
     for metric in map(comparison.definition, comparison.metrics):
         final, best = f"final_{metric.name}", f"best_{metric.name}"
         ends = zip(frame[final], frame[f"{final}_sd"], strict=True)
         frame[final] = [format_mean(mean, sd, metric.unit) for mean, sd in ends]
-        columns.append((final, f"final {metric.label}", "text"))
+        if not is_stopped:
+            columns.append((final, f"final {metric.label}", "text"))
         columns.append((best, f"best {metric.label}", metric.unit))
     return Figure(
         "quality",
-        f"Final values of {format_counted(len(comparison.facts), 'run')}.",
+        f"Best values of {format_counted(len(comparison.facts), 'run')}; they stopped at their targets, so that their "
+        "final values mean nothing."
+        if is_stopped
+        else f"Final values of {format_counted(len(comparison.facts), 'run')}.",
         _table(comparison, frame, columns),
     )
 
@@ -209,11 +298,10 @@ def relative_times(comparison: ComparisonTables) -> str:
 
 def _small_sample(comparison: ComparisonTables) -> str:
     """A sentence on intervals of few seeds; empty if there are enough."""
-    runs = min(len(group.runs) for group in comparison.groups)
-    if runs > _FEW:
+    if not _is_few(comparison):
         return ""
     return (
-        f"With {INTERVAL_RUNS} to {_FEW} seeds an interval is little more than the range of the runs, "
+        f"With {INTERVAL_RUNS} to {FEW} seeds an interval is little more than the range of the runs, "
         "and with fewer there is none. "
     )
 
@@ -230,7 +318,12 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     frame = frame[frame["quantity"].isin(list(quantities)) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
-    clear = int(((frame["low"] > 0) | (frame["high"] < 0)).sum())
+    clear = (frame["low"] > 0) | (frame["high"] < 0)
+    finding = "Intervals are of one pair each; of many, some exclude zero by chance, so they are not counted."
+    if len(frame) == 1:
+        finding = (
+            f"The interval of the difference {'excludes' if clear.all() else 'includes'} zero."
+        )
 
     def written(row: Mapping[Hashable, Any], key: str) -> str:
         return format_difference(row[key], quantities[row["quantity"]][1])
@@ -248,7 +341,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     )
     return Figure(
         "pairs",
-        f"Differences with an interval that excludes zero: {clear} of {format_count(len(frame))}.",
+        finding,
         columns_of(shown, _PAIRS if len(comparison.grouping.settings) > 1 else _PAIRS[1:]),
         {"note": f" {_small_sample(comparison)}"},
     )

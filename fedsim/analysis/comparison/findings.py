@@ -16,20 +16,26 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
+FEW = 5
+"""Number of seeds up to which spreads are shown as ranges: an interval would be little more."""
 
-def doubt(pair: pd.Series[Any], label: str, ahead_s: float, gap_s: float) -> str:
+
+def doubt(
+    pair: pd.Series[Any], label: str, ahead_s: float, gap_s: float, times_s: pd.DataFrame
+) -> str:
     """The first reason why the lead over a rival may mean nothing; empty if it is clear.
 
     A lead is doubtful if the rival is not slower on the seeds with which both reached the target (every variant is
     beaten by another one, because some runs missed it), if it is shorter than the mean time ``gap_s`` from the
     evaluation before to the one that reached the target, if the 95% interval of the difference per seed includes
-    zero, and if there are too few common seeds for an interval.
+    zero, if there are too few common seeds for an interval, and if the ranges of up to :data:`FEW` seeds overlap.
 
     Args:
         pair: the row of the pairs with both.
         label: the rival.
         ahead_s: by how much the first variant is ahead of it.
         gap_s: see above.
+        times_s: the times of the first variant and of the rival, a row per common seed.
     """
     if ahead_s <= 0:
         how = "equally fast" if ahead_s == 0 else "faster"
@@ -40,6 +46,8 @@ def doubt(pair: pd.Series[Any], label: str, ahead_s: float, gap_s: float) -> str
         return "it is within the spread over seeds"
     if pair["seeds"] < INTERVAL_RUNS:
         return f"it rests on {format_counted(pair['seeds'], 'common seed')}"
+    if pair["seeds"] <= FEW and times_s.iloc[:, 0].max() >= times_s.iloc[:, 1].min():
+        return "the ranges of their times overlap"
     return ""
 
 
@@ -58,7 +66,8 @@ class Lead(NamedTuple):
         waits: shares of the critical paths of the first and of the second by cause, the largest first.
         tied: the variants that are first, several if they tie.
         quickest: the variant with the shortest mean time.
-        doubt: why the lead may mean nothing, as a sentence; empty if it is clear.
+        contenders: the other variants over which the lead may mean nothing.
+        doubt: why it may mean nothing, as a sentence on one of them; empty if it is clear.
     """
 
     setting: str
@@ -73,6 +82,7 @@ class Lead(NamedTuple):
     waits: list[dict[str, float]]
     tied: list[str]
     quickest: str
+    contenders: list[str]
     doubt: str
 
     @property
@@ -119,16 +129,16 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
     first, others = str(order[winner]), order[~tied].tolist()
     second = comparison.baseline if comparison.baseline in others else next(iter(others), "")
     groups = {group.label: group for group in comparison.grouping.of(setting)}
-    uncertain, where = "", f" ({setting})" if setting else ""
-    rivals = [*order[ahead_s[winner] < 0].tolist(), *others[:1], *filter(None, [second])]
+    where, doubts = f" ({setting})" if setting else "", {}
+    times = comparison.at(setting, target)
+    rivals = [*order[ahead_s[winner] < 0].tolist(), *others[:1], *filter(None, [second]), *others]
     for label in dict.fromkeys(rivals):
         pair = pairs[pairs[["first", "second"]].isin([first, label]).all(axis=1)].iloc[0]
         runs = (*groups[first].runs, *groups[label].runs)
         gap_s = pd.Series([evaluation_gap_s(run, target) for run in runs]).mean()
         by_s = float(ahead_s[winner, order == label][0])
-        if reason := doubt(pair, label, by_s, gap_s):
-            uncertain = f"{first}'s lead over {label}{where} is uncertain: {reason}."
-            break
+        if reason := doubt(pair, label, by_s, gap_s, times[[first, label]].dropna()):
+            doubts[label] = f"{first}'s lead over {label}{where} is uncertain: {reason}."
     two = [first, second or first]
     times_s = comparison.at(setting, target)[two].dropna()
     updates = comparison.at(setting, target, CLIENT_UPDATES).loc[times_s.index, two]
@@ -148,7 +158,8 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         waits=[_waits(groups[label]) for label in (first, second or first)],
         tied=order[tied].tolist(),
         quickest=str(order[0]),
-        doubt=uncertain,
+        contenders=[label for label in others if label in doubts],
+        doubt=next(iter(doubts.values()), ""),
     )
 
 

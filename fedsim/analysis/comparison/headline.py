@@ -80,15 +80,24 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
         return [count, f"Times are not comparable: {own}."]
     if not every:
         return [f"No variant reached {phrase} in at least half of the runs."]
-    most = most_often((label for lead in every for label in lead.tied), len(settings))
-    several = f"First to {phrase}: {most}."
-    main = several if len(settings) > 1 else _first(comparison, target, every[0])
-    explained = [sentence for lead in every for sentence in explanations(lead)]
-    return [main, *explained, *([count] if good < len(frame) else [])]
+    clear = [lead for lead in every if not lead.contenders]
+    if len(settings) == 1:
+        main = _first(comparison, target, every[0])
+    elif clear:
+        most = most_often((label for lead in clear for label in lead.tied), len(settings))
+        main = [f"First to {phrase}: {most}."]
+    else:
+        main = [f"No clear winner to {phrase} in any of {format_count(len(every))} settings."]
+    uncertain = len(every) - len(clear)
+    if uncertain > 1:
+        main.append(f"Leads are uncertain in {format_count(uncertain)} of {len(every)} settings.")
+    shown = clear if uncertain > 1 else every
+    explained = [sentence for lead in shown for sentence in explanations(lead)]
+    return [*main, *explained, *([count] if good < len(frame) else [])]
 
 
-def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> str:
-    """Who was first in the only setting, when, and by which factor."""
+def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str]:
+    """Who was first in the only setting, when, and by which factor; before it, that nobody is a clear winner."""
     rows = comparison.targets_of(target).set_index("label")
 
     def some(label: str) -> str:
@@ -100,7 +109,10 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> str:
     text = f"{format_names(lead.tied)} reached {comparison.phrase(target)} first, after {after}"
     if lead.speedup > 1:
         text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}"
-    return f"{text}."
+    if not lead.contenders:
+        return [f"{text}."]
+    names = format_names([*lead.tied, *lead.contenders], 4)
+    return [f"No clear winner among {names} to {comparison.phrase(target)}.", f"{text}."]
 
 
 def explanations(lead: Lead) -> Iterator[str]:
@@ -113,7 +125,7 @@ def explanations(lead: Lead) -> Iterator[str]:
         yield f"{lead.quickest} has the shortest mean time{where}, but another variant was faster {both}."
     if lead.doubt:
         yield lead.doubt
-    if lead.has_cause:
+    if lead.has_cause and not lead.contenders:
         yield explanation(lead)
 
 

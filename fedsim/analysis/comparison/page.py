@@ -9,7 +9,6 @@ import numpy as np
 
 from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
-from fedsim.analysis.comparison.curves import curves
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
@@ -27,6 +26,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
     """The figures for which there is data, by id."""
     tables = comparison.reference.tables if comparison.reference is not None else []
     every = (
+        figures.first_to(comparison),
         figures.learning(comparison),
         figures.quality(comparison),
         *(
@@ -131,25 +131,25 @@ _MOST_NUMBERS = 100_000
 def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
-    ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``settings`` holds
-    by setting, metric and cost the grid ``x`` and per group ``mean``, and ``low`` and ``high`` if it has several runs;
+    ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``series`` holds
+    by metric, cost and setting the grid ``x`` and per group ``median``; of several runs ``low``, ``high``, ``runs``;
     ``points`` is the approximate maximum number of points per curve, smaller if there are many curves.
     """
-    lists = sum(1 + (3 if len(group.runs) > 1 else 1) for group in comparison.groups)
+    lists = sum(2 + (2 + len(group.runs)) * (len(group.runs) > 1) for group in comparison.groups)
     lists *= len(comparison.metrics) * len(comparison.costs)
     limit = max(40, min(400, _MOST_NUMBERS // max(1, lists)))
 
-    def drawn(setting: str, metric: str, cost: str) -> dict[str, Any]:
-        x, every = curves(comparison.grouping.of(setting), metric, cost, limit)
-        groups = [
-            {
-                name: shortened(y, 5)
-                for name, y in each.items()
-                if name == "mean" or np.isfinite(y).any()
+    def drawn(metric: str, cost: str) -> dict[str, Any]:
+        settings: dict[str, Any] = {}
+        for group, x, curve in comparison.series(metric, cost, limit):
+            of_setting = settings.setdefault(group.setting, {"x": shortened(x, 7), "groups": []})
+            known = {
+                name: y for name, y in curve.items() if name == "median" or np.isfinite(y).any()
             }
-            for each in every
-        ]
-        return {"x": shortened(x, 7), "groups": groups}
+            if len(group.runs) == 1:
+                known.pop("runs", None)
+            of_setting["groups"].append({name: shortened(y, 5) for name, y in known.items()})
+        return settings
 
     metrics = map(comparison.definition, comparison.metrics)
     return {
@@ -162,11 +162,8 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
             {"key": name, "label": COSTS[name][0], "kind": COSTS[name][1]}
             for name in comparison.costs
         ],
-        "settings": {
-            setting: {
-                metric: {cost: drawn(setting, metric, cost) for cost in comparison.costs}
-                for metric in comparison.metrics
-            }
-            for setting in comparison.grouping.settings
+        "series": {
+            metric: {cost: drawn(metric, cost) for cost in comparison.costs}
+            for metric in comparison.metrics
         },
     }

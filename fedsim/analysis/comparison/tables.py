@@ -7,7 +7,7 @@ import itertools
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -387,7 +387,7 @@ class ComparisonTables:
         *,
         bound: bool = False,
     ) -> pd.DataFrame:
-        """A metric against time or cost: ``setting label x mean low high``, one row per group and point.
+        """A metric against time or cost: ``setting label x median low high``, one row per group and point.
 
         See :mod:`fedsim.analysis.comparison.curves` for how runs are joined.
 
@@ -400,9 +400,24 @@ class ComparisonTables:
         Raises:
             UserError: no run measured the metric, or there is no such cost.
         """
+        columns = ("median", "low", "high")
+        frames = [
+            pd.DataFrame({**group.names, "x": x, **{name: curve[name] for name in columns}})
+            for group, x, curve in self.series(metric, against, points, bound=bound)
+        ]
+        return pd.concat(frames, ignore_index=True)
+
+    def series(
+        self,
+        metric: str | None = None,
+        against: str = "time_s",
+        points: int = MAX_POINTS,
+        *,
+        bound: bool = False,
+    ) -> Iterator[tuple[Group, Floats, dict[str, Floats]]]:
+        """The curves of :meth:`curves` by group, with those of its ``runs``: what page, figure and tables show."""
         name = self.measured(metric)
         require_cost(against, self.costs)
-        frames = []
         for setting in self.grouping.settings:
             groups = self.grouping.of(setting)
             if bound:
@@ -411,11 +426,7 @@ class ComparisonTables:
                     for group in groups
                 )
             x, drawn = curves(groups, name, against, points)
-            frames += [
-                pd.DataFrame({**group.names, "x": x, **curve})
-                for group, curve in zip(groups, drawn, strict=True)
-            ]
-        return pd.concat(frames, ignore_index=True)
+            yield from ((group, x, curve) for group, curve in zip(groups, drawn, strict=True))
 
     @functools.cached_property
     def _bounded(self) -> dict[Path, RunFacts]:

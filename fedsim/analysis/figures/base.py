@@ -20,7 +20,7 @@ from fedsim.analysis import statistics
 from fedsim.runs import Run
 from fedsim.vocabulary.formatting import ABSENT, Kind, format_duration, format_value
 
-MAX_POINTS = 1000
+MAX_POINTS, _SAMPLED = 1000, 25
 _NUMBER = re.compile(r"[−+±]?[\d.]+|–$")
 MAX_BINS = 96
 _MAX_INTEGER_BINS = 40
@@ -93,6 +93,12 @@ class Figure:
     def rows(self) -> list[tuple[Any, ...]]:
         """The rows of the table."""
         return list(zip(*(c.values for c in self.columns), strict=True))
+
+    @property
+    def sample(self) -> list[tuple[Any, ...]]:
+        """Some evenly spaced rows, for readers without scripts."""
+        rows = self.rows
+        return [rows[row] for row in thin(len(self.columns[0].values), _SAMPLED)]
 
 
 _READY = (int, str, bool, type(None))

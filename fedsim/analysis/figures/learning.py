@@ -185,6 +185,31 @@ def time_to_targets(run: Run) -> Figure | None:
     )
 
 
+def late_rise(run: Run) -> list[str]:
+    """A sentence if the main metric met its target by a steep rise in the last twentieth of the time, else nothing.
+
+    The rise is from the median over the quarter of the time before, and steep if it is more than :data:`_STEEP` times
+    the usual change from one evaluation to the next.
+    """
+    name = next((name for name in metric_names(run)[:1] if name in targets(run)), None)
+    if name is None or not math.isfinite(end_s := run.time_to(name, targets(run)[name])):
+        return []
+    metric, table = run.metric_definition(name), run.metrics[["time_s", name]].dropna()
+    table = table[table["time_s"] <= end_s]
+    late_s, quarter_s = _LATE * end_s, end_s / 4
+    before = table[table["time_s"].between(end_s - late_s - quarter_s, end_s - late_s)][name]
+    usual = float(table[name].diff().abs().median())
+    if len(before) < _LEAST_EVALUATIONS:
+        return []
+    middle = float(before.median())
+    if abs(table[name].iloc[-1] - middle) <= _STEEP * usual:
+        return []
+    return [
+        f"The target was met by a rise in the last {format_duration(late_s)}: "
+        f"in the {format_duration(quarter_s)} before, the median was {metric.format(middle)}."
+    ]
+
+
 def drop(run: Run) -> Figure | None:
     """The largest drop of the main metric, and whose updates entered the versions in between.
 
@@ -256,7 +281,7 @@ def _labels_of(
     )
 
 
-_STEEP, _LEAST_EVALUATIONS, _MOST_CLIENTS = 3.0, 5, 20
+_STEEP, _LEAST_EVALUATIONS, _MOST_CLIENTS, _LATE = 3.0, 5, 20, 0.05
 
 
 def client_mae(run: Run) -> Figure | None:

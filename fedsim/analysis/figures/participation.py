@@ -77,12 +77,20 @@ def participation(run: Run) -> Figure | None:
         return None
     never = int((counts == 0).sum())
     clients = f"{format_count(len(counts) - never)} of {format_count(len(counts))}"
+    curve, tenth = statistics.lorenz_curve(counts), max(round(0.1 * len(counts)), 1)
+    top, coefficient = 1.0 - curve[len(counts) - tenth], statistics.gini(counts)
+    even = (
+        " All contributed equally."
+        if counts.min() == counts.max()
+        else f" The most active tenth contributed {format_share(top)} of the updates "
+        f"(Gini coefficient {coefficient:.2f})."
+    )
     return Figure(
         "participation",
         f"{clients if never else f'All {format_count(len(counts))}'} clients contributed at least one update; "
-        f"the most active contributed {format_count(counts.max(initial=0))}.",
+        f"the most active contributed {format_count(counts.max(initial=0))}.{even}",
         histogram(counts, integer_bins(counts), "count", "clients", "updates from"),
-        {"never": never},
+        {"never": never, "gini": coefficient},
     )
 
 
@@ -139,32 +147,6 @@ def _reasons(run: Run) -> pd.Series:
         counted = pd.crosstab(lost["client_id"], lost["outcome"].astype(str) + cause)
         reason[counted.index] = [f"mostly {end}" for end in counted.idxmax(axis=1)]
     return pd.Series(reason, clients.index)
-
-
-def inequality(run: Run) -> Figure | None:
-    """How evenly the updates came from the clients; None without updates, or if all gave equally many."""
-    counts = statistics.participation_counts(run.dispatches, population(run))
-    if counts.min(initial=0) == counts.max(initial=0):
-        return None
-    curve = statistics.lorenz_curve(counts)
-    rows = thin(len(curve), 200)
-    number = len(counts)
-    top = float(1.0 - curve[number - max(round(0.1 * number), 1)])
-    coefficient = statistics.gini(counts)
-    finding = (
-        f"The most active tenth of the clients contributed {format_share(top)} of the updates "
-        f"(Gini coefficient {coefficient:.2f})."
-    )
-    return Figure(
-        "inequality",
-        finding,
-        (
-            Column("clients", "share of clients, least active first", "share", rows / number),
-            Column("updates", "share of updates they contributed", "share", curve[rows]),
-            Column("equal", "if all contributed equally", "share", rows / number),
-        ),
-        {"gini": coefficient},
-    )
 
 
 def staleness(run: Run) -> Figure | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,6 @@ from fedsim.analysis.figures.base import (
     counts_in,
     section,
     shares_within,
-    thin,
     time_bins,
 )
 from fedsim.analysis.figures.learning import targets
@@ -39,8 +37,6 @@ from fedsim.vocabulary.formatting import (
     format_share,
 )
 from fedsim.vocabulary.outcomes import LOST_LABELS, OUTCOME_LABELS
-
-_PERCENTILES = (5, 50, 90, 95, 99)
 
 PHASE_LABELS = {
     "download": "download",
@@ -125,10 +121,26 @@ def waiting(run: Run) -> Figure | None:
         columns.append(Column(f"share{after}", "of the time", "share", shares.tolist()))
         bars.append({"label": f"Simulated time until {end}", "shares": shares.fillna(0).tolist()})
     parts = [_COLORS.get(cause, cause) for cause in causes]
-    changes = predicted_changes(run, paths[until])
-    return Figure(
-        "waiting", finding, tuple(columns), {"parts": parts, "bars": bars, "changes": changes}
-    )
+    path, cause = paths[until], str(seconds.idxmax())
+    changes = predicted_changes(run, path)
+    largest = format_share(seconds.max() / whole)
+    setting = section(run, "server", "schedule").get("pause")
+    bottleneck = f"{largest} of this time was spent on {words[cause]}"
+    if cause == "pause" and isinstance(setting, int | float):
+        length = format_duration(float(setting))
+        bottleneck = f"{largest} of this time is the configured pause of {length} between rounds"
+    elif (client := _pacemaker(path, cause)) is not None:
+        who = f"{'edge server' if run.has_edges else 'client'} {client}"
+        paced = path["dispatch_id"][path["client_id"] == client].nunique()
+        bottleneck += f", most of it by {who}"
+        if _has_rounds(run):
+            rounds = int(run.aggregations["time_s"].le(whole + 1e-6).sum())
+            pace = f"{'all' if paced >= rounds else f'{format_count(paced)} of'} {format_count(rounds)}"
+            bottleneck += f", which set the pace of {pace} rounds"
+        if (change := _without(run, path, client)) is not None:
+            changes = [change, *changes][:_MOST_CHANGES]
+    extra = {"parts": parts, "bars": bars, "changes": changes, "bottleneck": f"{bottleneck}."}
+    return Figure("waiting", finding, tuple(columns), extra)
 
 
 def reached_target(run: Run) -> tuple[str, int] | None:
@@ -140,6 +152,39 @@ def reached_target(run: Run) -> tuple[str, int] | None:
             goal = run.metric_definition(name).format_target(value)
             return (goal, int(version)) if version else None
     return None
+
+
+def _has_rounds(run: Run) -> bool:
+    """Whether every server update begins with the version before."""
+    table = run.edge_dispatches if run.has_edges else run.dispatches
+    return not table["staleness"].gt(0).any()
+
+
+def _pacemaker(path: pd.DataFrame, cause: str) -> int | None:
+    """The client with most of the time that a critical path spends on a cause, if this is one of several clients."""
+    spent = path.assign(seconds=path["to_s"] - path["from_s"])[path["cause"] == cause]
+    by_client = spent.groupby("client_id")["seconds"].sum()
+    client = int(by_client.idxmax())
+    return client if client >= 0 and by_client.max() > 0.5 * by_client.sum() else None
+
+
+def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None:
+    """The change that keeps a client out, as of :func:`predicted_changes`: each round ends with its last update of the
+    others. It is at most that if the selection may choose another client instead. None without rounds."""
+    used = run.dispatches.dropna(subset=["aggregated_version", "arrived_s"])
+    used = used[used["arrived_s"] <= path["to_s"].iloc[-1]]
+    over_selection = section(run, "server", "schedule").get("over_selection") or 1
+    if run.has_edges or not _has_rounds(run) or over_selection != 1:
+        return None
+    ends_s = used.groupby("aggregated_version")["arrived_s"].max()
+    others = used[used["client_id"] != client].groupby("aggregated_version")
+    saved_s = (ends_s - others["arrived_s"].max()).sum()
+    share = float(saved_s / path["to_s"].iloc[-1])
+    cohort = section(run, "server", "selection").get("cohort")
+    everybody = cohort is None or used.groupby("round").size().max() < cohort
+    words = f"without client {client}: {'about' if everybody else 'at most'} −{format_share(share)}"
+    command = format_command("what-if", run.path, "--without-clients", client)
+    return {"words": words, "share": share, "command": command} if share >= _LEAST_SHARE else None
 
 
 def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
@@ -237,33 +282,35 @@ def _ends_of_rounds(run: Run) -> str:
 
 
 def durations(run: Run) -> Figure | None:
-    """Percentiles of the time between server updates and from dispatch to arrival; None if nothing arrived."""
+    """The distribution of the time between server updates and from dispatch to arrival; None if nothing arrived."""
     every = (
         (
-            Column("interval_s", "between server updates", "time", ()),
+            "between server updates",
             statistics.update_intervals_s(run.aggregations),
             ("of the server updates followed", "of the previous one or the start of the run"),
         ),
         (
-            Column("turnaround_s", "dispatch to arrival", "time", ()),
+            "dispatch to arrival",
             statistics.turnaround_s(run.dispatches),
             ("of the updates arrived", "of their dispatch"),
         ),
     )
-    known = [row for row in every if len(row[1])]
+    known = [(label, np.sort(seconds), words) for label, seconds, words in every if len(seconds)]
     if not known:
         return None
-    names = ["mean", *("median" if p == 50 else f"{p}%" for p in _PERCENTILES), "longest"]
+    together = np.concatenate([seconds for _, seconds, _ in known])
+    positive = together[together > 0]
+    edges = np.unique(np.quantile(positive if len(positive) else together, np.linspace(0, 1, 101)))
     return Figure(
         "durations",
         " ".join(f"{shares_within(seconds, *words)}." for _, seconds, words in known),
         (
-            Column("statistic", "statistic", "text", names),
+            Column("at_most_s", "at most", "time", edges),
             *(
-                replace(
-                    column, values=[seconds.mean(), *np.percentile(seconds, [*_PERCENTILES, 100])]
+                Column(
+                    label, label, "share", np.searchsorted(seconds, edges, "right") / len(seconds)
                 )
-                for column, seconds, _ in known
+                for label, seconds, _ in known
             ),
         ),
     )
@@ -290,19 +337,7 @@ def work(run: Run) -> Figure:
             f" {format_counted(len(others), 'message')} without training moved another {format_bytes(moved)} and "
             f"took another {format_energy(others['energy_j'].sum())}."
         )
-    amounts = (("Local steps", by_outcome["steps"]), ("Data moved", by_outcome["bytes"]))
-    return Figure(
-        "work",
-        finding,
-        columns_of(by_outcome.reset_index(), _WORK),
-        {
-            "shares": [
-                {"label": label, "shares": (amount / amount.sum()).tolist()}
-                for label, amount in amounts
-                if amount.sum()
-            ]
-        },
-    )
+    return Figure("work", finding, columns_of(by_outcome.reset_index(), _WORK))
 
 
 def _spare(run: Run) -> str:
@@ -427,23 +462,25 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
 def online(run: Run) -> Figure | None:
     """Clients online, and clients working, over simulated time; None if neither is known."""
     table = run.online
+    # Between the starts of rounds, if there are any: means over other intervals would zigzag.
+    edges = _intervals(run.dispatches["dispatched_s"].to_numpy(), run.simulated_s)
+    columns = []
+    finding = "The number of clients online was not recorded."
     if table is not None and len(table):
-        rows = thin(len(table))
-        times = table["time_s"].to_numpy()[rows]
-        present = table["online"].to_numpy()[rows]
         low, high = int(table["online"].min()), int(table["online"].max())
         finding = (
             f"Between {format_count(low)} and {format_count(high)} clients were online at any time."
             if low < high
             else f"{format_counted(low, 'client')} {'was' if low == 1 else 'were'} online all the time."
         )
-        columns = [Column("online", "online", "count", present)]
-    else:
-        times = np.unique(np.linspace(0.0, run.simulated_s, 400))
-        finding = "The number of clients online was not recorded."
-        columns = []
-    peak, means = statistics.at_work(run.work, run.pauses, times)
-    working = np.append(means, np.nan)
+        since_s, count = table["time_s"].to_numpy(), table["online"].to_numpy()
+        client_s = np.append(0.0, np.cumsum(count[:-1] * np.diff(since_s)))
+        until_s = np.append(since_s, max(edges[-1], since_s[-1] + 1.0))
+        client_s = np.append(client_s, client_s[-1] + count[-1] * (until_s[-1] - since_s[-1]))
+        means = np.diff(np.interp(edges, until_s, client_s)) / np.diff(edges)
+        columns = [Column("online", "online, on average", "mean", np.append(means, means[-1]))]
+    peak, means = statistics.at_work(run.work, run.pauses, edges)
+    working = np.append(means, means[-1:])
     mean = float(np.nanmax(working, initial=0.0))
     if not peak and not columns:
         return None
@@ -452,7 +489,7 @@ def online(run: Run) -> Figure | None:
         f"{finding} At most {format_counted(peak, 'client')} {'was' if peak == 1 else 'were'} working at once; "
         f"the curve shows means and peaks at {format_mean_count(mean)}.",
         (
-            Column("time_s", "simulated time", "time", times),
+            Column("time_s", "simulated time", "time", np.minimum(edges, run.simulated_s)),
             *columns,
             Column("working", "working, on average", "mean", working),
         ),

@@ -27,7 +27,7 @@ from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.outcomes import LOST_LABELS, Outcome
 
 MAX_BARS_SHOWN = 5000
-_MAX_STRETCHES, _MAX_ROUNDS = 5000, 2000
+_MAX_STRETCHES, _MAX_ROUNDS, _LEAST_ROWS = 5000, 2000, 8
 
 _COLUMNS: Columns = (
     ("client_id", "client", "count"),
@@ -55,7 +55,8 @@ def timeline(run: Run) -> Figure:
     Edge servers are rows, too, with their dispatches by the cloud; their numbers are -1, -2 and so on.
     """
     table = run.dispatches
-    clients = sampled_clients(table["client_id"].to_numpy())
+    path = _path(run)
+    clients = _shown_clients(table["client_id"].to_numpy(), path["client_id"].to_numpy())
     dispatched = int(np.count_nonzero(np.bincount(table["client_id"])))
     rows = _rows(table, run.phases, clients)
     batteries = _batteries(run)
@@ -72,7 +73,10 @@ def timeline(run: Run) -> Figure:
         rows = pd.concat([of_edges, rows]).sort_values("dispatched_s", kind="stable")
         chosen = np.append(-1 - edges, clients)
     row_of_client = pd.Series(np.arange(len(chosen)), chosen)
-    people = _people(rows, row_of_client)
+    of_shown = path[path["client_id"].isin(row_of_client.index)]
+    path_row = row_of_client[of_shown["client_id"]].to_numpy()
+    path_s = np.bincount(path_row, of_shown["to_s"] - of_shown["from_s"], len(chosen))
+    people = {**_people(rows, row_of_client), "path_s": path_s.round(3)}
     cut = len(rows) > MAX_BARS_SHOWN
     rows = rows.iloc[:MAX_BARS_SHOWN]
     waiting_s = rows["waiting_s"].to_numpy()
@@ -111,6 +115,11 @@ def timeline(run: Run) -> Figure:
             "names": names,
             "kinds": _kinds(run, chosen),
             "people": people,
+            "path": {
+                "row": path_row,
+                "from_s": of_shown["from_s"].to_numpy().round(3),
+                "to_s": of_shown["to_s"].to_numpy().round(3),
+            },
             "presence": _presence(run, row_of_client, until),
             "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
@@ -118,6 +127,32 @@ def timeline(run: Run) -> Figure:
             "until_s": until,
         },
     )
+
+
+def _path(run: Run) -> pd.DataFrame:
+    """The critical path to the last server update, one row per stretch of one client; edge servers are -1, -2, ..."""
+    if run.critical is None or not len(run.critical):
+        return pd.DataFrame({"client_id": np.empty(0, np.int64), "from_s": [], "to_s": []})
+    client = run.critical["client_id"]
+    grouped = run.critical.groupby((client != client.shift()).cumsum())
+    path = grouped.agg({"client_id": "first", "from_s": "first", "to_s": "last"})
+    path = path[path["client_id"] >= 0]
+    return path.assign(client_id=-1 - path["client_id"]) if run.has_edges else path
+
+
+def _shown_clients(
+    client_ids: npt.NDArray[np.int64], on_path: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """The sampled clients; if they have too many dispatches, every second or fourth and so on, and the one that is most
+    often on the critical path: the whole run of few clients instead of the beginning of many."""
+    sampled = sampled_clients(client_ids)
+    if not len(sampled):
+        return sampled
+    counts, step = np.bincount(client_ids), 1
+    while counts[sampled[::step]].sum() > MAX_BARS_SHOWN and len(sampled) > step * _LEAST_ROWS:
+        step *= 2
+    often = np.bincount(on_path[on_path >= 0], minlength=len(counts)).argmax()
+    return sampled[(np.arange(len(sampled)) % step == 0) | (sampled == often)]
 
 
 def _rows(

@@ -114,15 +114,32 @@ const fedsim = (() => {
     circle: "M-4 0A4 4 0 1 1 4 0A4 4 0 1 1 -4 0Z", rect: "M-3.6-3.6H3.6V3.6H-3.6Z", triangle: "M0-4.8L4.6 3.8H-4.6Z",
     diamond: "M0-5L5 0L0 5L-5 0Z", roundRect: "M-3.6-2.6L-2.6-3.6H2.6L3.6-2.6V2.6L2.6 3.6H-2.6L-3.6 2.6Z",
   };
+  /* Lost work is hatched, so that outcomes differ in more than their colors: the slope of the lines, in pixels. */
+  const HATCHES = { late: [6, 6], dropped: [-6, 6], cut: [0, 6], discarded: [6, 0], unfinished: [3, 3] };
+  function fillOf(color, slope) {
+    if (!slope) return ink(color);
+    const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
+    canvas.width = canvas.height = 6;
+    Object.assign(pen, { fillStyle: ink(color), strokeStyle: ink("card"), lineWidth: 1.5 });
+    pen.fillRect(0, 0, 6, 6);
+    const [dx, dy] = slope, [x, y] = dx && dy ? [dx > 0 ? 0 : 6, 0] : [dx ? 0 : 3, dx ? 3 : 0];
+    for (const shift of dx && dy ? [-6, 0, 6] : [0]) { pen.moveTo(x + shift - dx, y - dy); pen.lineTo(x + shift + 2 * dx, y + 2 * dy); }
+    pen.stroke();
+    return { type: "pattern", image: canvas.toDataURL(), imageWidth: 6, imageHeight: 6, repeat: "repeat" };
+  }
   const markPath = (symbol) => MARKS[symbol] || symbol.replace("path://", "");
   /* One entry of a legend: a line with a mark, a line, a mark, or a square. */
-  function icon(parent, { color, line, dash = [], symbol, shape, thin }, at = {}) {
+  function icon(parent, { color, line, dash = [], symbol, shape, thin, hatch }, at = {}) {
     const svg = add(parent, "svg", { width: line ? 30 : 16, height: 12, "aria-hidden": "true", ...at });
     const paint = at.x === undefined ? `var(--${color})` : ink(color);
     if (line) add(svg, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${paint};stroke-width:${thin ? 1.5 : 2.25}`, "stroke-dasharray": dash.map((d) => d * 2).join(" ") });
     if (symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
     else if (shape) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
-    else if (!line) add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
+    else if (!line) {
+      add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
+      const [dx, dy] = hatch ?? [];
+      if (hatch) add(svg, "line", { x1: 7 - dx, x2: 7 + dx, y1: 6 - dy, y2: 6 + dy, style: `stroke:${at.x === undefined ? "var(--card)" : ink("card")};stroke-width:2` });
+    }
   }
   /* A legend before a chart; with `toggle`, its entries are buttons, and each has room for the value that is read. */
   function legend(host, items, toggle) {
@@ -159,6 +176,10 @@ const fedsim = (() => {
   }
   const titleOf = (host) => host.closest("figure").querySelector("h3").textContent;
   const live = document.getElementById("live");
+
+  /* Ends of the axis of simulated time, in pixels from both sides, in charts above each other; set by the timeline. */
+  const aligned = { left: 0, right: 0 };
+  const shares = (host, x) => x.label === "simulated time" && host.closest(".aligned") && aligned.left > 0;
 
   // -- one chart ----------------------------------------------------------------------------------------------------------
   const charts = new Map();
@@ -382,10 +403,12 @@ const fedsim = (() => {
       high = y.kind === "share" && high <= 1 ? Math.min(yScale === SCALES.linear ? 1 : padded[1], padded[1]) : padded[1];
       if (spec.ylim && !zoom) [low, high] = spec.ylim.map((v, k) => v ?? [low, high][k]);
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
-      const margin = visible.length ? Math.max(...visible.map((mark) => textWidth(mark.label))) + 18 : 18;
+      const shared = shares(host, x);
+      const beside = [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...(spec.ends && width > 560 ? shown.filter((s) => !s.silent).map((s) => short(s.label)) : [])];
+      const margin = shared ? aligned.right : Math.max(0, ...beside.map((text) => textWidth(text))) + 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
-      box.left = Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
+      box.left = shared ? aligned.left : Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
       const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true, ...(x.names ? { marks: x.values, label: (value) => x.names[value] } : x.ticks && !zoom && { marks: x.ticks }) });
       const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
       // A missing value has no place either: ECharts draws the step of the value before it up to its place.
@@ -400,7 +423,7 @@ const fedsim = (() => {
           type: "line", name: s.label, data: pairs(values), silent: true, connectNulls: false, clip: true, step: s.step ? "end" : false,
           symbol: s.symbol || "none", showSymbol: Boolean(marked),
           symbolSize: (_, { dataIndex }) => (dataIndex % every === offset || every === 1 ? (s.points ? 5.5 : 8) : 0),
-          lineStyle: { color: ink(s.color), width: s.bare ? 0 : width_ ?? (s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s), cap: "butt" },
+          lineStyle: { color: ink(s.color), width: s.bare ? 0 : width_ ?? (s.thin && s.silent ? 1 : s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s) * (s.thin && s.silent ? 0.45 : 1), cap: "butt" },
           itemStyle: { color: ink(s.color), borderColor: ink("card"), borderWidth: s.points ? 0 : 1, opacity: faint(s) },
           areaStyle: s.fill ? { color: ink(s.color), opacity: 0.18 } : undefined,
           emphasis: { disabled: true },
@@ -423,7 +446,13 @@ const fedsim = (() => {
           return { type: "polygon", shape: { points: [...path(s.high, false), ...path(s.low, true)] }, style: { fill: ink(s.color), opacity: 0.15 * faint(s) } };
         },
       });
-      // The names of target values are beside the plot, moved apart if they would touch.
+      // The names of lines are at their ends, moved apart if they would touch.
+      const named = spec.ends && width > 560 ? shown.filter((s) => !s.silent).map((s) => {
+        const index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
+        return index < 0 ? null : { text: short(s.label), color: s.color, x: px(Math.min(x.values[index], last)), y: py(s.values[index]) - 7 };
+      }).filter(Boolean).sort((a, b) => a.y - b.y) : [];
+      named.forEach((each, k) => { if (k) each.y = Math.max(each.y, named[k - 1].y + 14); });
+      // The names of target values are beside the plot, or inside it, moved apart if they would touch.
       const tops = [];
       for (const mark of [...visible].sort((a, b) => b.value - a.value)) tops.push(Math.max(py(mark.value) - 7, (tops.at(-1) ?? -Infinity) + 15));
       const notes = [...visible].sort((a, b) => b.value - a.value).flatMap((mark, k) => {
@@ -431,7 +460,7 @@ const fedsim = (() => {
         const level = Math.min(py(mark.value), box.bottom - 3), style = { stroke: ink("goal"), lineWidth: 1.5, lineDash: [6, 4] };
         const drawn = [
           { type: "line", silent: true, shape: { x1: box.left, x2: box.right, y1: level, y2: level }, style },
-          words(mark.label, box.right + 6, tops[k], { fill: ink("text") }),
+          spec.ends ? words(mark.label, box.left + 6, level - 15, { fill: ink("text") }) : words(mark.label, box.right + 6, tops[k], { fill: ink("text") }),
         ];
         if (mark.at == null || mark.at < first || mark.at > last) return drawn;
         const at = px(mark.at), text = show(x.kind, mark.at), half = textWidth(text) / 2;
@@ -461,7 +490,8 @@ const fedsim = (() => {
             ...(smooth ? shown.filter((s) => !s.silent).map((s) => line({ ...s, symbol: null }, s.raw, 0.25, 1)) : []),
             ...shown.map((s) => line(s, s.values, 1)),
           ],
-          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes],
+          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes,
+            ...named.map((each) => words(each.text, each.x + 8, each.y, { fill: ink(each.color) }))],
         },
       };
     });
@@ -487,7 +517,7 @@ const fedsim = (() => {
       });
       const px = (value) => box.left + xa.at(Math.max(first, Math.min(last, value))), py = (value) => box.bottom - ya.at(value);
       const drawn = { type: "custom", silent: true, clip: true, data: [[first, 0]], renderItem: () => {
-        const children = [];
+        const children = [], fills = new Map(series.map((s) => [s, fillOf(s.color, s.hatch)]));
         x.from.forEach((from, index) => {
           if (!inView[index]) return;
           const a = px(from), b = px(ends[index]), gap = Math.min(2, (b - a) * 0.2);
@@ -497,7 +527,7 @@ const fedsim = (() => {
             if (!value) continue;
             // A sliver is still drawn, so that a small count does not look like an empty bin.
             const top = Math.min(py(base + value), py(base) - 1.5);
-            children.push({ type: "rect", shape: { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: top, height: py(base) - top }, style: { fill: ink(s.color) } });
+            children.push({ type: "rect", shape: { x: a + gap / 2, width: Math.max(b - a - gap, 1), y: top, height: py(base) - top }, style: { fill: fills.get(s) } });
             base += value;
           }
         });
@@ -705,6 +735,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, aligned, HATCHES, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();

@@ -3,7 +3,7 @@
 (() => {
   const { data, curves, legend, finding, files } = fedsim;
   const { groups, settings, targets, looks, view } = data.comparison;
-  const BANDS_UP_TO = 5; // More bands than this hide each other; they can be switched on.
+  const RUNS_UP_TO = 6; // The lines of more variants hide each other: they have one plot each.
   const byId = (name) => document.getElementById(name);
   const host = (name) => byId(`chart-${name}`);
   const chooser = byId("setting");
@@ -20,7 +20,7 @@
   const named = (name) => legend(host(name), members().map(look), toggle);
 
   if (data.charts.metrics.length) {
-    const { metrics, against, settings: values } = data.charts;
+    const { metrics, against, series: values } = data.charts;
     for (const metric of metrics) byId("metric").add(new Option(metric.label, metric.key));
     if (view.metric) byId("metric").value = view.metric;
     against.forEach((each) => {
@@ -29,13 +29,17 @@
       input.checked = each.key === view.against;
       label.append(` ${each.label}`);
     });
-    byId("bands").checked = view.bands ?? members().length <= BANDS_UP_TO;
+    byId("bands").checked = Boolean(view.bands);
     if (view.scale) byId("scale").value = view.scale;
+    // Runs that end far apart need a logarithmic axis; it is chosen once.
+    const ends = Object.values(values[metrics[0].key].time_s ?? {}).flatMap(({ x, groups: own }) => own.map((each) => x[each.median.findLastIndex((value) => value !== null)] || 0)).filter(Boolean);
+    byId("logx").checked = view.xscale === "log" || (!view.xlim && Math.max(...ends) > 3 * Math.min(...ends));
+    const multiples = byId("multiples");
     const chosen = () => {
       const metric = metrics.find((each) => each.key === byId("metric").value);
       const axis = against.find((each) => each.key === byId("progress").querySelector("input:checked").value);
-      const { x, groups: own } = values[current()][metric.key][axis.key];
-      const series = members().map((group, number) => ({ ...look(group), values: own[number].mean, low: own[number].low, high: own[number].high, step: true }));
+      const { x, groups: own } = values[metric.key][axis.key][current()];
+      const series = members().map((group, number) => ({ ...look(group), values: own[number].median, low: own[number].low, high: own[number].high, runs: own[number].runs ?? [], step: true }));
       return { metric, axis, x, series, requested: metric.key === view.metric && axis.key === view.against };
     };
     const draw = () => {
@@ -43,17 +47,34 @@
       const { metric, axis, x, series, requested } = chosen();
       const shown = series.filter((s) => !s.hidden);
       const goals = targets.filter((goal) => goal.metric === metric.key);
-      const scales = { y: byId("scale").value, x: requested ? view.xscale : undefined }, xlim = requested ? view.xlim : null;
+      const scales = { y: byId("scale").value, x: byId("logx").checked ? "log" : undefined }, xlim = requested ? view.xlim : null;
       const lists = shown.flatMap((s) => [s.values, ...(byId("bands").checked && s.low ? [s.low, s.high] : [])]);
       const late = xlim ? null : fedsim.lateRange({ x, lists, kind: metric.kind, higher: metric.higher, scales, marks: goals.map((goal) => goal.value) });
       const ylim = requested && view.ylim ? fedsim.focus(view.ylim) : fedsim.focus(late, metric.kind);
-      curves(host("curves"), finding("curves"), {
-        x: { ...axis, values: x }, y: metric, series: shown, bands: byId("bands").checked, smooth: Number(byId("smooth").value),
-        scales, xlim, ylim,
-        marks: goals.map((goal) => ({ value: goal.value, label: `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
+      const plain = (s) => s.runs.map((run) => ({ ...s, symbol: null, values: run, plain: true, thin: true, silent: true, dash: [] }));
+      const drawn = (target, own, faint, more) => curves(target, finding("curves"), {
+        x: { ...axis, values: x }, y: metric, bands: byId("bands").checked, smooth: Number(byId("smooth").value), scales, xlim, ylim,
+        series: [...faint, ...(byId("bands").checked ? [] : own.flatMap(plain)), ...own], ...more,
+        marks: goals.map((goal) => ({ value: goal.value, label: own.length === 1 && faint.length ? "" : `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
+      });
+      const many = series.length > RUNS_UP_TO;
+      host("curves").hidden = many;
+      multiples.hidden = !many;
+      if (!many) { drawn(host("curves"), shown, [], { ends: true }); return; }
+      const all = extents(shown);
+      series.forEach((s, place) => {
+        const cell = multiples.children[place] ?? fedsim.add(multiples, "div");
+        cell.hidden = s.hidden;
+        if (!cell.firstChild) { fedsim.add(cell, "h4", {}, s.label); fedsim.add(cell, "div", { class: "chart", id: `chart-curves-${place}` }); }
+        const others = shown.filter((other) => other !== s).map((other) => ({ ...other, color: "idle", symbol: null, dash: [], plain: true, thin: true, silent: true, runs: [] }));
+        if (!s.hidden) drawn(cell.lastChild, [s], others, { ylim: ylim ?? all });
       });
     };
-    for (const name of ["metric", "progress", "bands", "scale", "focus"]) {
+    const extents = (shown) => {
+      const known = shown.flatMap((s) => [s.values, ...s.runs].flat()).filter((value) => value !== null);
+      return known.length ? [Math.min(...known), Math.max(...known)] : null;
+    };
+    for (const name of ["metric", "progress", "bands", "scale", "focus", "logx"]) {
       byId(name).addEventListener("change", () => {
         if (name === "progress") fedsim.charts.get(host("curves")).state.zoom = null;
         draw();
@@ -66,7 +87,7 @@
       const { metric, axis, x, series } = chosen();
       return { columns: [
         { key: axis.key, label: axis.label, kind: axis.kind, values: x },
-        ...series.flatMap((s) => [["values", "mean", ""], ["low", "low", " − sd"], ["high", "high", " + sd"]].map(([field, key, suffix]) => ({ key: `${s.label} ${key}`, label: s.label + suffix, kind: metric.kind, values: s[field] ?? [] }))),
+        ...series.flatMap((s) => [["values", "median", ""], ["low", "low", ", lowest"], ["high", "high", ", highest"]].map(([field, key, suffix]) => ({ key: `${s.label} ${key}`, label: s.label + suffix, kind: metric.kind, values: s[field] ?? [] }))),
       ] };
     };
     drawings.push(draw, () => files("curves", numbers));

@@ -4,9 +4,9 @@
   const { data, column, curves, columns, legend, finding, files } = fedsim;
   const host = (name) => document.getElementById(`chart-${name}`);
   const byId = (name) => document.getElementById(name);
-  const lines = (name, x, y, series) => {
+  const lines = (name, x, y, series, scales) => {
     if (series.length > 1) legend(host(name), series.map((s) => ({ label: s.label, color: s.color, line: true, dash: s.dash, thin: s.plain })));
-    curves(host(name), finding(name), { x, y, series });
+    curves(host(name), finding(name), { x, y, series, scales });
   };
 
   if (data.learning) {
@@ -38,20 +38,25 @@
   }
 
   if (host("outcomes")) {
-    const series = data.outcomes.columns.slice(2).map((c) => ({ label: c.label, color: c.key, values: c.values }));
-    legend(host("outcomes"), series.map((s) => ({ label: `${s.label} ${fedsim.show("count", data.outcomes.totals[s.label])}`, color: s.color })));
+    const series = data.outcomes.columns.slice(2).map((c) => ({ label: c.label, color: c.key, values: c.values, hatch: fedsim.HATCHES[c.key] }));
+    legend(host("outcomes"), series.map((s) => ({ label: `${s.label} ${fedsim.show("count", data.outcomes.totals[s.label])}`, color: s.color, hatch: s.hatch })));
     columns(host("outcomes"), finding("outcomes"), {
       x: { kind: "time", label: "simulated time", from: column("outcomes", "from_s").values, to: column("outcomes", "to_s").values },
       y: { label: "dispatches" },
       series,
     });
   }
+  if (host("durations")) {
+    const [x, ...every] = data.durations.columns;
+    lines("durations", { ...x, label: "duration" }, { kind: "share", label: "share at most this long", zero: true }, every.map((c, place) => (
+      { label: c.label, color: `g${place}`, dash: place ? [4, 2] : [], values: c.values, step: true })), { x: x.values[0] > 0 ? "log" : "linear" });
+  }
   if (host("online")) {
     // A number that never changes is given in the sentence above.
     const recorded = column("online", "online"), present = recorded && new Set(recorded.values).size > 1 ? recorded : null;
     lines("online", column("online", "time_s"), { kind: "count", label: "clients", zero: true }, [
-      ...(present ? [{ label: "online", color: "online", values: present.values, fill: true, plain: true }] : []),
-      { label: "working, on average", color: "working", kind: "mean", values: column("online", "working").values },
+      ...(present ? [{ label: "online, on average", color: "online", kind: "mean", values: present.values, fill: true, plain: true, step: true }] : []),
+      { label: "working, on average", color: "working", kind: "mean", values: column("online", "working").values, step: true },
     ]);
   }
   const histogram = (name, kind, label, key, unit, from = "from", to = "to", whole = true) => {
@@ -67,12 +72,6 @@
   histogram("age", "time", "time since dispatch", "updates", "updates", "from_s", "to_s", false);
   histogram("client_accuracy", "share", "accuracy", "clients", "clients", "from", "to", false);
   histogram("client_mae", "number", "mean absolute error", "clients", "clients", "from", "to", false);
-  if (host("inequality")) {
-    lines("inequality", { ...column("inequality", "clients"), label: "share of clients" }, { kind: "share", label: "share of updates", zero: true }, [
-      { label: "this run", color: "series", values: column("inequality", "updates").values, fill: true },
-      { label: "if all contributed equally", color: "muted", values: column("inequality", "equal").values, dash: [3, 2], silent: true, plain: true },
-    ]);
-  }
   if (host("delay")) {
     // While some client has never participated, the absence over all clients only counts the updates.
     const seen = column("delay", "tau_seen");

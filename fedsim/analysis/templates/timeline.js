@@ -19,7 +19,9 @@
     discarded: "M0 -5L5 0L0 5L-5 0Z",
     unfinished: "M-4.5 -1.5L4.5 -1.5L4.5 1.5L-4.5 1.5Z",
   };
-  const ROW = 22, TOP = 8, BRUSH = 34, BOTTOM = 42 + BRUSH, RIGHT = 34, MOST_ROWS = 24;
+  const ROW = 22, TOP = 8, BRUSH = 34, BOTTOM = 42 + BRUSH, MOST_ROWS = 24;
+  // On a wide page, the axes of all charts over time agree; beside the one of learning, a target has its name.
+  const isWide = host.clientWidth > 640, RIGHT = isWide && fedsim.data.learning ? 84 : 34;
   const DETAIL = 5; // Width of a typical dispatch, in pixels, from which its phases are drawn.
   const BIN = 5;
   const time = Object.fromEntries(["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "ended_s", "waited_s"].map((key) => [key, values(key)]));
@@ -43,9 +45,14 @@
   const whole = [0, Math.max(figure.until_s, 1)];
   const left = 14 + 8 * Math.max(5, ...clients.map((_, client) => called(client).length));
 
+  if (isWide) Object.assign(fedsim.aligned, { left, right: RIGHT });
+  const critical = clients.map(() => []);
+  figure.path.row.forEach((client, k) => critical[client].push([figure.path.from_s[k], figure.path.to_s[k]]));
+
   // -- the rows, and the stretch of time ------------------------------------------------------------------------------------
   const by = (list, sign) => (a, b) => sign * ((list[a] ?? Infinity) - (list[b] ?? Infinity)) || a - b;
   const ORDERS = {
+    ...(figure.path.row.length && { "longest on the critical path": by(people.path_s, -1) }),
     "most updates first": by(people.updates, -1), "fewest updates first": by(people.updates, 1),
     "most late updates first": by(people.late, -1), "most lost work first": by(people.lost, -1),
     "slowest first": by(people.step_s.map((s) => s ?? -1), -1), "fastest first": by(people.step_s, 1), "by number": by(clients.map(Math.abs), 1),
@@ -69,22 +76,6 @@
     top = row = 0;
     selected = null;
   }
-  /* The fullest stretch with about eight dispatches per row, or with as many as can be drawn with their phases. */
-  function open() {
-    const starts = rows.slice(0, fits()).flatMap((client) => own[client].map((index) => begin[index])).sort((a, b) => a - b);
-    const lengths = begin.map((from, index) => time.ended_s[index] - from).sort((a, b) => a - b);
-    const detail = ((host.clientWidth || 600) / (1.5 * DETAIL)) * (lengths[lengths.length >> 1] ?? Infinity);
-    const span = (starts.at(-1) ?? whole[1]) - (starts[0] ?? 0) + (lengths[lengths.length >> 1] ?? 0);
-    const length = Math.min(whole[1], span * Math.min(1, (8 * fits()) / Math.max(starts.length, 1)), Math.max(detail, 1e-3));
-    let best = 0, most = 0;
-    for (let from = 0, to = 0; from < starts.length; from += 1) {
-      while (to < starts.length && starts[to] < starts[from] + length) to += 1;
-      if (to - from > most) [best, most] = [from, to - from];
-    }
-    const start = Math.min(starts[best] ?? 0, whole[1] - length);
-    view = [Math.max(0, start - length * 0.02), Math.min(whole[1], start + length)];
-  }
-
   // -- drawing --------------------------------------------------------------------------------------------------------------
   const present = Object.keys(MARKS).filter((name) => outcome.includes(name));
   const updates = () => rounds.filter((t) => view[0] <= t && t <= view[1]);
@@ -96,6 +87,7 @@
     ...(pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
     ...(time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
     ...(floors.length ? [{ label: `charge (no work below ${floors.map((floor) => show("share", floor)).join(" or ")})`, color: "charge", line: true, thin: true }] : []),
+    ...(figure.path.row.length ? [{ label: "critical path", color: "text", line: true }] : []),
     ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
     ...(rounds.length ? [{ label: apart(updates()) ? "server update" : "server update (when zoomed in)", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
   ]);
@@ -142,12 +134,12 @@
     }
     return [...bins].flatMap(([bin, shares]) => {
       const all = Object.values(shares).reduce((sum, share) => sum + share, 0);
-      const high = (ROW - 4) * Math.max(0.6, Math.min(1, all));
+      const high = (ROW - 5) * Math.max(0.25, Math.min(1, all));
       let base = y + high / 2;
       return Object.keys(MARKS).filter((name) => shares[name]).map((name) => {
         const part = (high * shares[name]) / all;
         base -= part;
-        return rect(bin * BIN, base, BIN - 0.5, part, ink(name));
+        return rect(bin * BIN, base, BIN, part, ink(name));
       });
     });
   }
@@ -180,6 +172,9 @@
     const client = rows[place], y = TOP + (place - top + 0.5) * ROW;
     const children = detailed ? phases(client, y) : sums(client, y);
     if (powered(client)) children.push(charge(client, y));
+    for (const [from, to] of critical[client]) {
+      if (to >= view[0] && from <= view[1]) children.push(rect(sx(from), y + ROW / 2 - 3, Math.max(sx(to) - sx(from), 1), 2.5, ink("text")));
+    }
     if (selected !== null && figure.order[selected] === client && inView(selected)) {
       children.push({ type: "rect", shape: { x: sx(begin[selected]) - 2, y: y - 9, width: sx(end[selected]) - sx(begin[selected]) + 4, height: 18, r: 2 }, style: { fill: "none", stroke: ink("text"), lineWidth: 2 } });
     }
@@ -336,10 +331,12 @@
     return [rows[place], own[rows[place]].find((index) => begin[index] - slack <= when && when <= end[index] + slack)];
   }
   host.addEventListener("pointermove", (event) => {
+    if (player.playing) return;
     const [number, index] = at(event), when = view[0] + (event.clientX - host.getBoundingClientRect().left - left) / scale();
     beside().forEach((other) => other.follow(when));
     if (number === undefined) say(""); else if (index === undefined) say(client(number)); else describe(index, false);
   });
+  host.addEventListener("click", (event) => { const [client] = at(event); if (player.playing && client !== undefined) player.pin(client); });
   host.addEventListener("pointerleave", () => { say(""); beside().forEach((other) => other.follow(null)); });
   host.addEventListener("dblclick", (event) => {
     const index = at(event)[1];
@@ -353,7 +350,8 @@
     const keys = {
       ArrowLeft: () => pan(-0.2), ArrowRight: () => pan(0.2), "+": closer, "=": closer, "-": zoomOut, 0: ACTIONS.whole,
       ArrowUp: () => move(-1), ArrowDown: () => move(1), PageUp: () => move(-fits()), PageDown: () => move(fits()),
-      Escape: () => { selected = null; say(""); redraw(); },
+      Escape: () => { player.stop(); selected = null; say(""); redraw(); },
+      " ": player.toggle, p: () => player.pin(rows[row]),
       Enter: () => {
         const mine = own[rows[row]];
         if (!mine?.length) return;
@@ -384,8 +382,24 @@
     else { redraw(); say(client(number), true); }
   });
 
+  /* What a client does at an instant. */
+  function stateOf(client, when) {
+    const index = own[client].find((each) => begin[each] <= when && when <= end[each]);
+    if (index === undefined) {
+      const here = online[client].some(([from, to]) => from <= when && when <= to);
+      return here ? { color: "online", words: "online" } : { color: "offline", words: presence ? "offline" : "not at work" };
+    }
+    if (paused[index].some(([from, to]) => from <= when && when < to)) return { color: "paused", words: "paused while offline" };
+    const phase = PHASES.find(([, from, to]) => time[from][index] <= when && when < (time[to][index] ?? time.ended_s[index]));
+    return phase ? { color: phase[0], words: `${phase[0]}, dispatch ${id[index]}` } : { color: "waiting", words: `waiting, dispatch ${id[index]}` };
+  }
+  const player = fedsim.play({
+    host, beside, stateOf, name: full, say, view: () => view,
+    place: (when) => ({ x: sx(when), right: width - RIGHT, top: TOP, height: fits() * ROW }),
+    rows: () => rows.slice(top, top + fits()), row: (number) => TOP + (number + 0.5) * ROW,
+    follow: (when) => chart.follow(when),
+  });
   arrange();
-  open();
   redraw();
   say("");
 })();

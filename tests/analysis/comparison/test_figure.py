@@ -130,24 +130,30 @@ def test_a_figure_has_the_size_and_the_panels_that_are_asked_for(comparison: Com
 def test_variants_differ_without_color(comparison: Comparison) -> None:
     figure = comparison.plot("accuracy", "bytes")
     assert [axes.get_title() for axes in figure.axes] == list(SETTINGS)
-    lines = figure.axes[0].get_lines()
+    # The lines of single runs have no names.
+    lines = [line for line in figure.axes[0].get_lines() if line.get_label()[0] != "_"]
     assert [line.get_label() for line in lines] == list(VARIANTS)
     assert len({(line.get_linestyle(), line.get_marker()) for line in lines}) == 2
     frame = comparison.curves("accuracy", "bytes")
     of_first = (frame["setting"] == SETTINGS[0]) & (frame["label"] == "fedavg")
-    known = frame[of_first].dropna(subset="mean")
-    assert lines[0].get_ydata().tolist() == pytest.approx((100 * known["mean"]).tolist())
+    known = frame[of_first].dropna(subset="median")
+    assert lines[0].get_ydata().tolist() == pytest.approx((100 * known["median"]).tolist())
     (legend,) = figure.legends
     assert [text.get_text() for text in legend.get_texts()] == list(VARIANTS)
 
 
-def test_bands_are_drawn_for_few_variants_or_on_request(comparison: Comparison) -> None:
-    def bands(compared: Comparison, **style: Any) -> int:
-        return len(compared.plot("accuracy", **style).axes[0].collections)
+def test_runs_are_drawn_for_few_variants_and_bands_on_request(comparison: Comparison) -> None:
+    def drawn(compared: Comparison, **style: Any) -> tuple[int, int]:
+        axes = compared.plot("accuracy", **style).axes[0]
+        return len(axes.collections), len(axes.lines)
 
-    assert [bands(comparison, bands=bands_) for bands_ in (None, True, False)] == [2, 2, 0]
-    many = of(*(run(f"m{number}", seed) for number in range(6) for seed in (0, 1)))
-    assert [bands(many), bands(many, bands=True)] == [0, 6]
+    seeds = 2 * len(comparison.groups[0].runs)
+    assert drawn(comparison) == (0, 2 + seeds)
+    assert drawn(comparison, bands=True) == (2, 2)
+    assert drawn(comparison, bands=False) == (0, 2)
+    many = of(*(run(f"m{number}", seed) for number in range(7) for seed in (0, 1)))
+    assert drawn(many) == (0, 7)
+    assert drawn(many, bands=True) == (7, 7)
 
 
 def test_scales_have_plain_numbers(comparison: Comparison) -> None:

@@ -1,15 +1,18 @@
 """The tables of the comparison page show the frames."""
 
+import math
+import shutil
 from pathlib import Path
 
 import pytest
 
 import fedsim
-from fedsim.analysis.comparison import Comparison, Target, figures
+from fedsim.analysis.comparison import Comparison, Target, compare, figures
 from fedsim.analysis.comparison.findings import most_often
 from fedsim.analysis.comparison.page import page_figures
+from fedsim.sweeps import Sweep
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
-from tests.analysis.comparison.compared import cells
+from tests.analysis.comparison.compared import GROUPS, SETTINGS, cells, folders
 from tests.analysis.comparison.made import GOAL, of, run
 from tests.analysis.documents import drawn
 from tests.composition.test_closing import simulate
@@ -19,7 +22,10 @@ FRAMES = {"time": "spent", "work": "summary", "participation": "summary", "fairn
 
 def test_tables_of_the_page_show_the_frames(comparison: Comparison, comparison_page: str) -> None:
     page = comparison_page
-    assert '<th class="rangehead" aria-hidden="true">mean and interval, 0&nbsp;to&nbsp;' in page
+    first = page_figures(comparison)["first"]
+    means = [row["time_s"] for row in first.extra["rows"] if row["setting"] == SETTINGS[0]]
+    assert means == sorted(means, key=lambda mean: (math.isnan(mean), mean)), "the fastest first"
+    assert page.index('id="figure-first"') < page.index('id="figure-curves"')
     for name in ("work", "participation", "fairness"):
         figure, frame = page_figures(comparison)[name], getattr(comparison, FRAMES[name])
         expected = [
@@ -84,8 +90,8 @@ def test_a_baseline_that_never_got_there_is_named() -> None:
     assert without not in figures.target_figure(reached, GOAL, 0).finding
 
 
-@pytest.mark.parametrize(("seeds", "clear"), [(2, 0), (3, 2), (6, 2)])
-def test_few_seeds_are_a_note(seeds: int, clear: int) -> None:
+@pytest.mark.parametrize("seeds", [2, 3, 6])
+def test_few_seeds_are_a_note(seeds: int) -> None:
     """mifa is later by 10 s and better by 0.05, with every seed."""
     runs = [run("fedavg", seed) for seed in range(seeds)]
     runs += [run("mifa", seed, (0.1, 0.1, 0.95)) for seed in range(seeds)]
@@ -93,7 +99,29 @@ def test_few_seeds_are_a_note(seeds: int, clear: int) -> None:
     target, pairs = figures.target_figure(comparison, GOAL, 0), drawn(figures.pairs(comparison))
     for figure in (target, pairs):
         assert ("little more than the range" in figure.extra["note"]) == (seeds < 6)
-    assert pairs.finding.endswith(f"{clear} of 2.")
+    assert "not counted" in pairs.finding
+    first = drawn(figures.first_to(comparison))
+    assert [column.label for column in first.columns][3] == (
+        "range" if seeds < 6 else "95% interval"
+    )
+    slow, fast = first.extra["rows"][1], first.extra["rows"][0]
+    assert (fast["label"], slow["label"]) == ("fedavg", "mifa") or fast["time_s"] < slow["time_s"]
+    assert len(slow["seeds"]) == seeds
+    ends = [min(slow["seeds"]), max(slow["seeds"])]
+    if seeds < 6:
+        assert slow["ends"] == ends, "a range is that of the runs"
+
+
+def test_identical_variants_are_one_row(sweep: Sweep, tmp_path: Path) -> None:
+    folder = folders(sweep, *GROUPS[0])[0]
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    comparison = compare([folder, copy], targets=["accuracy=0.5"])
+    assert figures.first_to(comparison) is None, "there is nothing to compare"
+    other = folders(sweep, *GROUPS[1])[0]
+    comparison = compare([folder, copy, other], targets=["accuracy=0.5"])
+    rows = drawn(figures.first_to(comparison)).extra["rows"]
+    assert len(rows) == 2
+    assert any(" = " in row["label"] for row in rows)
 
 
 def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:

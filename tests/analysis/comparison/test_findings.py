@@ -20,7 +20,7 @@ from tests.analysis.comparison.compared import parquet, row
 from tests.analysis.comparison.made import GOAL, of, racers, run
 from tests.reports import empty_reports
 
-CLEAR: dict[str, Any] = {"a": (50, 54, 70), "b": (60, 64, 75)}
+CLEAR: dict[str, Any] = {"a": (50, 54, 59), "b": (60, 64, 75)}
 
 
 @pytest.mark.parametrize(
@@ -31,8 +31,11 @@ CLEAR: dict[str, Any] = {"a": (50, 54, 70), "b": (60, 64, 75)}
         ({"c": (90, 91, 92), **CLEAR}, "a", "c", ""),
         ({"a": (50, 54, 70), "b": (75, 55, 52)}, "a", "b", "over b is uncertain: it is within the spread"),
         ({"c": (90, 91, 92), "b": (75, 55, 52), "a": (50, 54, 70)}, "a", "c", "over b is uncertain"),
-        ({"c": (52, 53, 100), "b": (60, 64, 75), "a": (50, 54, 70)}, "a", "c", "over c is uncertain"),
-        ({"every_s": 10, **CLEAR}, "a", "b", "shorter than the time between evaluations (10 s)"),
+        ({"c": (52, 53, 100), "b": (60, 64, 75), "a": (50, 54, 59)}, "a", "c", "over c is uncertain"),
+        # With up to five seeds, ranges must not overlap; with six, the interval of the differences decides.
+        ({"a": (50, 54, 70), "b": (60, 64, 75)}, "a", "b", "the ranges of their times overlap"),
+        ({"a": (50, 54, 70) * 2, "b": (60, 64, 75) * 2}, "a", "b", ""),
+        ({"every_s": 15, **CLEAR}, "a", "b", "shorter than the time between evaluations (15 s)"),
         ({"a": (50, 66), "b": (75, 52)}, "a", "b", "rests on 2 common seeds"),
         ({"a": (58,), "b": (63,)}, "a", "b", "rests on 1 common seed"),
         ({"a": (10, None), "b": (None, 30)}, "a", "b", "rests on 0 common seeds"),
@@ -63,7 +66,7 @@ def test_the_first_variant_and_what_doubts_its_lead(
     assert lead.tied == first.split()
     assert lead.second == second
     assert doubt in lead.doubt
-    assert bool(lead.doubt) == bool(doubt)
+    assert bool(lead.doubt) == bool(lead.contenders) == bool(doubt)
     assert lead.has_cause == (not doubt and len(lead.tied) == 1)
 
 

@@ -103,8 +103,14 @@ def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
     second_x = sorted(here["x"].unique())[1]
     said = page.said
     for row in here[here["x"] == second_x].itertuples():
+        assert f"{row.label} {100 * row.median:.1f}%" in said
+    page.click("#bands")
+    page.press("ArrowRight")
+    page.press("ArrowRight")
+    said = page.said
+    for row in here[here["x"] == second_x].itertuples():
         low, high = 100 * row.low, 100 * row.high
-        assert f"{row.label} {100 * row.mean:.1f}% ({low:.1f}% to {high:.1f}%)" in said
+        assert f"{row.label} {100 * row.median:.1f}% ({low:.1f}% to {high:.1f}%)" in said
 
 
 def test_a_curve_ends_where_its_runs_end(chromium: Page, tmp_path: Path) -> None:
@@ -142,11 +148,11 @@ def test_setting_metric_and_axis_can_be_chosen(page: Page) -> None:
     assert page.complaints == []
 
 
-def test_bands_can_be_switched_off_and_the_target_is_drawn(page: Page) -> None:
+def test_bands_can_be_switched_on_and_the_target_is_drawn(page: Page) -> None:
     bands = 'document.querySelectorAll("#chart-curves path[fill-opacity=\\"0.15\\"]").length'
-    assert page.run(bands) == 2
-    page.click("#bands")
     assert page.run(bands) == 0
+    page.click("#bands")
+    assert page.run(bands) == 2
     drawn = "document.querySelector('#chart-curves svg').textContent"
     page.run("document.getElementById('focus').checked && document.getElementById('focus').click()")
     page.settle()
@@ -182,6 +188,8 @@ def test_the_page_opens_on_the_range_of_the_figure(
     comparison = Comparison((tuple(facts), (), None))
     (axes,) = comparison.plot("loss").axes
     chromium.open(page_of(comparison, tmp_path, FigureStyle(("loss",))))
+    # Runs that end far apart open on a logarithmic axis, which has no late range.
+    chromium.click("#logx")
     chart = "fedsim.charts.get(document.getElementById('chart-curves')).option.yAxis"
     low, high = chromium.run(f"[{chart}.min, {chart}.max]")
     assert axes.get_ylim() == pytest.approx((low, high), rel=1e-4)
@@ -194,7 +202,7 @@ def test_the_page_opens_on_the_range_of_the_figure(
 
 def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
     faded = """fedsim.charts.get(document.getElementById('chart-curves')).option.series
-        .filter((s) => s.lineStyle?.opacity < 0.5).map((s) => s.name)"""
+        .filter((s) => s.lineStyle?.opacity < 0.3).map((s) => s.name)"""
     button = "document.querySelector('#figure-curves .legend button')"
     page.run(f"{button}.dispatchEvent(new PointerEvent('pointerenter'))")
     assert set(page.run(faded)) == {"fedbuff"}
@@ -225,5 +233,5 @@ def test_numbers_follow_what_is_chosen(page: Page, comparison: Comparison) -> No
     for setting in ("alpha=5", "alpha=0.2"):
         page.choose("setting", setting)
         frame = comparison.curves("accuracy", "time_s")
-        known = frame[(frame["setting"] == setting) & (frame["label"] == "fedavg")]["mean"]
+        known = frame[(frame["setting"] == setting) & (frame["label"] == "fedavg")]["median"]
         assert page.run(read) == [f"{100 * value:.1f}%" for value in known]

@@ -55,20 +55,22 @@ def test_curves_carry_the_last_value_forward(
         runs = folders(sweep, setting, variant)
         curves = [(parquet(run, "metrics")[metric], cost(run, against)) for run in runs]
         end = max(costs.max() for _, costs in curves)
-        shown = document["charts"]["settings"][setting][metric][against]
+        shown = document["charts"]["series"][metric][against][setting]
         for index in range(0, len(group), max(1, len(group) // 7)):
             x = float(group["x"].iloc[index])
             values = np.array([value_at(measured, costs, x) for measured, costs in curves])
             if x > end * (1 + 1e-9):
                 values[:] = np.nan
-            expected = values.mean()
-            assert group["mean"].iloc[index] == pytest.approx(expected, nan_ok=True)
-            spread = values.std(ddof=1)
-            assert group["low"].iloc[index] == pytest.approx(expected - spread, nan_ok=True)
-            assert group["high"].iloc[index] == pytest.approx(expected + spread, nan_ok=True)
+            for name, expected in zip(
+                ("median", "low", "high"),
+                (np.median(values), values.min(), values.max()),
+                strict=True,
+            ):
+                assert group[name].iloc[index] == pytest.approx(expected, nan_ok=True)
+            expected = np.median(values)
             # The page holds seven and five significant digits.
             assert shown["x"][index] == pytest.approx(x, rel=1e-6)
-            drawn = shown["groups"][number]["mean"][index]
+            drawn = shown["groups"][number]["median"][index]
             assert drawn == (None if math.isnan(expected) else pytest.approx(expected, rel=1e-4))
             checked += not math.isnan(expected)
     assert checked > 16
