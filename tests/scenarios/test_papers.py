@@ -44,7 +44,7 @@ def planned(path: Path) -> list[PlannedRun]:
 def grouped(path: Path) -> Grouping:
     """The groups that a comparison of the sweep would have, under the names of its folder's reference."""
     runs: list[Any] = [
-        SimpleNamespace(scenario=run.resolved(), seed=run.seed, path=Path(run.name), variant=run.variant)
+        SimpleNamespace(scenario=run.resolved(), seed=run.seed, path=Path(run.name), variant="")
         for run in planned(path)
     ]
     reference_file = path.parent / REFERENCE
