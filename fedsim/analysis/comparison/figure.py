@@ -295,8 +295,8 @@ def _curves(
                 axes.plot(*steps, drawstyle="steps-post", zorder=1, **thin)
         for label, rows in bound[bound["setting"] == setting].groupby("label", sort=False):
             pale = {"color": variants[str(label)].light, "linewidth": 0.6, "alpha": 0.6}
-            steps = rows["x"] / per_unit, rows["median"] * scale
-            axes.plot(*steps, drawstyle="steps-post", **pale)
+            bounds = rows["x"] / per_unit, rows["median"] * scale
+            axes.plot(*bounds, drawstyle="steps-post", **pale)
         if style.bound:
             axes.plot([], [], color="gray", linewidth=0.6, alpha=0.6, label=_BOUND)
         if hidden:

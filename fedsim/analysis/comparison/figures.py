@@ -202,7 +202,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         ("range", "range" if few else "95% interval", "text"),
         ("speed", f"speed relative to {base}", "text"),
     )
-    marks = [s for s in _ROUND_S if low <= s <= high] or [low * 1.1, high / 1.1]
+    marks: list[float] = [s for s in _ROUND_S if low <= s <= high]
+    marks = marks or [low * 1.1, high / 1.1]
     ticks = [(place(s), format_duration(s)) for s in marks[:: math.ceil(len(marks) / 6)]]
     title = f"Time to {comparison.phrase(goal)}"
     return Figure(

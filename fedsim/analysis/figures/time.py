@@ -164,7 +164,7 @@ def _pacemaker(path: pd.DataFrame, cause: str) -> int | None:
     """The client with most of the time that a critical path spends on a cause, if this is one of several clients."""
     spent = path.assign(seconds=path["to_s"] - path["from_s"])[path["cause"] == cause]
     by_client = spent.groupby("client_id")["seconds"].sum()
-    client = int(by_client.idxmax())
+    client = int(by_client.index.to_numpy()[by_client.to_numpy().argmax()])
     return client if client >= 0 and by_client.max() > 0.5 * by_client.sum() else None
 
 

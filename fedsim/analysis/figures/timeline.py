@@ -151,8 +151,9 @@ def _shown_clients(
     counts, step = np.bincount(client_ids), 1
     while counts[sampled[::step]].sum() > MAX_BARS_SHOWN and len(sampled) > step * _LEAST_ROWS:
         step *= 2
-    often = np.bincount(on_path[on_path >= 0], minlength=len(counts)).argmax()
-    return sampled[(np.arange(len(sampled)) % step == 0) | (sampled == often)]
+    often = int(np.bincount(on_path[on_path >= 0], minlength=len(counts)).argmax())
+    shown: npt.NDArray[np.bool_] = np.arange(len(sampled)) % step == 0) | (sampled == often)
+    return sampled[shown]
 
 
 def _rows(
