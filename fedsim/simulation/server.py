@@ -181,9 +181,16 @@ class ServerBase(Facts, ServerPort):
             )
         return self._plane
 
+    def on_online(self, client: int) -> None:
+        """Hand out the work that waits for a client which has come online, if nobody could know when it would."""
+        self._handouts.look_again(client)
+
     @override
     def cut(self, dispatch: Dispatch) -> None:
         if not dispatch.open:
+            return
+        if not self._dispatches.can_stop:
+            dispatch.round_is_closed = True
             return
         plan = self._dispatches.stop(dispatch)
         if self._level.history is not None:
