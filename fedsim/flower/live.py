@@ -74,14 +74,15 @@ class Nodes:
         self._online = np.zeros(clients, np.bool_)
         self._changes: list[list[int]] = [[] for _ in range(clients)]
 
-    def number_of(self, node: int) -> int | None:
-        """The client that a new node becomes: as before, or a new number, or that of the node which is gone longest."""
-        for client, earlier in self.of_client.items():
-            if earlier == node:
-                return client
-        if len(self.of_client) < self.clients:
-            return len(self.of_client)
-        return self.left[0] if self.left else None
+    def numbers_of(self, nodes: Sequence[int]) -> dict[int, int]:
+        """The clients that new nodes become: as before, or a new number, or that of the node which is gone longest."""
+        before = {node: client for client, node in self.of_client.items()}
+        numbers = {node: before[node] for node in nodes if node in before}
+        new = range(len(self.of_client), self.clients)
+        free = [*new, *(client for client in self.left if client not in numbers.values())]
+        return numbers | dict(
+            zip((node for node in nodes if node not in numbers), free, strict=False)
+        )
 
     def came(self, client: int, node: int, now_ns: int) -> None:
         """A node has connected."""
@@ -98,21 +99,27 @@ class Nodes:
         self.left.append(client)
 
     def is_online(self, client: int, t_ns: int) -> bool:
+        """Whether its node is connected."""
         return bool(self._online[client])
 
     def online_until(self, client: int, t_ns: int) -> int:
+        """NEVER while its node is connected, because nobody knows when it will leave."""
         return NEVER if self._online[client] else t_ns
 
     def next_online(self, client: int, t_ns: int) -> int:
+        """NEVER while its node is gone, because nobody knows when it will come."""
         return t_ns if self._online[client] else NEVER
 
     def next_arrival(self, t_ns: int) -> int:
+        """NEVER; the server is called when a node comes."""
         return NEVER
 
     def online_clients(self, t_ns: int) -> npt.NDArray[np.int64]:
+        """Clients whose nodes are connected, ascending."""
         return np.flatnonzero(self._online)
 
     def sampler(self, stream: Stream, prepare: Any = None) -> _Draws:
+        """Uniform draws of clients."""
         return _Draws(self, stream)
 
     def __getattr__(self, name: str) -> Any:
@@ -287,9 +294,7 @@ class _Sending(Dispatches):
 def lost(exchanged: Exchanged, end_ns: int, ending: Ending) -> Plan:
     """The course of a dispatch of which only its end is known: as if its client had worked until then."""
     start_ns = exchanged.dispatch.dispatched_ns
-    return Plan(
-        end_ns, ending, start_ns, -1, 0, exchanged.bytes_down, 0.0, 0, end_ns - start_ns, 0
-    )
+    return Plan(end_ns, ending, start_ns, -1, 0, exchanged.bytes_down, 0.0, 0, end_ns - start_ns, 0)
 
 
 class LiveLearner(Learner):
@@ -353,9 +358,9 @@ class LiveClients:
         self._grid = grid
         self._simulated = isinstance(grid, SimulatedGrid)
         self._time: _Time = _SimulatedTime(grid) if self._simulated else _WallTime()
-        self.engine = _LiveEngine(self._time, self)
+        self.engine: Engine = _LiveEngine(self._time, self)
         self._ttl_s = 100 * 365 * 86_400.0 if self._simulated else ttl_s
-        self.info: dict[str, Any] = {} if self._simulated else {"clock": "wall"}
+        self.info: Mapping[str, Any] = {} if self._simulated else {"clock": "wall"}
         self.repeating = 0
         self._connected = False
         self._messages: list[Sent] = []
@@ -435,13 +440,18 @@ class LiveClients:
         for number in self._closed.pop(0):
             self._reply_path(number).unlink(missing_ok=True)
 
-    def _happened(self, what: str, number: int, more: Mapping[str, Any]) -> None:
+    def _next_ns(self) -> int:
+        """Now, but after what the server has done at this very instant, also when the journal is repeated."""
+        later_ns = 0 if self._simulated else NS_PER_US
+        return max(self._time.now_ns(), self.engine.now_ns + later_ns)
+
+    def _happened(
+        self, what: str, number: int, more: Mapping[str, Any], at_ns: int | None = None
+    ) -> None:
         """Write a line, and let the server handle it next."""
-        now_ns = self.engine.now_ns
-        if what != "mark":
-            # After what the server has done at this very instant, also when the journal is repeated.
-            now_ns = max(self._time.now_ns(), now_ns + (0 if self._simulated else NS_PER_US))
-        line = Line(now_ns, what, number, more)
+        if what == "mark":
+            at_ns = self.engine.now_ns
+        line = Line(self._next_ns() if at_ns is None else at_ns, what, number, more)
         self._journal.append(line)
         if what != "mark":
             self._schedule(line)
@@ -508,10 +518,10 @@ class LiveClients:
 
     def connect(self) -> None:
         """Reach the nodes; what an earlier server had sent will have no answer."""
-        self._connected = True
+        self._connected, at_ns = True, self._next_ns()
         for dispatch in self._sending.all():
             if dispatch.dispatch_id not in self._ids.values():
-                self._happened("lost", dispatch.dispatch_id, {"why": "offline"})
+                self._happened("lost", dispatch.dispatch_id, {"why": "offline"}, at_ns)
 
     def send(self, dispatch: Dispatch) -> Exchanged:
         """Send a dispatch to its node."""
@@ -559,16 +569,22 @@ class LiveClients:
             exchanged = None if dispatch_id is None else self._sending.get(dispatch_id)
             if exchanged is None:
                 if dispatch_id is None:
-                    self._note("A node sent a reply that the server did not wait for; it is ignored.")
+                    self._note(
+                        "A node sent a reply that the server did not wait for; it is ignored."
+                    )
                 continue
             self._note_reply(exchanged, reply)
 
     def _note_reply(self, exchanged: Exchanged, reply: fl.Message) -> None:
         dispatch = exchanged.dispatch
         try:
-            course, vectors, loss = received(self._assembly, dispatch, self._sent_of(dispatch), reply)
+            course, vectors, loss = received(
+                self._assembly, dispatch, self._sent_of(dispatch), reply
+            )
         except Refused as refused:
-            self._note(f"Dispatch {dispatch.dispatch_id} of client {dispatch.client_id}: {refused}.")
+            self._note(
+                f"Dispatch {dispatch.dispatch_id} of client {dispatch.client_id}: {refused}."
+            )
             self._happened("lost", dispatch.dispatch_id, {"why": refused.why})
             return
         if self._simulated:
@@ -590,9 +606,7 @@ class LiveClients:
         loss = tensors.pop("/loss")
         device, memories = loss.device, self._assembly.method.memories()
         rows = {
-            name: row
-            for name, row in group.memory().items()
-            if memories[name].keeper == "client"
+            name: row for name, row in group.memory().items() if memories[name].keeper == "client"
         }
         return LocalUpdate(
             {name: vector.to(device)[None] for name, vector in tensors.items()}, loss, rows
@@ -602,29 +616,22 @@ class LiveClients:
         if self._simulated or self._time.now_ns() < self._looked_ns + _LOOK_S * NS_PER_S:
             return False
         self._looked_ns = self._time.now_ns()
-        nodes, changed = self.nodes, False
-        present = sorted(self._grid.get_node_ids())
-        online = nodes.online_clients(0).tolist()
-        for client in online:
-            if nodes.of_client[client] not in present:
-                self._happened("gone", client, {})
-                changed = True
-        if changed:
-            return True
-        known = {nodes.of_client[client] for client in online}
-        for node in [each for each in present if each not in known]:
-            client = nodes.number_of(node)
-            if client is None:
-                if node not in self._refused:
-                    self._note(
-                        f"Node {node} gets no work: all {nodes.clients} clients of the scenario (task.clients) "
-                        "have nodes."
-                    )
-                    self._refused.add(node)
-                continue
-            self._happened("came", client, {"node": node})
-            return True  # One at a time: the next number follows from this one.
-        return False
+        nodes, at_ns = self.nodes, self._next_ns()
+        present = set(self._grid.get_node_ids())
+        online = {client: nodes.of_client[client] for client in nodes.online_clients(0).tolist()}
+        gone = [client for client, node in online.items() if node not in present]
+        for client in gone:
+            self._happened("gone", client, {}, at_ns)
+        new = sorted(present.difference(online.values()))
+        numbers = nodes.numbers_of(new)
+        for node, client in numbers.items():
+            self._happened("came", client, {"node": node}, at_ns)
+        for node in set(new) - self._refused - numbers.keys():
+            self._refused.add(node)
+            self._note(
+                f"Node {node} gets no work: all {nodes.clients} clients of the scenario (task.clients) have nodes."
+            )
+        return bool(gone or numbers)
 
     def _note(self, text: str, *, log: bool = True) -> None:
         """Write a sentence to the log and to the run."""

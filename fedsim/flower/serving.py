@@ -38,7 +38,7 @@ def server_app(
     """A Flower ServerApp that runs the ``server:`` section of a scenario.
 
     Method, schedule, selection, stop and evaluation are the scenario's; nodes and time are real. The log is a run
-    folder with ``clock: wall`` in its ``run.json``. If the folder has a deployment that was interrupted, it is continued.
+    folder with ``clock: wall`` in its ``run.json``. A deployment that was interrupted is continued from its folder.
     In ``fedsim flower`` the time is simulated.
 
     Args:
@@ -51,9 +51,9 @@ def server_app(
     """
     app = fl.ServerApp()
 
-    @app.main()
+    @app.main()  # type: ignore[untyped-decorator]  # Flower is not checked
     def main(grid: fl.Grid, context: fl.Context) -> None:
-        loaded = read_scenario(scenario, overrides)
+        loaded: LoadedScenario = read_scenario(scenario, overrides)
         if isinstance(grid, SimulatedGrid):
             # The errors of this grid come when the failure has been detected.
             loaded = loaded.changed(["server.failure_detection=0s"])
@@ -100,7 +100,9 @@ def refusals(assembly: Assembly, *, local_update: bool) -> Iterator[UserError]:
     """
     method, server = assembly.method, assembly.scenario.server
     name = method.title or method.name
-    of_method = "choose a method whose clients keep nothing that the server must know, such as fedavg"
+    of_method = (
+        "choose a method whose clients keep nothing that the server must know, such as fedavg"
+    )
     table = (
         (
             not assembly.learns,
@@ -120,22 +122,35 @@ def refusals(assembly: Assembly, *, local_update: bool) -> Iterator[UserError]:
             "server.partial_work",
             "remove it",
         ),
-        (method.personal, f"{name} has personal models, which the server cannot evaluate", "server.method", of_method),
+        (
+            method.personal,
+            f"{name} has personal models, which the server cannot evaluate",
+            "server.method",
+            of_method,
+        ),
         (
             method.continues_models or assembly.keeps_lost_work or bool(method.steps_ahead()),
             f"{name} lets clients work on between messages, which a ClientApp cannot",
             "server.method",
             of_method,
         ),
-        (method.parts is not None, "clients with parts of the model cannot be deployed", "server.submodels", "remove it"),
+        (
+            method.parts is not None,
+            "clients with parts of the model cannot be deployed",
+            "server.submodels",
+            "remove it",
+        ),
     )
-    refused = [UserError(text, where=where, hint=hint) for holds, text, where, hint in table if holds]
+    refused = [
+        UserError(text, where=where, hint=hint) for holds, text, where, hint in table if holds
+    ]
     yield from refused
     if not refused and not local_update and (reason := _more_than_sgd(assembly)):
         yield UserError(
             f"{reason}, which an unmodified ClientApp does not do",
             where="server.method",
-            hint="let the ClientApp call fedsim.flower.local_update(scenario), and write server_app(..., local_update=True)",
+            hint="let the ClientApp call fedsim.flower.local_update(scenario), and write "
+            "server_app(..., local_update=True)",
         )
 
 
@@ -143,7 +158,10 @@ def _more_than_sgd(assembly: Assembly) -> str:
     """What the clients of a method do besides local SGD, as a clause; empty if nothing."""
     method, training = assembly.method, assembly.scenario.training
     name, kind = method.title or method.name, type(method)
-    sent = [vector.name for vector in method.download()], [vector.name for vector in method.upload()]
+    sent = (
+        [vector.name for vector in method.download()],
+        [vector.name for vector in method.upload()],
+    )
     kept = [each for each, memory in method.memories().items() if memory.keeper != "server"]
     # What averages buffers changes the update of every method, and needs only the model.
     rules = [
@@ -161,4 +179,8 @@ def _more_than_sgd(assembly: Assembly) -> str:
         return f"the clients of {name} do more than local SGD"
     if sent[0] != ["model"] or sent[1] not in (["delta"], ["model"]):
         return f"the clients of {name} get {', '.join(sent[0])} and send {', '.join(sent[1])}"
-    return "the clients continue their optimizer's state" if training.optimizer_state != "reset" else ""
+    return (
+        "the clients continue their optimizer's state"
+        if training.optimizer_state != "reset"
+        else ""
+    )

@@ -123,9 +123,13 @@ def received(
     """
     if reply.has_error():
         gone = reply.error.code in _GONE
-        reason = (reply.error.reason or "").strip().splitlines()[-1:] or [f"code {reply.error.code}"]
+        reason = (reply.error.reason or "").strip().splitlines()[-1:] or [
+            f"code {reply.error.code}"
+        ]
         raise Refused(
-            "its node is gone" if gone else f"the ClientApp failed: {reply.error.reason and reason[0]}",
+            "its node is gone"
+            if gone
+            else f"the ClientApp failed: {reply.error.reason and reason[0]}",
             "offline" if gone else "failed",
         )
     serialized = fl.recorddict_to_proto(reply.content).SerializeToString()

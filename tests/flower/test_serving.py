@@ -44,7 +44,7 @@ def scenario(server: dict[str, Any], **more: Any) -> dict[str, Any]:
 def client_of(section: dict[str, Any]) -> ClientApp:
     app, train = ClientApp(), local_update(section)
 
-    @app.train()
+    @app.train()  # type: ignore[untyped-decorator]
     def _(message: Message, context: Context) -> Message:
         return train(message, context)
 
@@ -63,14 +63,15 @@ def served(section: dict[str, Any], folder: Path, **more: Any) -> Any:
     ("schedule", "more"),
     [
         ({"name": "sync"}, {"selection": {"name": "uniform", "cohort": 4}}),
-        ({"name": "sync", "deadline": "9s", "over_selection": 1.5, "pause": "1s"}, {"selection": {"name": "uniform", "cohort": 4}}),
+        (
+            {"name": "sync", "deadline": "9s", "over_selection": 1.5, "pause": "1s"},
+            {"selection": {"name": "uniform", "cohort": 4}},
+        ),
         ({"name": "buffered", "buffer_size": 3}, {}),
         ({"name": "async"}, {}),
         ({"name": "compass"}, {}),
         ({"name": "tiered", "tiers": 2}, {}),
         ({"name": "rennala", "batch": 5}, {}),
-        ({"name": "sync"}, {"method": {"name": "scaffold"}, "selection": {"name": "uniform", "cohort": 4}}),
-        ({"name": "sync", "deadline": "9s"}, {"method": {"name": "feddyn"}, "selection": {"name": "uniform", "cohort": 4}}),
     ],
 )
 def test_under_the_simulated_clock_as_simulated(
