@@ -43,7 +43,7 @@ from fedsim.scenario.training import ThreadWorkers, Training
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, Rules, check_rules
 from fedsim.simulation.level import Limits
-from fedsim.simulation.simulation import Simulation
+from fedsim.simulation.simulation import Live, Simulation
 from fedsim.simulation.updates import Recorder
 from fedsim.simulation.workload import DrawnWork, Workload, Workloads
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, ITEM_BYTES, IntArray, Task
@@ -303,8 +303,9 @@ def build_server(
     plane: LearningPlane | None,
     recorder: Recorder,
     on_progress: Callable[[], None] | None = None,
+    live: Live | None = None,
 ) -> Simulation:
-    """The time plane of a run.
+    """The time plane of a run; ``live`` are its clients if they are not simulated.
 
     Raises:
         UserError: schedule, selection, method and devices are not compatible.
@@ -339,6 +340,7 @@ def build_server(
         seed=scenario.seed,
         on_progress=on_progress,
         hierarchy=hierarchy(assembly),
+        live=live,
     )
 
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -56,6 +56,8 @@ from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
 from fedsim.simulation.rows import recorded
+from fedsim.simulation.simulation import Live
+from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document
@@ -71,6 +73,28 @@ CHECKPOINT_INTERVAL_S = 30.0
 _CHECKPOINT_S = 0.3
 _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 """Entries of ``run.json``: all wall seconds, and those of the two planes. Those of a resumed run are sums."""
+
+
+class Deployment(Live, Protocol):
+    """Clients that are not simulated, for a whole run.
+
+    Attributes:
+        info: further entries of ``run.json``.
+    """
+
+    info: Mapping[str, Any]
+
+    def begin(self, folder: RunFolder) -> None:
+        """Open its files in the run folder, and read what an interrupted run has left there."""
+
+    def joined(self, assembly: Assembly) -> Assembly:
+        """The parts of the run, with what the server knows about these clients in place of simulated devices."""
+
+    def learner(self, assembly: Assembly, **options: Any) -> Learner:
+        """The learning plane, to which the clients' updates come."""
+
+    def finish(self, columns: Callable[[Sequence[Ended]], Mapping[str, Any]]) -> None:
+        """Write its tables; ``columns`` makes those of ``dispatches``."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -99,6 +123,7 @@ def execute(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
     on_warning: OnWarning = log_warning,
+    live: Deployment | None = None,
 ) -> Run:
     """Run a scenario.
 
@@ -108,6 +133,7 @@ def execute(
         shared: traces and data sets already loaded, to share them between runs.
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         on_warning: called with each warning: about the scenario before the run begins, about the run at its end.
+        live: the clients, if they are not simulated.
 
     Raises:
         UserError: the scenario's parts are not compatible, or the folder cannot be used.
@@ -137,7 +163,8 @@ def execute(
         # Step 2. The run folder is claimed, and says what is run.
         stack.enter_context(loaded.locating_errors())
         stack.enter_context(claimed(folder, ranks, overwrite=overwrite))
-        folder.begin(loaded.resolved_yaml(), _first_info(assembly, folder, warnings))
+        info = _first_info(assembly, folder, warnings)
+        folder.begin(loaded.resolved_yaml(), info if live is None else {**info, **live.info})
         write_sources(folder.path, loaded.sources())
         # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
         execution = _Execution(
@@ -149,6 +176,7 @@ def execute(
             on_warning=on_warning,
             began=began,
             ranks=ranks,
+            live=live,
         )
         # Step 4. The run takes place, and step 5, its tables are completed, checked and reported.
         return execution.run()
@@ -186,6 +214,7 @@ def resume(
     threads: int | None = None,
     on_progress: OnProgress | None = None,
     on_start: OnStart = lambda _: None,
+    live: Deployment | None = None,
 ) -> Run:
     """Finish a run that was killed or interrupted; the result is that of an uninterrupted run.
 
@@ -196,6 +225,7 @@ def resume(
         overrides: values to change, by dotted path; see :data:`fedsim.composition.resuming.MAY_CHANGE`.
         shared, threads, on_progress: as in :func:`execute`.
         on_start: called with a sentence that says where the run continues.
+        live: as in :func:`execute`.
 
     Raises:
         UserError: there is no such run, it is damaged, its scenario or code has changed, an override is not
@@ -242,6 +272,7 @@ def resume(
                 began=began,
                 ranks=ranks,
                 earlier=earlier,
+                live=live,
             )
             on_start(execution.starting_point())
             try:
@@ -280,6 +311,7 @@ class _Execution:
         began: instant of ``time.perf_counter``.
         ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
+        live: the clients, if they are not simulated.
     """
 
     def __init__(
@@ -294,7 +326,12 @@ class _Execution:
         ranks: Ranks | None,
         on_warning: OnWarning = log_warning,
         earlier: Mapping[str, float] | None = None,
+        live: Deployment | None = None,
     ) -> None:
+        self._live = live
+        if live is not None:
+            live.begin(folder)
+            assembly = live.joined(assembly)
         self.assembly = assembly
         self.folder = folder
         self.on_progress = on_progress
@@ -320,7 +357,7 @@ class _Execution:
             if assembly.learns:
                 self._learner = self._make_learner(threads)
                 self._plane = TimedPlane(self._learner, self._learning)
-            self._server = build_server(assembly, self._plane, self.writer, self._on_update)
+            self._server = build_server(assembly, self._plane, self.writer, self._on_update, live)
         except BaseException as error:
             self.writer.close()
             if isinstance(error, Exception):
@@ -388,6 +425,8 @@ class _Execution:
         names = assembly.world.names()
         if assembly.edges is not None:
             names["edge"] = assembly.edges.stays.of_client
+        if self._live is not None:
+            self._live.finish(recorded(population)["columns"])
         write_population(run, population, assembly.task.samples, end_ns, client_metrics, names)
         if assembly.edges is not None:
             write_edges(run, assembly.edges)
@@ -470,10 +509,13 @@ class _Execution:
         # A killed run could not record its time, but its last checkpoint did.
         noted = (self._reached or {}).get("wall", {})
         self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
-        learner = build_learner(
+        build = (
+            partial(build_learner, threads=threads, ranks=self._ranks)
+            if self._live is None
+            else self._live.learner
+        )
+        learner = build(
             self.assembly,
-            threads,
-            self._ranks,
             folder=self.folder.path,
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,

@@ -5,12 +5,16 @@ interface that the ServerApp sees; :mod:`~fedsim.flower.exchange` moves messages
 :mod:`~fedsim.flower.messages` records them; :mod:`~fedsim.flower.clock` is the time that the ServerApp's threads read,
 and :mod:`~fedsim.flower.turns` their order; :mod:`~fedsim.flower.workers` and :mod:`~fedsim.flower.client` run
 ClientApps; :mod:`~fedsim.flower.replay` tests whether a run can be repeated; :mod:`~fedsim.flower.deployment` logs real
-deployments; :mod:`~fedsim.flower.internals` contains all imports from Flower.
+deployments; :mod:`~fedsim.flower.serving` is the ServerApp of a scenario, with :mod:`~fedsim.flower.live`, the server
+in real time, and :mod:`~fedsim.flower.update`, what it exchanges with nodes;
+:mod:`~fedsim.flower.internals` contains all imports from Flower.
 """
 
 from __future__ import annotations
 
 from fedsim.flower.deployment import logged, timed
 from fedsim.flower.running import mark_version, run
+from fedsim.flower.serving import server_app
+from fedsim.flower.update import local_update
 
-__all__ = ["logged", "mark_version", "run", "timed"]
+__all__ = ["local_update", "logged", "mark_version", "run", "server_app", "timed"]

@@ -13,7 +13,7 @@ from fedsim.flower import internals as fl
 from fedsim.flower.grid import SimulatedGrid
 from fedsim.vocabulary.outcomes import Outcome
 
-_TIMING = "fedsim.timing"
+TIMING = "fedsim.timing"
 _POLL_S = 0.1
 COLUMNS = (
     *("client", "start", "downloaded", "computed", "end", "ended"),
@@ -33,7 +33,7 @@ def timed(
     began = time.perf_counter()
     reply = call_next(message, context)
     if reply.has_content():
-        reply.content[_TIMING] = fl.ConfigRecord({"seconds": time.perf_counter() - began})
+        reply.content[TIMING] = fl.ConfigRecord({"seconds": time.perf_counter() - began})
     return reply
 
 
@@ -132,7 +132,7 @@ class _LoggedGrid:
             "outcome": Outcome.DROPPED.label,
         }
         if not reply.has_error():
-            timing = reply.content.pop(_TIMING, None)
+            timing = reply.content.pop(TIMING, None)
             size = _size(reply)
             outcome = Outcome.LATE if sent.is_late else Outcome.AGGREGATED
             row |= {"end": end_s, "bytes_up": size, "outcome": outcome.label}

@@ -88,6 +88,7 @@ class Parcel:
         stage: its stage of secure aggregation; None without one.
         expires_ns: end of its time to live.
         least_units: declared units of work; 0 if they are counted.
+        size_bytes: its size on the way to the node.
         version: model version when it was sent.
         start: starts the ClientApp; returns a function that waits for the work.
         commit: called when the node has done the work, whether or not the reply arrives.
@@ -97,6 +98,7 @@ class Parcel:
         sent: its record.
         late: whether the ServerApp has stopped waiting.
         answer: the result of the ClientApp.
+        reply_bytes: declared size of the reply; None if it is counted.
         wait: returned by ``start``, if the ClientApp was started before the download had ended.
         on_answer: called when the server has an answer, a reply or an error.
     """
@@ -108,6 +110,7 @@ class Parcel:
     stage: str | None
     expires_ns: int
     least_units: int
+    size_bytes: float
     version: int
     start: Callable[[Parcel], Callable[[], Work]]
     commit: Callable[[Parcel], None]
@@ -118,6 +121,7 @@ class Parcel:
     late: bool = False
     answer: Answer | None = None
     wait: Callable[[], Work] | None = None
+    reply_bytes: float | None = None
     on_answer: Callable[[Parcel], None] | None = None
 
     @property
@@ -131,7 +135,7 @@ class _ParcelWorkload(Workload):
 
     def __init__(self, population: Population, failures: Failures, seed: int, parcel: Parcel):
         super().__init__(
-            population, failures, len(parcel.payload), 0.0, send_partial_work=False, seed=seed
+            population, failures, parcel.size_bytes, 0.0, send_partial_work=False, seed=seed
         )
         # The number of steps is requested when the download has ended.
         self.shortens, self.plain = True, False

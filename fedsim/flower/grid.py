@@ -22,6 +22,8 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.kinds.flower import FlowerParams
 from fedsim.units import NEVER, NS_PER_S
 
+DECLARED = "fedsim.work"
+"""The record of a message that declares its work: ``steps``, and the bytes of the message and its reply."""
 _PATIENCE = 1000
 """Consecutive calls of ``get_node_ids``, without a wait between them, after which time advances."""
 
@@ -212,6 +214,20 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             self.close_round()
         return [reply for _, reply in taken]
 
+    @property
+    def node_ids(self) -> tuple[int, ...]:
+        """The node of each client."""
+        return self._nodes.ids
+
+    def wait_for_any(self, message_ids: Iterable[str], until_ns: int) -> list[str]:
+        """Let time pass until one of these messages has an answer, or the time is up, and then to the end of that
+        instant; returns those that have one."""
+        exchange = self._exchange
+        parcels = [self._parcels[each] for each in message_ids]
+        self._turns.wait(lambda: any(parcel.is_answered for parcel in parcels), until_ns)
+        self._turns.wait(lambda: False, exchange.now_ns)
+        return [parcel.metadata.message_id for parcel in parcels if parcel.is_answered]
+
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def _push(self, messages: Iterable[fl.Message], *, infer_version: bool = False) -> list[Parcel]:
@@ -242,6 +258,9 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             metadata.__dict__["_message_id"] = message_id
             head = fl.MessageProto(metadata=fl.metadata_to_proto(metadata)).SerializeToString()
             kind, units = self._units(message)
+            declared = message.content.config_records.get(DECLARED)
+            if declared is not None:
+                kind, units = Kind.TRAIN, int(declared["steps"])
             stage = fl.secure_stage(message)
             shown = metadata.message_type if stage is None else f"{metadata.message_type}.{stage}"
             parcel = Parcel(
@@ -252,11 +271,14 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
                 stage,
                 round((metadata.created_at - EPOCH_S + metadata.ttl) * NS_PER_S),
                 units,
+                len(head) + len(content) if declared is None else float(declared["bytes-down"]),
                 exchange.version,
                 self._start,
                 self._commit,
                 Sent(shown, client, exchange.now_ns, content_hash),
             )
+            if declared is not None:
+                parcel.reply_bytes = float(declared["bytes-up"])
             self._parcels[message_id] = parcel
             parcels.append(parcel)
         for parcel in parcels:
@@ -310,6 +332,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         def wait() -> Work:
             self._answered(parcel, answer())
             assert parcel.answer is not None
+            if parcel.reply_bytes is not None:
+                return Work(parcel.least_units, parcel.reply_bytes)
             return self._work(parcel, parcel.answer)
 
         return wait

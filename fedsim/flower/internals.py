@@ -26,7 +26,15 @@ SUPPORTED = ("1.41",)
 """Versions of Flower that the bridge is tested with."""
 
 try:
-    from flwr.app import ConfigRecord, Context, Message, RecordDict
+    from flwr.app import (
+        Array,
+        ArrayRecord,
+        ConfigRecord,
+        Context,
+        Message,
+        MetricRecord,
+        RecordDict,
+    )
     from flwr.app.error import Error
     from flwr.app.message import message as message_module
     from flwr.clientapp import ClientApp

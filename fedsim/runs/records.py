@@ -62,6 +62,8 @@ class _Run(TypedDict, total=False):
     error: str | None
     timing_only: bool
     steps_ahead: Count
+    clock: Literal["wall"]
+    """The clock of the run, if its time is not simulated."""
     workers: str
     user_code: dict[str, str | None]
     data_files: dict[str, str]

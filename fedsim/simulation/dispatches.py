@@ -52,6 +52,8 @@ class Dispatches(Protocol):
 
     _under_way: dict[int, Any]
     """By number; each value has an attribute ``dispatch``."""
+    can_stop: bool = True
+    """Whether the server can stop a dispatch; if not, the update of one that it cuts arrives late."""
 
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """Start a dispatch now; its client is online until ``online_until_ns``."""

@@ -153,6 +153,9 @@ class ServerBase(Dispatcher, Facts, ServerPort):
     def cut(self, dispatch: Dispatch) -> None:
         if not dispatch.open:
             return
+        if not self._dispatches.can_stop:
+            dispatch.round_is_closed = True
+            return
         plan = self._dispatches.stop(dispatch)
         if self._level.history is not None:
             self._level.history.end(dispatch, plan.computed_ns)

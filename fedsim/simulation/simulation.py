@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import Protocol, cast
 
 from typing_extensions import override
 
@@ -22,12 +22,27 @@ from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients, Rules
 from fedsim.simulation.level import Level, Limits
-from fedsim.simulation.server import Above
+from fedsim.simulation.server import Above, ServerBase
 from fedsim.simulation.stall import clock_ends
 from fedsim.simulation.story import Server, device_processes
 from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
+
+
+class Live(Protocol):
+    """Clients that are not simulated: the time that passes, and how they get work.
+
+    Attributes:
+        engine: makes the calls of the server when they are due.
+        server: the server, which is set when it has been built.
+    """
+
+    engine: Engine
+    server: ServerBase
+
+    def dispatches(self, workloads: Workloads, on_end: OnEnd) -> Dispatches:
+        """The runner of dispatches, which calls ``on_end`` when one ends."""
 
 
 class Simulation(Above):
@@ -39,6 +54,7 @@ class Simulation(Above):
         recorder: takes the rows; an :class:`EdgeRecorder` with edge servers.
         on_progress: called after every version of the top server.
         hierarchy: the edge servers and the cloud; None without.
+        live: the clients, if they are not simulated.
 
     Attributes:
         server: the server, or the cloud.
@@ -61,16 +77,19 @@ class Simulation(Above):
         seed: int,
         on_progress: Callable[[], None] | None = None,
         hierarchy: Hierarchy | None = None,
+        live: Live | None = None,
     ) -> None:
         self.ran_out = False
         self._limits = limits
         self._on_progress = on_progress
-        self._engine = engine = Engine()
+        self._engine = engine = Engine() if live is None else live.engine
         self._evaluations = Evaluations(evaluations, engine, plane)
         network = clients.population.network
         updates = Updates(recorder, plane, rules.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]
-        if rules.exchange is not None:
+        if live is not None:
+            dispatches = partial(live.dispatches, workloads)
+        elif rules.exchange is not None:
             detection_ns = rules.failure_detection_ns or 0
             dispatches = partial(
                 exchanging, engine, network, workloads.of, rules.exchange, detection_ns
@@ -87,6 +106,8 @@ class Simulation(Above):
         self._levels = [devices]
         if hierarchy is None:
             self.server = Server(devices, clients, rules, self, seed=seed)
+            if live is not None:
+                live.server = self.server
         else:
             edges, self.server = build_hierarchy(
                 hierarchy, devices, clients, rules, cast(EdgeRecorder, recorder), self, seed

@@ -207,6 +207,12 @@ class AvailabilityIndex:
         unknown += observed._online_before_ns(from_ns)
         return float(unknown[end > begin].sum(dtype=np.float64) / (until_ns * self.clients))
 
+    def sampler(
+        self, stream: Stream, prepare: Callable[[Ints], None] | None = None
+    ) -> OnlineSampler:
+        """Uniform draws from the clients that are online; see :class:`OnlineSampler`."""
+        return OnlineSampler(self, stream, prepare)
+
     # One client -----------------------------------------------------------------------------------------------------
 
     def is_online(self, client: int, t_ns: int) -> bool:

@@ -152,7 +152,7 @@ def _shown_clients(
     while counts[sampled[::step]].sum() > MAX_BARS_SHOWN and len(sampled) > step * _LEAST_ROWS:
         step *= 2
     often = int(np.bincount(on_path[on_path >= 0], minlength=len(counts)).argmax())
-    shown: npt.NDArray[np.bool_] = np.arange(len(sampled)) % step == 0) | (sampled == often)
+    shown: npt.NDArray[np.bool_] = (np.arange(len(sampled)) % step == 0) | (sampled == often)
     return sampled[shown]
 
 

@@ -1,0 +1,1 @@
+"""The scenario of this folder as a Flower app."""

@@ -1,0 +1,642 @@
+"""A server of fedsim whose clients are the nodes of a Flower app: dispatches are messages, and time passes by itself.
+
+The server, its schedule and its selection are those of a simulation. Everything that happens outside of them (a node
+comes or goes, a reply or an error arrives) is a line of the journal before the server handles it. The journal
+determines the run, so a server that was killed repeats it up to its last line and continues from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from typing_extensions import override
+
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import build_station
+from fedsim.devices.battery import Power
+from fedsim.flower import internals as fl
+from fedsim.flower.clock import RunEnded
+from fedsim.flower.grid import DECLARED, SimulatedGrid
+from fedsim.flower.messages import Sent, hash_of, messages_table
+from fedsim.flower.update import Exchanged, Refused, received, request
+from fedsim.learning.learner import Learner
+from fedsim.learning.workers import Group
+from fedsim.methods.base import LocalUpdate
+from fedsim.randomness import Stream
+from fedsim.runs.checkpoint import load_tensors, save_tensors
+from fedsim.runs.folder import RunFolder
+from fedsim.runs.schema import MESSAGES
+from fedsim.runs.tables import write_parquet
+from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatches import Dispatches, OnEnd
+from fedsim.simulation.engine import LAST_ORDER, LEAVING_ORDER, Engine
+from fedsim.simulation.server import ServerBase
+from fedsim.simulation.updates import Ended
+from fedsim.simulation.workload import Workloads
+from fedsim.traces.availability import AvailabilityIndex
+from fedsim.units import NEVER, NS_PER_S, NS_PER_US
+from fedsim.vocabulary.outcomes import Ending, Outcome
+from fedsim.vocabulary.timeline import Train
+
+LOGGER = logging.getLogger("fedsim")
+_POLL_S, _LOOK_S = 0.02, 0.5
+_NOTES = 20
+_LOST = {"offline": Ending.OFFLINE, "failed": Ending.CRASH}
+
+
+class Nodes:
+    """Which clients are online, as the server knows it: their nodes are connected.
+
+    It answers what a server may ask of an :class:`~fedsim.traces.availability.AvailabilityIndex`; everything else
+    about the past is answered by the index of the intervals that were observed.
+
+    Attributes:
+        clients: number of clients N.
+        of_client: the node of each client; of those that are gone, the last one.
+    """
+
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
+        self.of_client: dict[int, int] = {}
+        self.left: list[int] = []  # Clients whose nodes are gone, in this order.
+        self._online = np.zeros(clients, np.bool_)
+        self._changes: list[list[int]] = [[] for _ in range(clients)]
+
+    def numbers_of(self, nodes: Sequence[int]) -> dict[int, int]:
+        """The clients that new nodes become: as before, or a new number, or that of the node which is gone longest."""
+        before = {node: client for client, node in self.of_client.items()}
+        numbers = {node: before[node] for node in nodes if node in before}
+        new = range(len(self.of_client), self.clients)
+        free = [*new, *(client for client in self.left if client not in numbers.values())]
+        return numbers | dict(
+            zip((node for node in nodes if node not in numbers), free, strict=False)
+        )
+
+    def came(self, client: int, node: int, now_ns: int) -> None:
+        """A node has connected."""
+        self.of_client[client] = node
+        self._online[client] = True
+        self._changes[client].append(now_ns // NS_PER_US)
+        if client in self.left:
+            self.left.remove(client)
+
+    def gone(self, client: int, now_ns: int) -> None:
+        """Its node has disconnected."""
+        self._online[client] = False
+        self._changes[client].append(now_ns // NS_PER_US)
+        self.left.append(client)
+
+    def is_online(self, client: int, t_ns: int) -> bool:
+        """Whether its node is connected."""
+        return bool(self._online[client])
+
+    def online_until(self, client: int, t_ns: int) -> int:
+        """NEVER while its node is connected, because nobody knows when it will leave."""
+        return NEVER if self._online[client] else t_ns
+
+    def next_online(self, client: int, t_ns: int) -> int:
+        """NEVER while its node is gone, because nobody knows when it will come."""
+        return t_ns if self._online[client] else NEVER
+
+    def next_arrival(self, t_ns: int) -> int:
+        """NEVER; the server is called when a node comes."""
+        return NEVER
+
+    def online_clients(self, t_ns: int) -> npt.NDArray[np.int64]:
+        """Clients whose nodes are connected, ascending."""
+        return np.flatnonzero(self._online)
+
+    def sampler(self, stream: Stream, prepare: Any = None) -> _Draws:
+        """Uniform draws of clients."""
+        return _Draws(self, stream)
+
+    def __getattr__(self, name: str) -> Any:
+        # An interval without an end lasts longer than the run.
+        edges = [each + [NEVER // NS_PER_US] * (len(each) % 2) for each in self._changes]
+        last = np.cumsum([len(each) for each in edges])
+        first = last - [len(each) for each in edges]
+        zeros = np.zeros(self.clients, np.int64)
+        flat = np.array([edge for each in edges for edge in each], np.int64)
+        return getattr(AvailabilityIndex(flat, first, last, zeros, zeros), name)
+
+
+class _Draws:
+    """Uniform draws from the clients that are online and not busy."""
+
+    def __init__(self, nodes: Nodes, stream: Stream) -> None:
+        self._nodes = nodes
+        self._stream = stream
+        self.online_until_ns: dict[int, int] = {}
+
+    def sample(self, k: int, t_ns: int, busy: npt.NDArray[np.bool_], draw: int) -> list[int]:
+        """Up to ``k`` different clients."""
+        clients = self._nodes.online_clients(t_ns)
+        clients = clients[~busy[clients]]
+        order = np.argsort(self._stream.hashes(draw, clients))
+        chosen: list[int] = clients[order][:k].tolist()
+        return chosen
+
+
+class Line(NamedTuple):
+    """A line of the journal.
+
+    Attributes:
+        at_ns: when it happened, in nanoseconds of the run.
+        what: ``came``, ``gone``, ``reply``, ``lost``, or ``mark``, up to which the server had acted.
+        number: the client that came or is gone; the dispatch of a reply, or of one that will have none.
+        more: the node that came; the course of a reply; why there is none.
+    """
+
+    at_ns: int
+    what: str
+    number: int
+    more: Mapping[str, Any]
+
+
+class _Journal:
+    """The lines in the run folder, each on the disk before it counts."""
+
+    def __init__(self, path: Path) -> None:
+        self.lines: list[Line] = []
+        size = 0
+        if path.exists():
+            for text in path.read_bytes().splitlines(keepends=True):
+                if not text.endswith(b"\n"):
+                    break  # The server was killed while it wrote this line.
+                self.lines.append(Line(*json.loads(text)))
+                size += len(text)
+            os.truncate(path, size)
+        self._file = path.open("ab")
+
+    def append(self, line: Line) -> None:
+        """Write a line."""
+        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+class _Time(Protocol):
+    """The time of a grid."""
+
+    def now_ns(self) -> int:
+        """Nanoseconds since the run began."""
+
+    def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
+        """Wait until there may be answers, but not beyond ``until_ns``; returns the messages that may have one."""
+
+    def begin(self, now_ns: int) -> None:
+        """Begin, or continue, at this time of the run."""
+
+
+class _WallTime(_Time):
+    """Time by the host's monotonic clock, in whole microseconds; downtime of the server does not count."""
+
+    def begin(self, now_ns: int) -> None:
+        self._origin_ns = time.monotonic_ns() - now_ns
+
+    def now_ns(self) -> int:
+        return (time.monotonic_ns() - self._origin_ns) // NS_PER_US * NS_PER_US
+
+    def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
+        left_s = (until_ns - self.now_ns()) / NS_PER_S
+        time.sleep(max(0.0, min(left_s, _POLL_S)))
+        return message_ids
+
+
+@dataclass
+class _SimulatedTime(_Time):
+    """The time of ``fedsim flower``, exactly."""
+
+    grid: SimulatedGrid
+
+    def begin(self, now_ns: int) -> None:
+        pass
+
+    def now_ns(self) -> int:
+        return self.grid.now_ns
+
+    def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
+        return self.grid.wait_for_any(message_ids, until_ns)
+
+
+class _LiveEngine(Engine):
+    """Calls that are made when they are due, and in between the lines of the journal."""
+
+    def __init__(self, time_: _Time, clients: LiveClients) -> None:
+        super().__init__()
+        self._time = time_
+        self._clients = clients
+
+    @override
+    def run(self, until_ns: int | None) -> None:
+        if until_ns is not None:
+            self.call_at(until_ns, self.stop, LAST_ORDER)
+        clients = self._clients
+        clients.repeat()
+        while not self._stopped and clients.repeating:
+            self.env.step()
+        self._time.begin(self.now_ns)
+        clients.connect()
+        with contextlib.suppress(RunEnded):
+            while not self._stopped:
+                clients.look(int(min(self.env.peek(), NEVER)))
+                while not self._stopped and self.env.peek() <= self._time.now_ns():
+                    self.env.step()
+
+
+class _Sending(Dispatches):
+    """Dispatches that are messages."""
+
+    can_stop = False
+
+    def __init__(self, clients: LiveClients, workloads: Workloads, on_end: OnEnd) -> None:
+        self._clients = clients
+        self.workload_of = workloads.of
+        self.on_end = on_end
+        self._under_way: dict[int, Exchanged] = {}
+
+    def get(self, dispatch_id: int) -> Exchanged | None:
+        """A message that has no answer yet."""
+        return self._under_way.get(dispatch_id)
+
+    @override
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
+        self._under_way[dispatch.dispatch_id] = self._clients.send(dispatch)
+
+    def end(self, exchanged: Exchanged, plan: Plan, outcome: str) -> None:
+        """End a dispatch with the course that it took."""
+        dispatch, sent = exchanged.dispatch, exchanged.sent
+        del self._under_way[dispatch.dispatch_id]
+        sent.ended = Ended(dispatch, plan, Outcome.UNFINISHED, -1, 0, plan.end_ns)
+        sent.outcome = outcome
+        self.on_end(dispatch, plan)
+
+    @override
+    def stop(self, dispatch: Dispatch) -> Plan:
+        exchanged = self._under_way.pop(dispatch.dispatch_id)
+        plan = lost(exchanged, self._clients.engine.now_ns, Ending.STOPPED)
+        exchanged.sent.ended = Ended(dispatch, plan, Outcome.UNFINISHED, -1, 0, plan.end_ns)
+        return plan
+
+
+def lost(exchanged: Exchanged, end_ns: int, ending: Ending) -> Plan:
+    """The course of a dispatch of which only its end is known: as if its client had worked until then."""
+    start_ns = exchanged.dispatch.dispatched_ns
+    return Plan(end_ns, ending, start_ns, -1, 0, exchanged.bytes_down, 0.0, 0, end_ns - start_ns, 0)
+
+
+class LiveLearner(Learner):
+    """A learning plane whose updates come from the nodes; each instruction is executed when it is submitted."""
+
+    def __init__(self, clients: LiveClients, *args: Any, **options: Any) -> None:
+        self._clients = clients
+        super().__init__(*args, **options)
+        self._eager = True
+        self.workers: Any = self
+
+    count = 1
+    """As the workers that it replaces, it trains one group at a time."""
+
+    def sent(self, version: int) -> Mapping[str, torch.Tensor]:
+        """The vectors that clients get with a version, (elements,) by name."""
+        return self._models(-1).versions.sent(version)
+
+    def train(self, groups: Sequence[Group]) -> list[LocalUpdate]:
+        """The updates that the clients of these groups have sent."""
+        return [
+            self._clients.update(train, group)
+            for train, group in zip(self._replied, groups, strict=True)
+        ]
+
+    @override
+    def _groups(self, wave: Sequence[Train]) -> list[list[Train]]:
+        self._replied = list(wave)
+        return [[train] for train in wave]
+
+    @override
+    def state(self) -> Any:
+        state = super().state()
+        self._clients.mark()
+        return state
+
+    @override
+    def stop(self) -> None:
+        self._pool.stop()
+
+    @override
+    def describe(self) -> dict[str, str | int]:
+        return {**self.station.describe(), "workers": 0, "workers_are": "nodes"}
+
+
+class LiveClients:
+    """The nodes of a Flower app as the clients of a run: a :class:`fedsim.composition.execution.Deployment`.
+
+    Args:
+        grid: the grid of the ServerApp.
+        ttl_s: seconds after which a message without a reply is lost.
+
+    Attributes:
+        engine, info, server: see :class:`~fedsim.composition.execution.Deployment`.
+        repeating: whether lines of an earlier server are being repeated.
+    """
+
+    server: ServerBase
+
+    def __init__(self, grid: fl.Grid, ttl_s: float) -> None:
+        self._grid = grid
+        self._simulated = isinstance(grid, SimulatedGrid)
+        self._time: _Time = _SimulatedTime(grid) if self._simulated else _WallTime()
+        self.engine: Engine = _LiveEngine(self._time, self)
+        self._ttl_s = 100 * 365 * 86_400.0 if self._simulated else ttl_s
+        self.info: Mapping[str, Any] = {} if self._simulated else {"clock": "wall"}
+        self.repeating = 0
+        self._connected = False
+        self._messages: list[Sent] = []
+        self._ids: dict[str, int] = {}
+        self._looked_ns = -NEVER
+        self._refused: set[int] = set()
+        self._kept: dict[int, Dispatch] = {}
+        self._previous: dict[int, Dispatch] = {}
+        self._closed: list[list[int]] = [[], []]
+        self._learner: LiveLearner | None = None
+
+    # -- the parts of the run -----------------------------------------------------------------------------------------
+
+    def begin(self, folder: RunFolder) -> None:
+        """Open the journal."""
+        self._folder = folder
+        self._replies = folder.checkpoint / "replies"
+        self._replies.mkdir(parents=True, exist_ok=True)
+        self._journal = _Journal(folder.checkpoint / "journal.jsonl")
+        self._connected = not self._journal.lines
+
+    def joined(self, assembly: Assembly) -> Assembly:
+        """The run's parts, with nodes in place of simulated devices."""
+        population = assembly.population
+        if not self._simulated:
+            self.nodes = Nodes(population.clients)
+            none = Power(np.zeros((1, 3)), np.zeros(population.clients, np.uint8))
+            unseen: Any = {"batteries": None, "footprint": None, "power": none}
+            nodes: Any = self.nodes
+            population = replace(population, availability=nodes, **unseen)
+            assembly = replace(assembly, population=population)
+        self._assembly = assembly
+        return assembly
+
+    def learner(self, assembly: Assembly, **options: Any) -> Learner:
+        """The learning plane."""
+        scenario = assembly.scenario
+        training = scenario.training.model_copy(update={"threads": 1})
+        self._learner = LiveLearner(
+            self,
+            build_station(scenario, assembly.task, assembly.method, training),
+            scenario.evaluation,
+            metrics=list(assembly.metrics),
+            **options,
+        )
+        return self._learner
+
+    def dispatches(self, workloads: Workloads, on_end: OnEnd) -> Dispatches:
+        """The runner of dispatches."""
+        self._sending = _Sending(self, workloads, on_end)
+        return self._sending
+
+    def finish(self, columns: Callable[[Sequence[Ended]], Mapping[str, Any]]) -> None:
+        """Write the table of messages."""
+        table = messages_table(self._messages, columns)
+        write_parquet(self._folder.parquet(MESSAGES.name), MESSAGES, table)
+        note = "Energy, batteries and links are the devices' own, which a server does not see."
+        if not self._simulated:
+            self._note(note, log=False)
+
+    # -- the journal --------------------------------------------------------------------------------------------------
+
+    def repeat(self) -> None:
+        """Schedule what has happened before the server was killed."""
+        lines = self._journal.lines
+        self.repeating = len(lines)
+        for line in lines:
+            self._schedule(line)
+
+    def mark(self) -> None:
+        """Note how far the server has acted, and delete replies that two checkpoints contain."""
+        self._happened("mark", 0, {})
+        closed = [number for number, dispatch in self._kept.items() if not dispatch.open]
+        for number in closed:
+            del self._kept[number]
+        self._closed.append(closed)
+        for number in self._closed.pop(0):
+            self._reply_path(number).unlink(missing_ok=True)
+
+    def _next_ns(self) -> int:
+        """Now, but after what the server has done at this very instant, also when the journal is repeated."""
+        later_ns = 0 if self._simulated else NS_PER_US
+        return max(self._time.now_ns(), self.engine.now_ns + later_ns)
+
+    def _happened(
+        self, what: str, number: int, more: Mapping[str, Any], at_ns: int | None = None
+    ) -> None:
+        """Write a line, and let the server handle it next."""
+        if what == "mark":
+            at_ns = self.engine.now_ns
+        line = Line(self._next_ns() if at_ns is None else at_ns, what, number, more)
+        self._journal.append(line)
+        if what != "mark":
+            self._schedule(line)
+
+    def _schedule(self, line: Line) -> None:
+        order = {"mark": LAST_ORDER - 1, "came": LEAVING_ORDER, "gone": LEAVING_ORDER}
+        self.engine.call_at(
+            line.at_ns, lambda: self._handle(line), order.get(line.what, line.number)
+        )
+
+    def _handle(self, line: Line) -> None:
+        if self.repeating:
+            self.repeating -= 1
+        if line.what == "came":
+            self.nodes.came(line.number, line.more["node"], line.at_ns)
+            self.server.look_again(line.number)
+        elif line.what == "gone":
+            self.nodes.gone(line.number, line.at_ns)
+            for dispatch in self._sending.all():
+                if dispatch.client_id == line.number:
+                    self._end_without_update(dispatch.dispatch_id, line.at_ns, "offline")
+        elif line.what == "lost":
+            self._end_without_update(line.number, line.at_ns, line.more["why"])
+        elif line.what == "reply":
+            self._end(line)
+
+    def _end_without_update(self, dispatch_id: int, now_ns: int, why: str) -> None:
+        exchanged = self._sending.get(dispatch_id)
+        if exchanged is not None:
+            outcome = "dropped" if why == "offline" else "failed"
+            self._sending.end(exchanged, lost(exchanged, now_ns, _LOST[why]), outcome)
+
+    def _end(self, line: Line) -> None:
+        exchanged = self._sending.get(line.number)
+        if exchanged is None:
+            return
+        dispatch, more = exchanged.dispatch, line.more
+        if more["samples"]:
+            # Its weight in the mean is that of its data.
+            self._assembly.task.samples[dispatch.client_id] = more["samples"]
+        start_ns, up = dispatch.dispatched_ns, more["bytes_up"]
+        moving_ns = max(0, line.at_ns - start_ns - more["work_ns"])
+        down_ns = int(moving_ns * exchanged.bytes_down / max(1.0, exchanged.bytes_down + up))
+        work_ns = line.at_ns - start_ns - moving_ns
+        plan = Plan(
+            line.at_ns,
+            Ending.ARRIVED,
+            start_ns + down_ns,
+            start_ns + down_ns + work_ns,
+            min(more["steps"], dispatch.steps),
+            exchanged.bytes_down,
+            up,
+            down_ns,
+            work_ns,
+            moving_ns - down_ns,
+        )
+        exchanged.sent.replied_ns = line.at_ns
+        exchanged.sent.reply_hash = more["hash"]
+        self._kept[dispatch.dispatch_id] = dispatch
+        outcome = "late" if dispatch.round_is_closed else "replied"
+        self._sending.end(exchanged, plan, outcome)
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def connect(self) -> None:
+        """Reach the nodes; what an earlier server had sent will have no answer."""
+        self._connected, at_ns = True, self._next_ns()
+        for dispatch in self._sending.all():
+            if dispatch.dispatch_id not in self._ids.values():
+                self._happened("lost", dispatch.dispatch_id, {"why": "offline"}, at_ns)
+
+    def send(self, dispatch: Dispatch) -> Exchanged:
+        """Send a dispatch to its node."""
+        workload = self._sending.workload_of(dispatch)
+        client = dispatch.client_id
+        sent = Sent("train", client, dispatch.dispatched_ns, "", dispatch_id=dispatch.dispatch_id)
+        self._messages.append(sent)
+        previous, self._previous[client] = self._previous.get(client), dispatch
+        exchanged = Exchanged(dispatch, sent, float(workload.bytes_down))
+        if not self._connected:
+            return exchanged
+        assert self._learner is not None
+        message = request(
+            self._assembly,
+            dispatch,
+            self._learner,
+            node=self._node_of(client),
+            ttl_s=self._ttl_s,
+            kept=None if previous is None or not (previous.used or previous.open) else previous,
+        )
+        size = len(fl.recorddict_to_proto(message.content).SerializeToString())
+        if self._simulated:
+            steps, up = dispatch.steps, float(workload.bytes_up)
+            sizes = {"steps": steps, "bytes-down": exchanged.bytes_down, "bytes-up": up}
+            message.content[DECLARED] = fl.ConfigRecord(sizes)
+        else:
+            exchanged.bytes_down = float(size)
+        sent.sent_hash = hash_of(fl.recorddict_to_proto(message.content).SerializeToString())
+        for message_id in self._grid.push_messages([message]):
+            self._ids[message_id] = dispatch.dispatch_id
+        return exchanged
+
+    def _node_of(self, client: int) -> int:
+        if isinstance(self._grid, SimulatedGrid):
+            return self._grid.node_ids[client]
+        return self.nodes.of_client[client]
+
+    def look(self, until_ns: int) -> None:
+        """Wait until something happens, but not beyond ``until_ns``, and note it."""
+        if self._look_for_nodes():
+            return
+        ids = self._time.wait(list(self._ids), until_ns)
+        for reply in self._grid.pull_messages(ids) if ids else ():
+            dispatch_id = self._ids.pop(reply.metadata.reply_to_message_id, None)
+            exchanged = None if dispatch_id is None else self._sending.get(dispatch_id)
+            if exchanged is None:
+                if dispatch_id is None:
+                    self._note(
+                        "A node sent a reply that the server did not wait for; it is ignored."
+                    )
+                continue
+            self._note_reply(exchanged, reply)
+
+    def _note_reply(self, exchanged: Exchanged, reply: fl.Message) -> None:
+        dispatch = exchanged.dispatch
+        try:
+            course, vectors, loss = received(
+                self._assembly, dispatch, self._sent_of(dispatch), reply
+            )
+        except Refused as refused:
+            self._note(
+                f"Dispatch {dispatch.dispatch_id} of client {dispatch.client_id}: {refused}."
+            )
+            self._happened("lost", dispatch.dispatch_id, {"why": refused.why})
+            return
+        if self._simulated:
+            course["bytes_up"] = float(self._sending.workload_of(dispatch).bytes_up)
+        path = self._reply_path(dispatch.dispatch_id)
+        save_tensors(path, {**vectors, "/loss": torch.tensor([loss])})
+        self._happened("reply", dispatch.dispatch_id, course)
+
+    def _sent_of(self, dispatch: Dispatch) -> Mapping[str, torch.Tensor]:
+        assert self._learner is not None
+        return self._learner.sent(dispatch.version)
+
+    def _reply_path(self, dispatch_id: int) -> Path:
+        return self._replies / f"{dispatch_id}.safetensors"
+
+    def update(self, train: Train, group: Group) -> LocalUpdate:
+        """The update that has come for a dispatch; clients keep their memories themselves."""
+        tensors = load_tensors(self._reply_path(train.dispatch_id))
+        loss = tensors.pop("/loss")
+        device, memories = loss.device, self._assembly.method.memories()
+        rows = {
+            name: row for name, row in group.memory().items() if memories[name].keeper == "client"
+        }
+        return LocalUpdate(
+            {name: vector.to(device)[None] for name, vector in tensors.items()}, loss, rows
+        )
+
+    def _look_for_nodes(self) -> bool:
+        if self._simulated or self._time.now_ns() < self._looked_ns + _LOOK_S * NS_PER_S:
+            return False
+        self._looked_ns = self._time.now_ns()
+        nodes, at_ns = self.nodes, self._next_ns()
+        present = set(self._grid.get_node_ids())
+        online = {client: nodes.of_client[client] for client in nodes.online_clients(0).tolist()}
+        gone = [client for client, node in online.items() if node not in present]
+        for client in gone:
+            self._happened("gone", client, {}, at_ns)
+        new = sorted(present.difference(online.values()))
+        numbers = nodes.numbers_of(new)
+        for node, client in numbers.items():
+            self._happened("came", client, {"node": node}, at_ns)
+        for node in set(new) - self._refused - numbers.keys():
+            self._refused.add(node)
+            self._note(
+                f"Node {node} gets no work: all {nodes.clients} clients of the scenario (task.clients) have nodes."
+            )
+        return bool(gone or numbers)
+
+    def _note(self, text: str, *, log: bool = True) -> None:
+        """Write a sentence to the log and to the run."""
+        if log:
+            LOGGER.warning("%s", text)
+        notes = list(self._folder.read_info().get("notes", []))
+        if text not in notes and len(notes) < _NOTES:
+            self._folder.update_info(notes=[*notes, text])

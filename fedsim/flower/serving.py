@@ -1,0 +1,188 @@
+"""The ServerApp of a scenario: its ``server:`` section, on the nodes of a Flower deployment."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedsim.api import read_scenario
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import assemble
+from fedsim.composition.execution import execute, resume
+from fedsim.errors import UserError, raise_all
+from fedsim.flower import internals as fl
+from fedsim.flower.grid import SimulatedGrid
+from fedsim.flower.live import LiveClients
+from fedsim.methods.base import Method
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.progress import Progress
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.vocabulary.formatting import format_duration
+
+LOGGER = logging.getLogger("fedsim")
+TTL_S = 12 * 3600.0
+"""Flower's default for the time to live of a message."""
+_OWN_RULES = ("local_rule", "local_update", "start")
+
+
+def server_app(
+    scenario: str | Path | Mapping[str, Any] | LoadedScenario,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+    *,
+    output: str | Path | None = None,
+    local_update: bool = False,
+    ttl_s: float = TTL_S,
+) -> fl.ServerApp:
+    """A Flower ServerApp that runs the ``server:`` section of a scenario.
+
+    Method, schedule, selection, stop and evaluation are the scenario's; nodes and time are real. The log is a run
+    folder with ``clock: wall`` in its ``run.json``. A deployment that was interrupted is continued from its folder.
+    In ``fedsim flower`` the time is simulated.
+
+    Args:
+        scenario: a file, or a mapping with the same content.
+        overrides: values by dotted path, as for :func:`fedsim.run`.
+        output: the run folder; ``runs/<name>-deployed`` if None.
+        local_update: whether the ClientApp calls :func:`fedsim.flower.local_update`, which methods need whose clients
+            do more than local SGD.
+        ttl_s: seconds after which a message without a reply is lost.
+    """
+    app = fl.ServerApp()
+
+    @app.main()  # type: ignore[untyped-decorator]  # Flower is not checked
+    def main(grid: fl.Grid, context: fl.Context) -> None:
+        loaded: LoadedScenario = read_scenario(scenario, overrides)
+        if isinstance(grid, SimulatedGrid):
+            # The errors of this grid come when the failure has been detected.
+            loaded = loaded.changed(["server.failure_detection=0s"])
+        try:
+            with loaded.locating_errors():
+                raise_all(list(refusals(assemble(loaded), local_update=local_update)))
+            deploy(loaded, LiveClients(grid, ttl_s), output)
+        except UserError as error:
+            if not isinstance(grid, SimulatedGrid):
+                LOGGER.error("error: %s", error)
+            raise
+
+    return app
+
+
+def deploy(loaded: LoadedScenario, clients: LiveClients, output: str | Path | None) -> None:
+    """Run the server, or continue a deployment that was interrupted."""
+    folder = Path(output or Path("runs") / f"{loaded.scenario.name}-deployed")
+    if (folder / "run.json").exists():
+        info = RunFolder(folder).read_info()
+        if info.get("clock") == "wall" and info["status"] != Status.COMPLETE:
+            resume(folder, live=clients, on_progress=_show, on_start=LOGGER.warning)
+            return
+    execute(loaded, folder, live=clients, on_progress=_show)
+
+
+def _show(progress: Progress) -> None:
+    metrics = ", ".join(f"{name} {value:.4g}" for name, value in progress.metrics.items())
+    fl.FLOWER_LOGGER.info(
+        "%s | version %d, %d dispatches%s",
+        format_duration(progress.simulated_s),
+        progress.version,
+        progress.dispatched,
+        f" | {metrics}" if metrics else "",
+    )
+
+
+def refusals(assembly: Assembly, *, local_update: bool) -> Iterator[UserError]:
+    """What in a scenario cannot be deployed.
+
+    Args:
+        assembly: the scenario.
+        local_update: as for :func:`server_app`.
+    """
+    method, server = assembly.method, assembly.scenario.server
+    name = method.title or method.name
+    of_method = (
+        "choose a method whose clients keep nothing that the server must know, such as fedavg"
+    )
+    table = (
+        (
+            not assembly.learns,
+            f"the task '{assembly.scenario.task.name}' trains no model that a node could get",
+            "task",
+            "choose a task with a data set and a model, as 'fedsim init --template deploy' does",
+        ),
+        (
+            assembly.edges is not None,
+            "edge servers cannot be deployed: the nodes of a SuperLink have one server",
+            "server.edges",
+            "remove them",
+        ),
+        (
+            server.partial_work == "send",
+            "a ClientApp cannot send partial work",
+            "server.partial_work",
+            "remove it",
+        ),
+        (
+            method.personal,
+            f"{name} has personal models, which the server cannot evaluate",
+            "server.method",
+            of_method,
+        ),
+        (
+            method.continues_models
+            or any(memory.kept_when_lost for memory in method.memories().values())
+            or bool(method.steps_ahead()),
+            f"{name} lets clients work on between messages, which a ClientApp cannot",
+            "server.method",
+            of_method,
+        ),
+        (
+            method.parts is not None,
+            "clients with parts of the model cannot be deployed",
+            "server.submodels",
+            "remove it",
+        ),
+    )
+    refused = [
+        UserError(text, where=where, hint=hint) for holds, text, where, hint in table if holds
+    ]
+    yield from refused
+    if not refused and not local_update and (reason := _more_than_sgd(assembly)):
+        yield UserError(
+            f"{reason}, which an unmodified ClientApp does not do",
+            where="server.method",
+            hint="let the ClientApp call fedsim.flower.local_update(scenario), and write "
+            "server_app(..., local_update=True)",
+        )
+
+
+def _more_than_sgd(assembly: Assembly) -> str:
+    """What the clients of a method do besides local SGD, as a clause; empty if nothing."""
+    method, training = assembly.method, assembly.scenario.training
+    name, kind = method.title or method.name, type(method)
+    sent = (
+        [vector.name for vector in method.download()],
+        [vector.name for vector in method.upload()],
+    )
+    kept = [each for each, memory in method.memories().items() if memory.keeper != "server"]
+    # What averages buffers changes the update of every method, and needs only the model.
+    rules = [
+        each
+        for each in _OWN_RULES
+        if any(
+            each in vars(base)
+            for base in kind.__mro__[: kind.__mro__.index(Method)]
+            if base.__module__ != "fedsim.methods.buffers"
+        )
+    ]
+    if any(vector.is_lossy for vector in method.upload()):
+        return "the clients of the scenario compress their updates"
+    if rules or kept or method.prologue() is not None:
+        return f"the clients of {name} do more than local SGD"
+    if sent[0] != ["model"] or sent[1] not in (["delta"], ["model"]):
+        return f"the clients of {name} get {', '.join(sent[0])} and send {', '.join(sent[1])}"
+    return (
+        "the clients continue their optimizer's state"
+        if training.optimizer_state != "reset"
+        else ""
+    )

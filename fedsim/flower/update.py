@@ -1,0 +1,328 @@
+"""The content of the messages between a deployed server and its nodes, and the work of a method at a node.
+
+A message holds the model as ``arrays`` and what a ClientApp needs to train it as ``config``; a reply holds the trained
+model as arrays and ``num-examples`` as a metric. :func:`local_update` adds, in both directions, the vectors of methods
+whose clients do more than local training, and keeps their memories in the node's state.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedsim.api import read_scenario
+from fedsim.composition.assembled import Assembly
+from fedsim.composition.assembly import assemble, build_station
+from fedsim.errors import UserError
+from fedsim.flower import internals as fl
+from fedsim.flower.deployment import TIMING
+from fedsim.flower.messages import Sent, hash_of
+from fedsim.learning.device import reproducible
+from fedsim.learning.workers import Group
+from fedsim.methods.base import Memory
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scheduling.base import Dispatch
+from fedsim.units import NS_PER_S
+
+if TYPE_CHECKING:
+    from fedsim.flower.live import LiveLearner
+
+_VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
+_SHARED = "memory/"
+_GONE = (fl.ErrorCode.NODE_UNAVAILABLE, fl.ErrorCode.MESSAGE_UNAVAILABLE)
+
+
+@dataclass(eq=False)
+class Exchanged:
+    """A dispatch whose message has no answer yet, its record, and the bytes of the message."""
+
+    dispatch: Dispatch
+    sent: Sent
+    bytes_down: float
+
+
+class Refused(Exception):
+    """A reply that has no update, and why: ``offline`` if the node is gone, ``failed`` if its answer is of no use."""
+
+    def __init__(self, text: str, why: str = "failed") -> None:
+        super().__init__(text)
+        self.why = why
+
+
+# -- the server -------------------------------------------------------------------------------------------------------
+
+
+def request(
+    assembly: Assembly,
+    dispatch: Dispatch,
+    learner: LiveLearner,
+    *,
+    node: int,
+    ttl_s: float,
+    kept: Dispatch | None,
+) -> fl.Message:
+    """The message of a dispatch.
+
+    Args:
+        assembly: the run.
+        dispatch: the dispatch.
+        learner: has the vectors of its version.
+        node: its node.
+        ttl_s: seconds after which it is lost.
+        kept: the client's previous dispatch, if the client keeps what it learned in it.
+    """
+    task, training, method = assembly.task, assembly.scenario.training, assembly.method
+    vectors = {name: vector.cpu() for name, vector in learner.sent(dispatch.version).items()}
+    model = method.whole_model(vectors)
+    arrays = {**task.layout.views(model), **task.fixed(model.dtype)}
+    rate = method.context.learning_rate(dispatch.round, dispatch.dispatched_ns / NS_PER_S)
+    config: dict[str, Any] = {
+        "server-round": dispatch.round + 1,
+        "lr": float(rate),
+        "batch-size": training.batch_size,
+        "local-steps": dispatch.steps,
+        "version": dispatch.version,
+        "client": dispatch.client_id,
+        "sequence": dispatch.sequence,
+        "in-full": dispatch.in_full or not dispatch.sequence,
+        "keeps": -1 if kept is None else kept.sequence,
+    }
+    if training.local_epochs is not None:
+        config["local-epochs"] = training.local_epochs
+    content = fl.RecordDict({"arrays": _record(arrays), "config": fl.ConfigRecord(config)})
+    shared = [name for name, each in method.memories().items() if each.keeper == "shared"]
+    more = {name: vector for name, vector in vectors.items() if name != "model"}
+    for name in shared:
+        more[_SHARED + name] = learner.store.row(name, dispatch.client_id)
+    if more:
+        content[_VECTORS] = _record(more)
+    group = str(dispatch.round + 1)
+    return fl.Message(content, node, "train", ttl=ttl_s, group_id=group)
+
+
+def received(
+    assembly: Assembly, dispatch: Dispatch, sent: Mapping[str, Tensor], reply: fl.Message
+) -> tuple[dict[str, Any], dict[str, Tensor], float]:
+    """The course of a dispatch that its reply reports, the vectors of its update, and its training loss.
+
+    Args:
+        assembly: the run.
+        dispatch: the dispatch.
+        sent: the vectors that it was sent.
+        reply: the reply.
+
+    Raises:
+        Refused: the reply has no update that can be used.
+    """
+    if reply.has_error():
+        gone = reply.error.code in _GONE
+        reason = (reply.error.reason or "").strip().splitlines()[-1:] or [
+            f"code {reply.error.code}"
+        ]
+        raise Refused(
+            "its node is gone"
+            if gone
+            else f"the ClientApp failed: {reply.error.reason and reason[0]}",
+            "offline" if gone else "failed",
+        )
+    serialized = fl.recorddict_to_proto(reply.content).SerializeToString()
+    metrics: dict[str, Any] = {}
+    for record in reply.content.metric_records.values():
+        metrics |= record
+    records = dict(reply.content.array_records)
+    exact = records.pop(_VECTORS, None)
+    try:
+        if exact is not None:
+            vectors = _vectors(assembly, exact)
+        else:
+            vectors = _from_model(assembly, records, sent)
+    except (TypeError, ValueError, KeyError) as error:
+        raise Refused(f"the reply has no usable arrays: {error}") from error
+    for name, vector in vectors.items():
+        if vector.is_floating_point() and not torch.isfinite(vector).all():
+            what = "model" if exact is None else f"vector '{name}'"
+            raise Refused(f"the {what} in the reply is not finite")
+    timing = reply.content.config_records.get(TIMING, {})
+    samples = metrics.get("num-examples", 0)
+    course = {
+        "steps": int(metrics.get("steps", dispatch.steps)),
+        "samples": int(samples) if isinstance(samples, int | float) and samples >= 0 else 0,
+        "work_ns": int(float(timing.get("seconds", NS_PER_S)) * NS_PER_S),
+        "bytes_up": float(len(serialized)),
+        "hash": hash_of(serialized),
+    }
+    loss = metrics.get("train_loss", metrics.get("loss", float("nan")))
+    return course, vectors, float(loss)
+
+
+def _vectors(assembly: Assembly, record: fl.ArrayRecord) -> dict[str, Tensor]:
+    """The vectors that :func:`local_update` has sent."""
+    method = assembly.method
+    declared = {vector.name: vector.elements for vector in method.upload()}
+    prologue = method.prologue()
+    first = {} if prologue is None else {each.name: each.elements for each in prologue.upload}
+    tensors = dict(record.to_torch_state_dict())
+    shapes = {name: tensor.numel() for name, tensor in tensors.items()}
+    if shapes not in (declared, first):
+        raise ValueError(f"it has {shapes}, the method {declared}")
+    return tensors
+
+
+def _from_model(
+    assembly: Assembly, records: Mapping[str, fl.ArrayRecord], sent: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The update of a ClientApp that returns its model, as the method's clients would have sent it."""
+    if len(records) != 1:
+        raise ValueError(f"it has {len(records)} array records instead of one")
+    layout = assembly.task.layout
+    (record,) = records.values()
+    tensors = record.to_torch_state_dict()
+    given = [(name, tuple(tensor.shape)) for name, tensor in tensors.items()]
+    fixed = assembly.task.fixed(torch.float32)
+    expected = list(zip(layout.names, layout.shapes, strict=True))
+    changed = [each for each in given if each[0] not in fixed]
+    if sorted(changed) != sorted(expected):
+        differ = sorted(set(changed) ^ set(expected))[:2]
+        raise ValueError(f"its shapes are not those of the model that was sent, such as {differ}")
+    start = sent["model"]
+    flat = [tensors[name].reshape(-1).to(start.dtype) for name in layout.names]
+    model = torch.cat(flat) if flat else start.clone()
+    (upload,) = assembly.method.upload()
+    if upload.name == "model":
+        return {"model": model}
+    delta = model - start.cpu()
+    if assembly.method.sends_buffers():
+        delta[layout.trainable :] = model[layout.trainable :]
+    return {upload.name: delta}
+
+
+def _record(tensors: Mapping[str, Tensor]) -> fl.ArrayRecord:
+    return fl.ArrayRecord(
+        {
+            name: fl.Array(tensor.detach().cpu().contiguous().numpy())
+            for name, tensor in tensors.items()
+        }
+    )
+
+
+# -- the nodes --------------------------------------------------------------------------------------------------------
+
+
+def local_update(
+    scenario: str | Path | Mapping[str, Any] | LoadedScenario,
+    overrides: Iterable[str] | Mapping[str, Any] = (),
+) -> Callable[[fl.Message, fl.Context], fl.Message]:
+    """The work of the clients of a scenario, for a ClientApp: a function of a training message and the node's context.
+
+    It trains on the part of the scenario's data that has the number ``partition-id`` of the node, as a simulated client
+    does, with the corrections and memories of the scenario's method::
+
+        train = fedsim.flower.local_update("scenario.yaml")
+        app = ClientApp()
+
+        @app.train()
+        def _(message, context):
+            return train(message, context)
+
+    A memory is kept in the node's state, and lost with it.
+
+    Args:
+        scenario, overrides: those of :func:`fedsim.flower.server_app`.
+    """
+    return _LocalUpdate(read_scenario(scenario, overrides))
+
+
+class _LocalUpdate:
+    """Built with the first message, because a node may import its app without training."""
+
+    def __init__(self, loaded: LoadedScenario) -> None:
+        self._loaded = loaded
+        self._assembly: Assembly | None = None
+
+    def _build(self) -> Assembly:
+        assembly = assemble(self._loaded)
+        scenario = assembly.scenario
+        training = scenario.training.model_copy(update={"threads": 1})
+        self._station = build_station(scenario, assembly.task, assembly.method, training)
+        (self._worker,) = self._station.workers(1)
+        self._assembly = assembly
+        return assembly
+
+    def __call__(self, message: fl.Message, context: fl.Context) -> fl.Message:
+        began = time.perf_counter()
+        assembly = self._assembly or self._build()
+        content, layout = message.content, assembly.task.layout
+        config, clients = content["config"], assembly.task.clients
+        client = int(context.node_config.get("partition-id", -1))
+        if not 0 <= client < clients:
+            raise UserError(
+                f"the node has no number between 0 and {clients - 1}, which is the part of the data that it trains on",
+                where="flower-supernode --node-config",
+                hint='start it with --node-config "partition-id=0", "partition-id=1", ...',
+            )
+        tensors = content["arrays"].to_torch_state_dict()
+        down = {"model": torch.cat([tensors[name].reshape(-1) for name in layout.names])}
+        memory = _kept(context, config, assembly.method.memories(), self._station.server["model"])
+        if _VECTORS in content:
+            for name, tensor in content[_VECTORS].to_torch_state_dict().items():
+                into = memory if name.startswith(_SHARED) else down
+                into[name.removeprefix(_SHARED)] = tensor
+        columns: dict[str, Any] = {
+            "clients": client,
+            "sequences": config["sequence"],
+            "versions": config["version"],
+            "rounds": config["server-round"] - 1,
+            "steps": config["local-steps"],
+            "steps_assigned": config["local-steps"],
+            "samples": int(assembly.task.samples[client]),
+            "in_full": config["in-full"],
+        }
+        group = Group(
+            columns={name: np.array([value]) for name, value in columns.items()},
+            learning_rates=(config["lr"],),
+            down={name: [vector] for name, vector in down.items()},
+            memory=lambda: {name: row[None].clone() for name, row in memory.items()},
+        )
+        with reproducible(tf32=self._station.execution.tf32):
+            update = self._worker.train(group)
+        if update.memory:
+            context.state[_PENDING] = _record({name: row[0] for name, row in update.memory.items()})
+            context.state[f"{_PENDING}.of"] = fl.ConfigRecord({"sequence": config["sequence"]})
+        metrics = {
+            "num-examples": int(assembly.task.samples[client]),
+            "steps": config["local-steps"],
+            "train_loss": float(update.loss),
+        }
+        answer = {
+            _VECTORS: _record({name: rows[0] for name, rows in update.vectors.items()}),
+            "metrics": fl.MetricRecord(metrics),
+            TIMING: fl.ConfigRecord({"seconds": time.perf_counter() - began}),
+        }
+        return fl.Message(fl.RecordDict(answer), reply_to=message)
+
+
+def _kept(
+    context: fl.Context, config: fl.ConfigRecord, memories: Mapping[str, Memory], model: Tensor
+) -> dict[str, Tensor]:
+    """The node's memories, with what it learned in its last dispatch if the server has used that."""
+    state = context.state
+    pending = state.pop(_PENDING, None)
+    of = state.pop(f"{_PENDING}.of", None)
+    if pending is not None and of["sequence"] == config["keeps"]:
+        state[_MEMORY] = pending
+    rows: dict[str, Tensor] = {}
+    if _MEMORY in state:
+        rows |= state[_MEMORY].to_torch_state_dict()
+    for name, memory in memories.items():
+        if memory.keeper == "client" and name not in rows:
+            initial = memory.initial_row(model)
+            dtype = memory.dtype or model.dtype
+            rows[name] = torch.zeros(memory.elements, dtype=dtype) if initial is None else initial
+    return rows

@@ -1,0 +1,171 @@
+"""The server in wall time: every schedule keeps its rules, whatever nodes do, and after the server was killed."""
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsim
+from fedsim.composition import execution
+from fedsim.errors import UserError
+from fedsim.flower import server_app
+from tests.flower.loopback import LoopbackGrid, spoiled
+from tests.flower.test_serving import DEVICES, scenario
+
+pytestmark = pytest.mark.usefixtures("without_reports")
+
+COHORT = {"name": "uniform", "cohort": 3}
+
+
+def deployment(grid: LoopbackGrid, folder: Path, server: dict[str, Any], **stop: Any) -> Any:
+    section = scenario(server, stop={"simulated_time": "20s", **stop})
+    grid.serve(server_app(section, output=folder / "run"))
+    run = fedsim.load(folder / "run")
+    assert run.info["clock"] == "wall"
+    # A run is checked by its invariants before it is complete.
+    assert run.info["status"] == "complete"
+    return run
+
+
+def in_time(run: Any) -> None:
+    used = run.dispatches.query("outcome == 'aggregated'")
+    assert (used["arrived_s"] - used["dispatched_s"]).max() <= 0.3
+    assert (run.aggregations["contributors"] <= 3).all()
+    assert "late" in set(run.dispatches["outcome"])
+
+
+def of_size(count: int) -> Callable[[Any], None]:
+    def check(run: Any) -> None:
+        assert (run.aggregations["contributors"] == count).all()
+
+    return check
+
+
+def fresh(run: Any) -> None:
+    assert (run.dispatches.query("outcome == 'aggregated'")["staleness"] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "more", "check"),
+    [
+        (
+            {"name": "sync", "deadline": "300ms", "over_selection": 1.5},
+            {"selection": COHORT},
+            in_time,
+        ),
+        (
+            {"name": "sync", "stragglers": "cut", "quorum": 2},
+            {"selection": COHORT},
+            lambda run: None,
+        ),
+        ({"name": "buffered", "buffer_size": 3}, {}, of_size(3)),
+        ({"name": "async"}, {}, of_size(1)),
+        ({"name": "compass"}, {}, lambda run: None),
+        ({"name": "tiered", "tiers": 2}, {}, lambda run: None),
+        ({"name": "rennala", "batch": 4}, {}, fresh),
+    ],
+    ids=lambda value: value["name"] if isinstance(value, dict) and "name" in value else "",
+)
+def test_every_schedule_keeps_its_rules(
+    schedule: dict[str, Any], more: dict[str, Any], check: Any, tmp_path: Path
+) -> None:
+    grid = LoopbackGrid(5, delay_s=0.08)
+    run = deployment(grid, tmp_path, {"schedule": schedule, **more}, rounds=6)
+    assert run.info["versions_made"] >= 5
+    assert len(run.messages) == len(run.dispatches)
+    check(run)
+
+
+def test_nodes_that_are_killed_and_restarted(tmp_path: Path) -> None:
+    """Forty rounds: nothing hangs, and nothing is counted twice."""
+    grid, chance, pulls = LoopbackGrid(5, delay_s=0.01), random.Random(0), 0
+
+    def disturb() -> None:
+        nonlocal pulls
+        pulls += 1
+        if pulls % 5 == 0 and len(grid.nodes) > 2:
+            grid.nodes.remove(chance.choice(sorted(grid.nodes)))
+        elif pulls % 7 == 0:
+            # A node without keys gets another id each time.
+            grid.nodes.add(max(grid.nodes) + 1)
+
+    grid.on_pull = disturb
+    server = {"schedule": {"name": "sync", "deadline": "500ms"}, "selection": COHORT}
+    run = deployment(grid, tmp_path, server, rounds=40, simulated_time="60s")
+    assert run.info["rounds"] == 40
+    assert {"aggregated", "dropped"} <= set(run.dispatches["outcome"])
+    used = np.concatenate([*run.aggregations["contributor_ids"]])
+    assert len(used) == len(set(used))
+
+
+@pytest.mark.parametrize("kind", ["never", "error", "nan", "shapes", "names", "nothing"])
+def test_a_bad_node_is_named_and_the_rest_goes_on(kind: str, tmp_path: Path) -> None:
+    grid = LoopbackGrid(4, answer=spoiled(kind))
+    server = {
+        "schedule": {"name": "sync", "deadline": "300ms"},
+        "selection": {"name": "uniform", "cohort": 8},
+    }
+    run = deployment(grid, tmp_path, server, rounds=4)
+    of_bad = run.dispatches.query("client_id == 0")
+    assert not (of_bad["outcome"] == "aggregated").any()
+    assert run.info["versions_made"] == 4
+    notes = " ".join(run.info["notes"])
+    assert (kind == "never") != ("client 0" in notes)
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.parametrize(("kills", "interval_s"), [([8], 30), ([10, 15], 30), ([20, 12], 0)])
+def test_a_killed_server_continues(
+    kills: list[int], interval_s: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder gives back what was decided, with and without checkpoints; work that was under way is lost."""
+    monkeypatch.setattr(execution, "CHECKPOINT_INTERVAL_S", interval_s)
+    grid = LoopbackGrid(5)
+    server = {"schedule": {"name": "buffered", "buffer_size": 3}, "selection": COHORT}
+    for at in kills:
+        sent = 0
+
+        def kill(at: int = at) -> None:
+            nonlocal sent
+            sent += 1
+            if sent == at:
+                raise Killed
+
+        grid.on_push = kill
+        with pytest.raises(Killed):
+            deployment(grid, tmp_path, server, rounds=12)
+    grid.on_push = lambda: None
+    run = deployment(grid, tmp_path, server, rounds=12)
+    assert run.info["versions_made"] == 12
+    assert run.info["resumed"] == len(kills)
+    assert (run.aggregations["contributors"] == 3).all()
+    # Each kill loses what was under way.
+    lost = run.dispatches.query("outcome == 'dropped'")
+    assert 0 < lost["ended_s"].nunique() <= len(kills)
+
+
+@pytest.mark.parametrize(
+    ("changes", "where", "word"),
+    [
+        ({"method": {"name": "scaffold"}}, "server.method", "SCAFFOLD"),
+        ({"method": {"name": "fedprox"}}, "server.method", "FedProx"),
+        ({"partial_work": "send"}, "server.partial_work", "partial work"),
+        ({"compression": {"up": {"name": "topk", "share": 0.1}}}, "server.method", "compress"),
+    ],
+)
+def test_what_cannot_be_deployed_is_refused(
+    changes: dict[str, Any], where: str, word: str, tmp_path: Path
+) -> None:
+    grid = LoopbackGrid(2)
+    section = scenario({"schedule": {"name": "sync"}, **changes}, devices=DEVICES)
+    with pytest.raises(UserError) as caught:
+        grid.serve(server_app(section, output=tmp_path / "run"))
+    assert where in str(caught.value)
+    assert word in caught.value.message
+    assert not (tmp_path / "run").exists()
