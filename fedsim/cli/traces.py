@@ -269,7 +269,13 @@ def _importer(
     names_format = first is not None and (
         first in CATALOG.parts("importer") or is_user_reference(first) or not Path(first).exists()
     )
-    if name is None and names_format:
+    if name is None and first is not None and names_format:
+        if (
+            first not in CATALOG.parts("importer")
+            and not is_user_reference(first)
+            and Path(first).suffix
+        ):
+            raise UserError("there is no such file", where=first)
         name, first = first, None
     paths = files if first is None else (Path(first), *files)
     if name is None:

@@ -65,6 +65,7 @@ synthesize always -n 3 | give the number of devices
 synthesize always -n 3 -o {}/x -s mood=1 | -s mood
 synthesize bernoulli -n 3 -o {}/x -s availability.p=2 | less than or
 import papyrus f -o {}/x | no importer named 'papyrus'
+import missing.csv | missing.csv: there is no such file
 import avt -o {}/x | give the files
 import avt {}/none.avt -o {}/x | none.avt
 export papyrus {}/b -o {}/x | no format 'papyrus'
