@@ -8,7 +8,10 @@ from tests.analysis.comparison.made import of, run
 
 def test_a_variant_has_one_color_on_the_page_and_in_print(comparison: Comparison) -> None:
     shown = looks(VARIANTS)
-    for line in comparison.plot("accuracy").axes[0].get_lines():
+    lines = comparison.plot("accuracy").axes[0].get_lines()
+    medians = [line for line in lines if str(line.get_label()) in shown]
+    assert len(medians) == len(shown)
+    for line in medians:
         look = shown[str(line.get_label())]
         assert (line.get_color(), line.get_marker()) == (look.light, look.marker)
     assert (

@@ -310,7 +310,7 @@ def test_every_figure_of_the_report_is_explained(tmp_path: Path) -> None:
     ]
     headings = re.findall(r'<h3 id="title-.*?">(.*?)</h3>', "".join(pages))
     titles = set(map(html.unescape, headings))
-    assert len(titles) == 20
+    assert len(titles) == 18
     text = (CHECKOUT / "docs" / "runs.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^- \*\*(.+?)\*\*:", text, flags=re.MULTILINE))
     assert "### The life of clients\n" in text

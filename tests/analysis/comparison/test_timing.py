@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -58,13 +59,23 @@ def test_the_figures_of_a_run_are_those_of_its_page(folder: Path) -> None:
     comparison = compare([folder / "0"])
     values = comparison.runs.iloc[0]
     loaded = build_run(folder.parent / "again", hours=6, learning=False, seed=0)
-    by_name = {column.key: column.values for column in report_figures(loaded)["durations"].columns}
-    names = list(by_name["statistic"])
-    for percent, name in ((50, "median"), (95, "95%"), (99, "99%")):
-        at = names.index(name)
-        assert values[f"interval_p{percent}_s"] == pytest.approx(by_name["interval_s"][at])
-        assert values[f"turnaround_p{percent}_s"] == pytest.approx(by_name["turnaround_s"][at])
-    assert values["interval_s"] == pytest.approx(by_name["interval_s"][0])
+    every_s = {
+        "interval": np.diff(loaded.aggregations["time_s"], prepend=0.0),
+        "turnaround": (loaded.dispatches["arrival_s"] - loaded.dispatches["dispatch_s"]).dropna(),
+    }
+    for name, seconds in every_s.items():
+        for percent in (50, 95, 99):
+            exact = np.percentile(seconds, percent)
+            assert values[f"{name}_p{percent}_s"] == pytest.approx(exact)
+    assert values["interval_s"] == pytest.approx(every_s["interval"].mean())
+    shares = {column.key: column.values for column in report_figures(loaded)["durations"].columns}
+    at_most_s = shares["at_most_s"]
+    for name, label in (
+        ("interval", "between server updates"),
+        ("turnaround", "dispatch to arrival"),
+    ):
+        exact = [(np.asarray(every_s[name]) <= each).mean() for each in at_most_s]
+        assert list(shares[label]) == pytest.approx(exact)
     entered = (loaded.dispatches["outcome"] == "aggregated").sum()
     assert values["client_updates_per_h"] == pytest.approx(entered / 6)
 
