@@ -61,7 +61,7 @@ def test_the_figures_of_a_run_are_those_of_its_page(folder: Path) -> None:
     loaded = build_run(folder.parent / "again", hours=6, learning=False, seed=0)
     every_s = {
         "interval": np.diff(loaded.aggregations["time_s"], prepend=0.0),
-        "turnaround": (loaded.dispatches["arrival_s"] - loaded.dispatches["dispatch_s"]).dropna(),
+        "turnaround": (loaded.dispatches["arrived_s"] - loaded.dispatches["dispatched_s"]).dropna(),
     }
     for name, seconds in every_s.items():
         for percent in (50, 95, 99):
