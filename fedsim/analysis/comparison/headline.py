@@ -111,8 +111,9 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}"
     if not lead.contenders:
         return [f"{text}."]
-    names = format_names([*lead.tied, *lead.contenders], 4)
-    return [f"No clear winner among {names} to {comparison.phrase(target)}.", f"{text}."]
+    variants = [*lead.tied, *lead.contenders]
+    names = f"{'between' if len(variants) == 2 else 'among'} {format_names(variants, 4)}"
+    return [f"No clear winner {names} to {comparison.phrase(target)}.", f"{text}."]
 
 
 def explanations(lead: Lead) -> Iterator[str]:

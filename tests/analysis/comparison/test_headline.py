@@ -87,7 +87,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"b": (10, 40, None, None), "a": (5, 8, 100, 200)}],
             (),
             [
-                "No clear winner among a and b to 80% accuracy.",
+                "No clear winner between a and b to 80% accuracy.",
                 "a reached 80% accuracy first, after 1 min 18 s: 3.85 times as fast as b (2 of 4 runs).",
                 "b has the shortest mean time, but another variant was faster on the seeds with which both reached it.",
                 "a's lead over b is uncertain: it rests on 2 common seeds.",
