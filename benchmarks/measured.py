@@ -257,13 +257,14 @@ _OF_RINGS = """
 **H = 128** and LocalSGD with H = 32 at 5 Gbit/s: not explained. {single} of the {runs} cases have a single
 synchronization per run after the warm-up, all with H = 128.
 
-**50 and 200 Mbit/s**: four processes in network namespaces pass a ring's chunks on through the queue of the measured
-runs (`tc tbf burst 32768 latency 50ms`, MTU 9,001), over one or several TCP connections per pair of members. At 50
-Mbit/s the kernel takes {one:.2f} times as long as the fluid ring with one connection, {four:.2f} times with 4 and
-{most:.2f} times with 16; the measured runs take {measured:.2f} times. So several
-connections that share the queue can explain the miss; one run per point does not show that they do. The simulation with `transport: tcp`, which has one connection,
-takes {tcp:.2f} times as long as with `fluid`. The number of connections of the measured runs is not in their tables.
-Models are smaller here at 50 and 200 Mbit/s to save time; at 1 Gbit/s the processors of this machine limit the rate.
+**50 and 200 Mbit/s**: four processes in network namespaces pass a ring's chunks on through the queue of the
+measured runs (`tc tbf burst 32768 latency 50ms`, MTU 9,001), over one or several TCP connections per pair of
+members. At 50 Mbit/s the kernel takes {one:.2f} times as long as the fluid ring with one connection, {four:.2f}
+times with 4 and {most:.2f} times with 16; the measured runs take {measured:.2f} times. So several connections that
+share the queue can explain the miss; one run per point does not show that they do. The simulation with `transport:
+tcp`, which has one connection, takes {tcp:.2f} times as long as with `fluid`. The number of connections of the
+measured runs is not in their tables. Models are smaller here at 50 and 200 Mbit/s to save time; at 1 Gbit/s the
+processors of this machine limit the rate.
 
 **DDP** exchanges gradients in several buckets per step; its excess over DiLoCo is not explained by an experiment here.
 
