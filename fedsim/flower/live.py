@@ -59,7 +59,7 @@ _LOST = {"offline": Ending.OFFLINE, "failed": Ending.CRASH}
 class Nodes:
     """Which clients are online, as the server knows it: their nodes are connected.
 
-    It answers what a server may ask of an :class:`~fedsim.traces.availability.AvailabilityIndex`; everything else
+    It answers the queries of a server to an :class:`~fedsim.traces.availability.AvailabilityIndex`; everything else
     about the past is answered by the index of the intervals that were observed.
 
     Attributes:
@@ -292,7 +292,7 @@ class _Sending(Dispatches):
 
 
 def lost(exchanged: Exchanged, end_ns: int, ending: Ending) -> Plan:
-    """The course of a dispatch of which only its end is known: as if its client had worked until then."""
+    """The course of a dispatch if only its end is known: as if its client had worked until then."""
     start_ns = exchanged.dispatch.dispatched_ns
     return Plan(end_ns, ending, start_ns, -1, 0, exchanged.bytes_down, 0.0, 0, end_ns - start_ns, 0)
 

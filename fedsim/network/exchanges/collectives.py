@@ -51,7 +51,7 @@ class Through(Exchange):
 
 
 class Ring(Exchange):
-    """A ring of P members: 2 (P - 1) steps, in each of which every member sends 1/P of the update to the next one.
+    """A ring of P members: 2 (P - 1) steps; in each, every member sends 1/P of the update to the next one.
 
     On links that are not shared it takes 2 (P - 1) times the longest step: its latency, and 1/P of the update over the
     rate of its slower end. A member sends and receives 2 (P - 1)/P of the update.
