@@ -417,8 +417,8 @@ class LiveClients:
         """Write the table of messages."""
         table = messages_table(self._messages, columns)
         write_parquet(self._folder.parquet(MESSAGES.name), MESSAGES, table)
-        note = "Energy, batteries and links are the devices' own, which a server does not see."
         if not self._simulated:
+            note = "Energy, batteries and links are the devices' own, which a server does not see."
             self._note(note, log=False)
 
     # -- the journal --------------------------------------------------------------------------------------------------
@@ -432,7 +432,7 @@ class LiveClients:
 
     def mark(self) -> None:
         """Note how far the server has acted, and delete replies that two checkpoints contain."""
-        self._happened("mark", 0, {})
+        self._journal.append(Line(self.engine.now_ns, "mark", 0, {}))
         closed = [number for number, dispatch in self._kept.items() if not dispatch.open]
         for number in closed:
             del self._kept[number]
@@ -449,12 +449,9 @@ class LiveClients:
         self, what: str, number: int, more: Mapping[str, Any], at_ns: int | None = None
     ) -> None:
         """Write a line, and let the server handle it next."""
-        if what == "mark":
-            at_ns = self.engine.now_ns
         line = Line(self._next_ns() if at_ns is None else at_ns, what, number, more)
         self._journal.append(line)
-        if what != "mark":
-            self._schedule(line)
+        self._schedule(line)
 
     def _schedule(self, line: Line) -> None:
         order = {"mark": LAST_ORDER - 1, "came": LEAVING_ORDER, "gone": LEAVING_ORDER}
@@ -542,14 +539,14 @@ class LiveClients:
             ttl_s=self._ttl_s,
             kept=None if previous is None or not (previous.used or previous.open) else previous,
         )
-        size = len(fl.recorddict_to_proto(message.content).SerializeToString())
         if self._simulated:
             steps, up = dispatch.steps, float(workload.bytes_up)
             sizes = {"steps": steps, "bytes-down": exchanged.bytes_down, "bytes-up": up}
             message.content[DECLARED] = fl.ConfigRecord(sizes)
-        else:
-            exchanged.bytes_down = float(size)
-        sent.sent_hash = hash_of(fl.recorddict_to_proto(message.content).SerializeToString())
+        content = fl.recorddict_to_proto(message.content).SerializeToString()
+        if not self._simulated:
+            exchanged.bytes_down = float(len(content))
+        sent.sent_hash = hash_of(content)
         for message_id in self._grid.push_messages([message]):
             self._ids[message_id] = dispatch.dispatch_id
         return exchanged

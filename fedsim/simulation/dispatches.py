@@ -436,3 +436,12 @@ class TimedDispatches(LiveDispatches):
             self._engine.now_ns,
             dispatch.sequence,
         )
+
+
+def live_dispatches(
+    engine: Engine, network: Network, on_end: OnEnd, process: MakeProcess
+) -> LiveDispatches:
+    """The runner of dispatches by events that fits the network."""
+    if isinstance(network, SharedNetwork):
+        return ContendedDispatches(engine, network, on_end, process)
+    return TimedDispatches(engine, network, on_end, process)

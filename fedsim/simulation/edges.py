@@ -17,12 +17,11 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.network.base import Direction
-from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, EdgeRounds, Reached
 from fedsim.simulation.dispatcher import OnDispatched, Steps
-from fedsim.simulation.dispatches import ContendedDispatches, LiveDispatches, OnEnd, TimedDispatches
+from fedsim.simulation.dispatches import live_dispatches
 from fedsim.simulation.engine import (
     FLOW_ORDER,
     LEAVING_ORDER,
@@ -120,11 +119,6 @@ def build_hierarchy(
         edge = edges[dispatch.client]
         return EdgeProcess(edge, workload, dispatch, deadline_ns, online_until_ns)
 
-    def dispatches(on_end: OnEnd) -> LiveDispatches:
-        if isinstance(network, SharedNetwork):
-            return ContendedDispatches(engine, network, on_end, process)
-        return TimedDispatches(engine, network, on_end, process)
-
     level = Level(
         engine,
         hierarchy.clients,
@@ -132,7 +126,7 @@ def build_hierarchy(
         Limits(),
         plane,
         _UpdatesOfEdges(recorder, plane, models),
-        dispatches,
+        partial(live_dispatches, engine, network, process=process),
     )
     return level, Server(level, hierarchy.clients, hierarchy.rules, top, seed=_seed(seed, 0))
 

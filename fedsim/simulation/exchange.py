@@ -10,21 +10,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import override
 
 from fedsim.network.base import Direction, Network
 from fedsim.network.exchanges.collectives import Exchange, Step
-from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Activity, EdgeRounds, Reached
 from fedsim.simulation.dispatches import (
     ContendedDispatches,
     LiveDispatches,
     OnEnd,
-    TimedDispatches,
+    live_dispatches,
 )
 from fedsim.simulation.energy import UPLOAD
 from fedsim.simulation.engine import FLOW_ORDER, SETTLING_ORDER, Engine, ScheduledCall
@@ -47,17 +45,17 @@ class Carrier(Protocol):
         which returns the bytes moved by each."""
 
 
-class OwnLinks:
+class OwnLinks(Carrier):
     """Transfers over links that are not shared: each ends when both of its links have carried it."""
 
     def __init__(self, engine: Engine, network: Network) -> None:
         self._engine = engine
         self._network = network
 
+    @override
     def carry(
         self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
     ) -> Callable[[], list[float]]:
-        """See :class:`Carrier`."""
         begun_ns = self._engine.now_ns
         end_ns = max(self._end_ns(*hop, size_bytes, begun_ns) for hop in hops)
         call: ScheduledCall | None = None
@@ -90,16 +88,16 @@ class OwnLinks:
         )
 
 
-class SharedLinks:
+class SharedLinks(Carrier):
     """Transfers over shared links, as flows beside those of other transfers."""
 
     def __init__(self, flows: ContendedDispatches) -> None:
         self._flows = flows
 
+    @override
     def carry(
         self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
     ) -> Callable[[], list[float]]:
-        """See :class:`Carrier`."""
         under_way: set[int] = set()
 
         def ends(number: int) -> None:
@@ -128,8 +126,11 @@ class _Group:
 class Member(DeviceProcess):
     """A dispatch that ends with an exchange instead of an upload."""
 
-    exchanges: Exchanges
     is_done = has_left = False
+
+    def __init__(self, exchanges: Exchanges, *args: Any) -> None:
+        super().__init__(*args)
+        self.exchanges = exchanges
 
     @override
     def run(self) -> Generator[Activity, Reached, None]:
@@ -283,14 +284,11 @@ def exchanging(
     """Dispatches whose clients exchange their updates among themselves."""
 
     def process(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Member:
-        member = Member(workload_of(dispatch), dispatch, deadline_ns, online_until_ns)
-        member.exchanges = exchanges
-        return member
+        return Member(exchanges, workload_of(dispatch), dispatch, deadline_ns, online_until_ns)
 
-    together = partial(Exchanges, engine, exchange, detection_ns=detection_ns)
-    if isinstance(network, SharedNetwork):
-        flows = ContendedDispatches(engine, network, on_end, process)
-        exchanges = together(carrier=SharedLinks(flows))
-        return flows
-    exchanges = together(carrier=OwnLinks(engine, network))
-    return TimedDispatches(engine, network, on_end, process)
+    dispatches = live_dispatches(engine, network, on_end, process)
+    carrier: Carrier = OwnLinks(engine, network)
+    if isinstance(dispatches, ContendedDispatches):
+        carrier = SharedLinks(dispatches)
+    exchanges = Exchanges(engine, exchange, carrier, detection_ns)
+    return dispatches

@@ -96,9 +96,8 @@ class Ranks:
             with _interruptible():
                 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
                 is_master = self.number == 0 and not by_torchrun
-                if (
-                    by_torchrun
-                ):  # Its store is there before the ranks are, unless torchrun was killed.
+                # Its store is there before the ranks are, unless torchrun was killed.
+                if by_torchrun:
                     socket.create_connection((address, port), 2 * _PATIENCE_S).close()
                 listening: dict[str, Any] = {}
                 if address in ("localhost", "127.0.0.1"):
