@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import re
@@ -233,7 +234,7 @@ class Sources:
         """The ``content``; refused once all files together exceed the limit."""
         if self._head >= 0:
             return bytes(content.read(self._head))
-        parts = []
+        data = io.BytesIO()  # Its value is not copied, as joined chunks would be.
         while chunk := content.read(_CHUNK_BYTES):
             self._left -= len(chunk)
             if self._left < 0:
@@ -242,5 +243,5 @@ class Sources:
                     where=where,
                     hint="if the file is correct, raise the limit: -s max_unpacked=16GiB",
                 )
-            parts.append(chunk)
-        return b"".join(parts)
+            data.write(chunk)
+        return data.getvalue()

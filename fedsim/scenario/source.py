@@ -305,7 +305,8 @@ class _Builder:
         """The value of ``node`` at ``path``."""
         location = self._location(node)
         self._source.values[path] = location
-        self._repeated += node in self._seen
+        if node in self._seen:
+            self._repeated += 1 + len(node.value) // 100  # Characters of a text count too.
         self._seen.add(node)
         if self._repeated > _MOST_REPEATED or len(path) > _MOST_LEVELS:
             raise UserError(

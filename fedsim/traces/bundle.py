@@ -30,7 +30,17 @@ from fedsim.files.checksums import file_sha256, is_unchanged, stamped
 from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import TABLES, Bools, Ints, filled, make_table, single_chunk, to_numpy
+from fedsim.traces.tables import (
+    TABLES,
+    Bools,
+    Ints,
+    columns,
+    filled,
+    make_table,
+    single_chunk,
+    to_numpy,
+)
+from fedsim.vocabulary.formatting import format_names
 
 _Format = Literal["fedsim.trace/1"]
 SCHEMA: _Format = "fedsim.trace/1"
@@ -266,6 +276,10 @@ class TraceBundle:
                     raise _altered(file, manifest)
             trusted = name not in altered and name not in unverified
             loaded[name] = _parse_table(content, file, name, trusted=trusted)
+            for key in loaded[name].column_names if verify else ():
+                if loaded[name].column(key).null_count and not columns(name)[key].nullable:
+                    message = f"values of {key} are missing"
+                    raise UserError(message, where=str(file), hint="create the bundle again")
         # After decoding, the pool holds twice the memory that the tables need.
         pa.default_memory_pool().release_unused()
         return cls(manifest, loaded, path, tuple(altered), tuple(unverified))
@@ -406,6 +420,10 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
     """The table in the bytes of a Parquet file; every value is checked unless a digest shows that it is unchanged."""
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read()  # read_table imports pandas
+        if twice := sorted(
+            {key for key in table.column_names if table.column_names.count(key) > 1}
+        ):
+            raise ValueError(f"it has {format_names(twice)} twice")
         if not trusted:
             table.validate(full=True)
     # The decoder fails on damaged files in many ways: IndexError, ValueError, OverflowError ...

@@ -88,6 +88,7 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("a: !!binary aGk=\n", "f:1:4", "!!binary"),
         ("a: *nowhere\n", "f:1:4", "nowhere"),
         ("a: &x [*x]\n", "f", "aliases repeat"),
+        (f"a: [&x {'x' * 10_000}{', *x' * 200}]\n", "f", "aliases repeat"),
         ("a: 1\n---\nb: 2\n", "f:2:1", "second document"),
         ("a: {b: 1\nc: {d: 2}\ne: 3\n", "f:1:4", "this { is never closed"),
         ("a: 1\nb:\n  c: {d: [1, 2]\n\n", "f:3:6", "this { is never closed"),

@@ -4,6 +4,8 @@ import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fedsim.errors import UserError
@@ -69,10 +71,27 @@ def truncate(file):
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
+def change(folder, changed):
+    """Another table of availability."""
+    file = folder / "availability.parquet"
+    pq.write_table(changed(pq.read_table(file)), file)
+
+
+def twice(table):
+    return table.append_column("start_us", table.column("start_us"))
+
+
+def forget(table):
+    column = table.column_names.index("start_us")
+    return table.set_column(column, "start_us", pa.nulls(table.num_rows))
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda f: truncate(f / "availability.parquet"), "the table cannot be read"),
+        (lambda f: change(f, twice), "cannot be read: it has start_us twice"),
+        (lambda f: change(f, forget), "values of start_us are missing"),
         (lambda f: (f / "devices.parquet").unlink(), "table devices .* is missing"),
         (lambda f: (f / "manifest.json").unlink(), "has no manifest.json"),
         (lambda f: (f / "manifest.json").write_text("{"), "manifest cannot be read"),
