@@ -82,6 +82,8 @@ class Checkpoints:
         """
         earlier = self._numbered()
         number = int(earlier[-1].name) + 1 if earlier else 1
+        if not self.path.is_dir():
+            self.path.unlink(missing_ok=True)  # No checkpoint is in what is there instead.
         self.path.mkdir(parents=True, exist_ok=True)
         remove_temporaries(self.path)
         with replacing_folder(self.path / str(number)) as folder:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, printable, raise_all
 from fedsim.files.cells import fitting_unit
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import (
@@ -62,7 +62,7 @@ class Finding:
 
     def __str__(self) -> str:
         location = self.table if self.row is None else f"{self.table} row {self.row}"
-        return f"{location}: {self.message}"
+        return str(printable(f"{location}: {self.message}"))
 
 
 def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> list[Finding]:

@@ -49,6 +49,7 @@ def test_a_checkpoint_is_written_in_files_of_bounded_size(
 
 def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
     checkpoints = Checkpoints(tmp_path / "checkpoint")
+    (tmp_path / "checkpoint").write_text("no folder")
     assert checkpoints.load() is None
     flat = torch.arange(6, dtype=torch.float64)
     checkpoints.save({"x": flat, "view": flat[2:4], "again": flat}, {"version": 1, "a": 0.1})

@@ -94,5 +94,6 @@ def test_all_problems_are_reported_and_long_lists_are_cut_with_a_count():
     ]
     cut = validate_bundle(build(tables), limit=1)
     assert Finding("compute", None, "and 1 more row of the same kind") in cut
+    assert str(Finding("compute", 3, "no device \x1b[2J")) == r"compute row 3: no device \x1b[2J"
     with pytest.raises(UserErrors, match="network row 2"):
         require_sound(build(tables))
