@@ -33,6 +33,8 @@ _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 FILE = "file"
 """What a mapping of columns calls the name of each file, without its ending."""
+COLUMN = "column"
+"""What a mapping of columns calls the names of the columns of a table with one column per device."""
 _ENDING = re.compile(r"\.(csv|tsv|txt|log|dat|parquet|feather|arrow|ipc|jsonl?|ndjson|xlsx)$", re.I)
 
 
@@ -105,11 +107,17 @@ class TableFile:
         first = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), None)
         if first is None:
             raise self.source.error("is empty")
-        self._separator = next((mark for mark in ",;\t|" if mark in lines[first]), None)
-        cells_ = next(self._reader([lines[first]])) if self._separator else lines[first].split()
+        # Zeek names its columns in a comment, behind which the rows begin.
+        named = next((line for line in lines[:first] if line.startswith("#fields")), lines[first])
+        self._is_zeek = named is not lines[first]
+        if self._is_zeek:
+            self._header, named = False, named[len("#fields") + 1 :]
+        self._separator = next((mark for mark in ",;\t|" if mark in named), None)
+        cells_ = next(self._reader([named])) if self._separator else named.split()
         names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
-        self.names = names if self._header else [str(n) for n in range(1, len(names) + 1)]
+        is_named = self._header or self._is_zeek
+        self.names = names if is_named else [str(n) for n in range(1, len(names) + 1)]
         for name in self.names:
             if self.names.count(name) > 1:
                 message = f"has the column '{name}' twice"
@@ -133,9 +141,15 @@ class TableFile:
                 arrow_csv.ReadOptions(
                     skip_rows=self._skip, column_names=self.names, block_size=_BLOCK_BYTES
                 ),
-                arrow_csv.ParseOptions(delimiter=self._separator),
+                arrow_csv.ParseOptions(
+                    delimiter=self._separator,
+                    invalid_row_handler=lambda row: "skip" if row.text[:1] == "#" else "error",
+                ),
                 arrow_csv.ConvertOptions(
-                    column_types=whole, include_columns=names, strings_can_be_null=False
+                    column_types=whole,
+                    include_columns=names,
+                    null_values=["-"],
+                    strings_can_be_null=self._is_zeek,
                 ),
             )
         except pa.ArrowInvalid:
@@ -209,6 +223,37 @@ class TableFile:
         return self.source.line(next(islice(lines, row, None)))
 
 
+class LongFile:
+    """A table with one column per device as one row per cell, whose columns are ``column``, its name, and ``state``.
+
+    Args:
+        file: the table.
+        shared: roles and names of its columns that belong to all devices, such as that of the times.
+    """
+
+    def __init__(self, file: TableFile, shared: Collection[str]) -> None:
+        self.source, self._file = file.source, file
+        self._shared = [name for name in file.names if role_name(name) in shared]
+        self._wide = [name for name in file.names if name not in self._shared]
+        self.names = [*self._shared, COLUMN, "state"]
+
+    def read(self, names: Sequence[str], words: Collection[str] = ()) -> Any:
+        """The columns ``names``; see :meth:`TableFile.read`. The rows of each device follow each other."""
+        table = self._file.read([*self._shared, *self._wide])
+        self._rows, count = table.num_rows, len(self._wide)
+        rows = pa.array(np.tile(np.arange(self._rows), count))
+        columns = {name: table.column(name).take(rows) for name in self._shared}
+        code = pa.array(np.repeat(np.arange(count, dtype=np.int32), self._rows))
+        columns[COLUMN] = pa.DictionaryArray.from_arrays(code, pa.array(self._wide, pa.string()))
+        cells_ = [table.column(name).cast(pa.string()).chunks for name in self._wide]
+        columns["state"] = pa.chunked_array([c for chunks in cells_ for c in chunks], pa.string())
+        return pa.table(columns).select(list(names))
+
+    def place(self, row: int) -> str:
+        """Location of a row that was read."""
+        return self._file.place(row % self._rows)
+
+
 def _converted(rows: Any) -> Any:
     """A pandas table of objects, or rows, in Arrow: text where the types of a column's cells differ."""
     import pandas as pd
@@ -243,7 +288,7 @@ class Frame:
     """
 
     def __init__(
-        self, files: Sequence[TableFile], columns: Mapping[str, str] | None = None
+        self, files: Sequence[TableFile | LongFile], columns: Mapping[str, str] | None = None
     ) -> None:
         self.files = files
         self.where = ", ".join(dict.fromkeys(file.source.where for file in files))
@@ -346,9 +391,15 @@ class Frame:
         unit: str | None = None,
         form: str | None = None,
         hint: str = "write it as in 2024-05-01T08:00:00+02:00",
+        year: int | None = None,
     ) -> Instants:
         """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
-        parts = [cells.instants(column, unit, form) for column in self.columns(name)]
+        columns = self.columns(name)
+        if year is not None:
+            # One file continues the other.
+            texts = [chunk for column in columns for chunk in _chunks(column.cast(pa.string()))]
+            columns, form = [cells.with_years(texts, str(form), year)], f"%Y {form}"
+        parts = [cells.instants(column, unit, form) for column in columns]
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
             np.concatenate([getattr(part, key) for part in parts]) for key in ("us", "local", "bad")

@@ -26,7 +26,7 @@ from fedsim.files.cells import (
     RateUnit,
     SpanUnit,
 )
-from fedsim.files.frames import FILE, Frame, TableFile, role_name
+from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
@@ -100,8 +100,9 @@ _CALLED: Mapping[str, str] = {
 }
 _HOW_TO_WRITE = (
     "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M'; the end of an open session is empty"
+    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); the end of an open session is empty"
 )
+_SYSLOG = "%b %d %H:%M:%S"
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
@@ -143,7 +144,8 @@ class Table(Importer):
         columns: dict[str, str] = {}
         """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``. ``file`` is the
         name of each file without its ending: ``{device: file}`` if each is one device, ``{access_point: file}`` if each
-        is that of an access point."""
+        is that of an access point. ``{device: column}``: each column beside ``time`` is a device, its cells are its
+        states."""
         time_unit: cells.TimeUnit | None = None
         """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
         on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
@@ -152,6 +154,8 @@ class Table(Importer):
         time that clocks show twice, the order of a device's rows says which it is; otherwise it is the first."""
         time_format: str | None = None
         """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
+        year: int | None = Field(None, ge=1970, le=2099)
+        """Year of the first time, if times have none; by default of the form of syslog, ``%b %d %H:%M:%S``."""
         duration_unit: SpanUnit | None = None
         """Unit of ``duration``."""
         compute_unit: SpanUnit | None = None
@@ -195,7 +199,11 @@ class Table(Importer):
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
         times = _Times(params)
-        log = _Log(Frame([TableFile(source) for source in sources], params.columns), params)
+        files: list[TableFile | LongFile] = [TableFile(source) for source in sources]
+        if params.columns.get("device") == COLUMN:
+            shared = {*COLUMNS, *map(role_name, params.columns.values())}
+            files = [LongFile(file, shared) for file in files if isinstance(file, TableFile)]
+        log = _Log(Frame(files, params.columns), params)
         devices = {name: log.single(name) for name in TEXTS if name in log.frame}
         eligibility: Eligibility | None = None
         horizon_us = round(params.window * 1e6) if params.window else DAY_US
@@ -300,6 +308,9 @@ class _Log:
                 columns.setdefault(column.option, []).append(name)
         examples = {option: ", ".join(units) for option, units in UNITS.items()}
         examples |= {"rate_unit": cells.RATE_EXAMPLES}
+        if names := columns.get("time_unit"):
+            fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
+            examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
         raise_all(
             frame.error(
                 f"the unit of the column{'s' * (len(names) > 1)} {format_names(names)} is not declared",
@@ -400,29 +411,15 @@ class _Log:
             for seconds in (params.window, params.hold)
         )
 
-        def assembled(reports: tuple[Ints, Ints], counts: dict[str, int]) -> Any:
-            owner, source = reports
-            given = owner, source[rows], time, after, rule, before, window_us, hold_us, counts
-            return observed_changes(self.ids, *given, **devices)
-
-        by_device = np.arange(len(self.ids)), self.device
-        has_points = self.point and self.point not in rule.keys
-        by_point = self._by_point(stateful) if has_points else by_device
-        certain = self.point == "access_point"
-        if self.point == FILE and not self._at_once(time, {**codes}, rows):
-            by_point = by_device
-        tables, spans = assembled(by_point if certain else by_device, self.counts)
-        if not certain and len(by_point[0]) > len(self.ids):
-            others, _ = assembled(by_point, {})
-            if others["availability"] != tables["availability"]:
-                varies = f"the column {self.point} varies within a device"
-                if self.point == FILE:
-                    varies = "several files report on a device at the same time"
-                raise frame.error(
-                    f"{varies}, and the availability depends on whether each {self.point} has its own states, as the "
-                    "log of an access point",
-                    f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
-                )
+        reports = np.arange(len(self.ids)), self.device
+        if self.point and self.point not in rule.keys:
+            by_point = self._by_point(stateful)
+            if self.point == "access_point":
+                reports = by_point
+            else:
+                self._require_choice(by_point[0], after, rule, time, rows)
+        changes = (reports[0], reports[1][rows], time, after, rule, before, window_us, hold_us)
+        tables, spans = observed_changes(self.ids, *changes, self.counts, **devices)
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
             raise frame.error(
@@ -433,9 +430,36 @@ class _Log:
         self._note(spans, valid)
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
 
-    def _at_once(self, time: Ints, codes: Mapping[str, Any], rows: Any) -> bool:
+    def _require_choice(
+        self, owner: Ints, after: Mapping[str, Ints], rule: Rule, time: Ints, rows: Any
+    ) -> None:
+        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference.
+
+        Args:
+            owner: the device of each pair of a device and an access point.
+            after: the states in each row.
+            rule: when a device is available.
+            time: time of each row.
+            rows: the rows that have a time.
+        """
+        several = np.bincount(owner, minlength=len(self.ids)) > 1
+        # If every row shows its device online, it makes no difference where.
+        doubtful = several[self.device[rows]] & (rule.holds(after) != 1)
+        if not doubtful.any():
+            return
+        varies = f"the column {self.point} varies within a device"
+        if self.point == FILE:
+            if not self._at_once(time, after, rows):
+                return
+            varies = "several files report on a device at the same time"
+        raise self.frame.error(
+            f"{varies}, and the availability depends on whether each {self.point} has its own states, as the log of "
+            "an access point",
+            f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
+        )
+
+    def _at_once(self, time: Ints, columns: Mapping[str, Ints], rows: Any) -> bool:
         """Whether different rows of several files on a device overlap in time."""
-        columns = {name: code[rows] for name, (code, _) in codes.items()}
         file, _ = self.frame.text(FILE)
         device = self.device[rows]
         log = pd.DataFrame({"device": device, "time": time, **columns}).assign(file=file[rows])
@@ -634,11 +658,17 @@ def _proposed(names: list[str]) -> str:
         fitting = _called(role, [name for name in names if name not in mapping.values()])
         if role not in names and fitting:
             mapping[role] = fitting
+    given = {*mapping, *names}
+    if "duration" in given and not {"start", "end"} & given and "time" in given:
+        mapping["start"] = mapping.pop("time", "time")
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
         of_changes = ("time", "state", "access_point")
         mapping = {role: name for role, name in mapping.items() if role not in of_changes}
-    if "device" not in {*mapping, *names} and {*mapping, *names} & {*COLUMNS}:
+    if "device" not in given and given & {*COLUMNS}:
         mapping = {"device": FILE, **mapping}
+        if "time" in given and len(names) > 2:
+            wide = _columns({**mapping, "device": COLUMN})
+            return f"give {_columns(mapping)} if each file is one device, or {wide} if each column is; "
     return f"give {_columns(mapping)}; " if mapping else ""
 
 
@@ -687,8 +717,18 @@ class _Times:
 
     def read(self, frame: Frame, names: list[str], device: Ints) -> list[Ints]:
         """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each."""
-        unit, form = self.params.time_unit, self.params.time_format
-        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE) for name in names]
+        unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
+        if form is not None and not re.search("%[YyGcxsDF]", form):
+            if year is None or not re.search("%[dejU]", form):
+                raise frame.error(
+                    f"times of the form '{form}' have no {'year' if year is None else 'day'}",
+                    "give the year of the first one, such as -s year=2024; of times without a date, write the date",
+                )
+        elif form is not None:
+            year = None
+        if year is not None and form is None:
+            form = _SYSLOG
+        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
         times = [column.us for column in columns]
         self.dated = any(column.dated for column in columns)
         if not self.dated:

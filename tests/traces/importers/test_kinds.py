@@ -221,6 +221,23 @@ POLLS = "device,time,ap,state\n" + "".join(
 )
 AT_POINTS = {"time_unit": "min", "online": "state == on", "columns": {"access_point": "ap"}}
 
+ZEEK = (
+    "#separator \\x09\n#fields\tts\tid.orig_h\tduration\n#types\ttime\taddr\tinterval\n"
+    "1714550400.5\t10.0.0.1\t3600.0\n1714560000.0\t-\t1.0\n1714551000.0\t10.0.0.2\t60.25\n#close\t2024\n"
+)
+WIDE = pd.DataFrame({"Time": [0, 1, 2], "p1": [1, 1, 0], "p2": [0, 1, np.nan]})
+SYSLOG = "device,time,state\n" + "".join(
+    f"a,{time},{state}\n"
+    for time, state in (
+        ("Dec 31 23:00:00", "up"),
+        ("Jan  1 01:00:00", "down"),
+        ("Feb 29 08:00:00", "up"),
+        ("Mar  1 08:00:00", "down"),
+    )
+)
+SLURM = "device,start,duration\nn1,2024-05-01T08:00Z,01:30:00\nn2,2024-05-01T08:00Z,1-02:00:00\n"
+ONLINE_ANYWHERE = "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n"
+
 KINDS: dict[str, tuple[Any, ...]] = {
     # Time zero and the window
     "one window, local midnight": (
@@ -453,10 +470,10 @@ KINDS: dict[str, tuple[Any, ...]] = {
     ),
     "access points that make no difference": (
         "table",
-        "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n",
+        ONLINE_ANYWHERE,
         {"time_unit": "min", "online": "state == on", "hold": "45min"},
         hours,
-        union("device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n", 45),
+        union(ONLINE_ANYWHERE, 45),
     ),
     "a rule over access points": (
         "table",
@@ -924,6 +941,84 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"window": "2h"},
         hours,
         {"a": 1.5},
+    ),
+    "a duration of days, as Slurm writes it": (
+        "table",
+        SLURM,
+        {},
+        hours,
+        {"n1": 1.5, "n2": 26.0},
+    ),
+    "days of a spreadsheet that are not exact": (
+        "table",
+        "device,start,end\na,45413.333333333336,45413.416666666664\n",
+        {"time_unit": "excel", "time_zone": "UTC"},
+        lambda bundle: (hours(bundle), begins(bundle)),
+        ({"a": 2.0}, ["2024-05-01T08:00:00+00:00"]),
+    ),
+    "columns named in a comment": (
+        "table",
+        ZEEK.replace("1714560000.0\t-\t1.0\n", ""),
+        {
+            "columns": {"device": "id.orig_h", "start": "ts"},
+            "time_unit": "unix_s",
+            "duration_unit": "s",
+        },
+        hours,
+        {"10.0.0.1": 1.0, "10.0.0.2": round(60.25 / 3600, 6)},
+    ),
+    "a dash in a log of Zeek": (
+        "table",
+        ZEEK,
+        {
+            "columns": {"device": "id.orig_h", "start": "ts"},
+            "time_unit": "unix_s",
+            "duration_unit": "s",
+        },
+        refused,
+        ("has no device", ""),
+    ),
+    "columns named in a comment, proposed": (
+        "table",
+        ZEEK,
+        {},
+        refused,
+        ("", "columns='{device: id_orig_h, start: ts}'"),
+    ),
+    "units that fit": (
+        "table",
+        ZEEK.replace("1714560000.0\t-\t1.0\n", ""),
+        {"columns": {"device": "id.orig_h", "start": "ts"}},
+        refused,
+        ("not declared", "they fit unix_s"),
+    ),
+    "one column per device": (
+        "table",
+        WIDE,
+        {"columns": {"device": "column"}, "time_unit": "h"},
+        hours,
+        {"p1": 2.0, "p2": 1.0},
+    ),
+    "one column per device, proposed": (
+        "table",
+        WIDE,
+        {"time_unit": "h"},
+        refused,
+        ("", "{device: column}' if each column is"),
+    ),
+    "times without a year": (
+        "table",
+        SYSLOG,
+        {"year": 2023, "time_zone": "UTC", "online": "state == up"},
+        hours,
+        {"a": 26.0},
+    ),
+    "times without a year, refused": (
+        "table",
+        SYSLOG,
+        {"time_zone": "UTC", "time_format": "%b %d %H:%M:%S", "online": "state == up"},
+        refused,
+        ("have no year", "-s year=2024"),
     ),
     "a duration without a unit": (
         "table",
