@@ -147,7 +147,8 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
     words = values.chunk(0).dictionary.to_pylist() if values.num_chunks else []
     words = [str(word).strip().lower() if lower else str(word).strip() for word in words]
     known = [-1 if word in UNKNOWN_TEXT else number.setdefault(word, len(number)) for word in words]
-    indices = [np.asarray(chunk.indices.fill_null(len(words)), np.int32) for chunk in values.chunks]
+    chunks = (chunk.indices for chunk in values.chunks)
+    indices = [np.asarray(c.fill_null(len(words)) if c.null_count else c, np.int32) for c in chunks]
     codes: Any = np.array([*known, -1], np.int32)[np.concatenate([np.zeros(0, np.int32), *indices])]
     return codes, list(number)
 
@@ -355,7 +356,7 @@ def _none(rows: int, count: int) -> list[Bools]:
 
 
 def _filled(us: Any) -> Ints:
-    return np.asarray(us.fill_null(NAT), np.int64)
+    return np.asarray(us.fill_null(NAT) if us.null_count else us, np.int64)
 
 
 def _stamps(values: Any, form: str | None) -> Instants:

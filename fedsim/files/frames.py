@@ -28,7 +28,7 @@ from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 
 _HEAD_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 24
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 FILE = "file"
@@ -400,22 +400,24 @@ class Frame:
             texts = [chunk for column in columns for chunk in _chunks(column.cast(pa.string()))]
             columns, form = [cells.with_years(texts, str(form), year)], f"%Y {form}"
         parts = [cells.instants(column, unit, form) for column in columns]
+        if len(parts) == 1:
+            return self._readable(parts[0], name, unit, hint)
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
             np.concatenate([getattr(part, key) for part in parts]) for key in ("us", "local", "bad")
         )
         offset = known[0].offset if len({part.offset for part in known}) == 1 else ""
         joined = Instants(us, local, bad, any(part.dated for part in known), offset)
-        self.refuse(
-            joined.bad,
-            f"{name} is {{}}, which is not "
-            + (f"a number of {unit}" if unit else "an instant that can be read"),
-            f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
-            if unit
-            else hint,
-            name,
-        )
-        return joined
+        return self._readable(joined, name, unit, hint)
+
+    def _readable(self, moments: Instants, name: str, unit: str | None, hint: str) -> Instants:
+        what = f"a number of {unit}" if unit else "an instant that can be read"
+        if unit:
+            hint = (
+                f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
+            )
+        self.refuse(moments.bad, f"{name} is {{}}, which is not {what}", hint, name)
+        return moments
 
     def are_plain_numbers(self, name: str) -> bool:
         """Whether a column of instants has numbers, whose unit must be declared."""

@@ -115,10 +115,9 @@ class _Parser:
 
     def among(self, key: str, words: set[str]) -> _Test:
         self.keys.add(key)
-        positions = [position for position, word in enumerate(self.states[key]) if word in words]
-        return lambda codes: np.where(
-            codes[key] < 0, 0, np.where(np.isin(codes[key], positions), 1, -1)
-        )
+        # The last one is that of the code -1.
+        holds = np.array([*(1 if word in words else -1 for word in self.states[key]), 0], np.int8)
+        return lambda codes: holds[codes[key]]
 
     def value(self, key: str, node: ast.expr) -> str:
         word = re.sub(r"^g([2-5])$", r"\1g", _word(node))
@@ -193,8 +192,7 @@ def eligible_intervals(
         value: position among the states of the key.
 
     Returns:
-        The intervals; ``origin`` is the row of the change that ended each. Counts as in
-        :func:`~fedsim.traces.intervals.normalize`, and ``open_at_end``.
+        The intervals, with the counts of :func:`~fedsim.traces.intervals.normalize` and ``open_at_end``.
     """
     count = len(device)
     first = run_starts(device)
@@ -215,7 +213,7 @@ def eligible_intervals(
     begins, ends = begins[closed], ends[ending[closed]]
     result = normalize(device[begins], time_us[begins], time_us[ends], merge_touching=True)
     counts = result.counts | {"open_at_end": int(np.count_nonzero(~closed))}
-    return replace(result, origin=ends[result.origin], counts=counts)
+    return replace(result, counts=counts)
 
 
 def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:

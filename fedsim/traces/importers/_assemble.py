@@ -106,12 +106,19 @@ def observed_changes(
     if window_us is None and not initial:
         first_us = max(int(time_us.min(initial=_FAR_US if len(time_us) else 0)), 0)
     end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
-    inside = np.flatnonzero(time_us < end_us + (window_us is None))
-    counts["after_window"] = len(time_us) - len(inside)
-    # Every source has a row at time 0 that changes nothing: it has the initial states.
-    present = np.flatnonzero(np.bincount(source, minlength=len(owner))).astype(source.dtype)
-    source = np.append(present, source[inside])
-    time_us = np.append(np.zeros(len(present), np.int64), time_us[inside])
+    inside = time_us < end_us + (window_us is None)
+    counts["after_window"] = int(np.count_nonzero(~inside))
+    codes = {key: codes[key] for key in rule.keys}
+    if counts["after_window"]:
+        source, time_us = source[inside], time_us[inside]
+        codes = {key: code[inside] for key, code in codes.items()}
+    if initial:
+        # Every source has a row at time 0 that changes nothing: it has the initial states.
+        present = np.flatnonzero(np.bincount(source, minlength=len(owner))).astype(source.dtype)
+        source = np.append(present, source)
+        time_us = np.append(np.zeros(len(present), np.int64), time_us)
+        unchanged = np.full(len(present), -1)
+        codes = {key: np.append(unchanged, code) for key, code in codes.items()}
     order = order_of(source, time_us)
     source, time_us = source[order], time_us[order]
     head = run_starts(source)
@@ -128,7 +135,7 @@ def observed_changes(
     clash = np.zeros(len(again), np.bool_)
     states = {}
     for key in rule.keys:
-        code = np.append(np.full(len(present), -1, codes[key].dtype), codes[key][inside])[order]
+        code = codes.pop(key)[order]
         now, before = code[again], code[again - 1]
         clash |= (now >= 0) & (before >= 0) & (now != before)
         states[key] = held(run, code)
@@ -143,9 +150,9 @@ def observed_changes(
         known = np.maximum.accumulate(np.where(value != 0, row, -1))
         value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
 
-    begin, stop = (
-        np.searchsorted(source, np.arange(len(owner)), side) for side in ("left", "right")
-    )
+    heads = np.flatnonzero(head)
+    begin, stop = np.zeros((2, len(owner)), np.int64)
+    begin[source[heads]], stop[source[heads]] = heads, np.append(heads[1:], len(source))
     undecided = np.flatnonzero(value == 0)
     begin[source[undecided]] = undecided + 1
     window = np.full((2, len(ids)), end_us)
@@ -164,17 +171,12 @@ def observed_changes(
     source, start_us, ends = join_touching(source[on], time_us[on], ends)
     device, lasting = owner[source], ends > start_us
     counts["open_at_end"] = len(np.unique(device[~lasting & (ends == end_us)]))
-    joined = normalize(device[lasting], start_us[lasting], ends[lasting], merge_touching=True)
-    tables, intervals = observed_tables(
-        ids,
-        joined.device,
-        joined.start,
-        joined.end,
-        (window[0], window[1]),
-        counts,
-        valid=valid,
-        **columns,
-    )
+    spans = device[lasting], start_us[lasting], ends[lasting]
+    if len(owner) > len(ids):
+        joined = normalize(*spans, merge_touching=True)
+        spans = joined.device, joined.start, joined.end
+    edges = window[0], window[1]
+    tables, intervals = observed_tables(ids, *spans, edges, counts, valid=valid, **columns)
     counts["out_of_order"] = disorder
     return tables, intervals
 
