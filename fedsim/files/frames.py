@@ -29,6 +29,8 @@ from fedsim.units import without_comma
 
 _HEAD_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 24
+_PREAMBLE = 20
+"""Lines among which a header is looked for, if the first one is none."""
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 FILE = "file"
@@ -47,7 +49,10 @@ class TableFile:
 
     Attributes:
         names: the columns that are not nested, in their order.
+        nested: the others.
     """
+
+    nested: Sequence[str] = ()
 
     def __init__(self, source: SourceFile, *, header: bool = True) -> None:
         self.source = source
@@ -66,7 +71,8 @@ class TableFile:
             self._open_text(head)
             return
         schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
-        self.names: list[str] = [f.name for f in schema if not pa.types.is_nested(f.type)]
+        self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
+        self.names: list[str] = [f.name for f in schema if f.name not in self.nested]
 
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""
@@ -113,6 +119,12 @@ class TableFile:
         if self._is_zeek:
             self._header, named = False, named[len("#fields") + 1 :]
         self._separator = next((mark for mark in ",;\t|" if mark in named), None)
+        for number, line in enumerate(lines[first + 1 :][:_PREAMBLE], first + 2):
+            if self._separator is None and (mark := max(",;\t|", key=line.count)) in line[1:-1]:
+                cells_ = ", ".join(line.split(mark)[:3])
+                message = f"has one cell, but line {number} has more: {cells_}"
+                hint = "the first line must name the columns; remove what comes before"
+                raise self.source.error(message, hint, line=first + 1)
         cells_ = next(self._reader([named])) if self._separator else named.split()
         names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
@@ -232,7 +244,7 @@ class LongFile:
     """
 
     def __init__(self, file: TableFile, shared: Collection[str]) -> None:
-        self.source, self._file = file.source, file
+        self.source, self._file, self.nested = file.source, file, file.nested
         self._shared = [name for name in file.names if role_name(name) in shared]
         self._wide = [name for name in file.names if name not in self._shared]
         self.names = [*self._shared, COLUMN, "state"]
@@ -265,6 +277,8 @@ def _converted(rows: Any) -> Any:
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             text = column.astype(str).where(column.notna(), None)
             cells_ = pa.array(text, pa.string())
+            if column.map(type).isin((dict, list)).any():
+                cells_ = pa.nulls(len(column), pa.list_(pa.null()))
         columns[str(name).strip()] = cells_
     return pa.table(columns)
 

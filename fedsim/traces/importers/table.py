@@ -85,10 +85,11 @@ COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
     "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
-    r"worker|entity|station",
+    r"worker|entity|station|instance.*|vehicle.*",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
-    "start": r"start.*|begin.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
-    "end": r"end.*|stop.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|disassoc(iated)?|left",
+    "start": r"start.*|begin.*|launch.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
+    "end": r"end.*|stop.*|terminat.*time|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|"
+    r"disassoc(iated)?|left",
     "duration": r"duration|length|elapsed|seconds|.*session_time",
     "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen",
     "state": r"state|status|event|action",
@@ -169,9 +170,9 @@ class Table(Importer):
         phase: Literal["inference", "training"] = "training"
         """Whether the times are those of inference or of training."""
         online: str | None = None
-        """Rule for when a device is available, over the states of a log of changes, such as ``state == on and
-        charging`` or ``network in (wifi, lan) and battery >= 20``; a bare name means on, true, yes or 1. By default the
-        only state of the log, if it is one of these or their opposites."""
+        """Rule for when a device is available, over the states of a log of changes or of intervals, such as ``state ==
+        on and charging`` or ``network in (wifi, lan) and battery >= 20``; a bare name means on, true, yes or 1. By
+        default the only state of a log of changes, if it is one of these or their opposites; any interval."""
         hold: Duration | None = Field(None, gt=0)
         """Longest time for which a state is believed after a device's last row, such as 5min for heartbeats every
         minute; by default until the next row."""
@@ -257,6 +258,9 @@ class _Log:
             raise frame.error("has no rows")
         self.device, self.ids = frame.text("device")
         frame.refuse(self.device < 0, "has no device")
+        lists = np.array([bool(re.search(r"\[\d[\d,-]*\]", name)) for name in self.ids])
+        expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
+        frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
         self._require_units()
         # Devices that some files have, and files with other columns do not.
         if (count := len(set(kinds))) > 1:
@@ -277,12 +281,16 @@ class _Log:
         edges = sum(name in frame for name in ("start", "end", "duration"))
         known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or edges == 1:
-            raise frame.error(
-                f"has the columns {', '.join(frame.names)}",
-                f"{_proposed(frame.names)}it needs device, and two of start, end and duration, time with states, or "
-                f"numbers: {', '.join(NUMBERS)}",
+            nested = [name for file in frame.files for name in file.nested]
+            also = f", and the nested columns {', '.join(nested)}, which are left out" * bool(
+                nested
             )
-        if "time" not in frame:
+            raise frame.error(
+                f"has the columns {', '.join(frame.names)}{also}",
+                f"{_proposed(frame.names)}its first line (or each record) must name device, and two of start, end and "
+                f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
+            )
+        if "time" not in frame and params.online is None:
             if others:
                 hint = _proposed([*others, "device", "time", "start", "end"]).removesuffix("; ")
                 hint = f" ({hint} if it is one of these)" if hint else ""
@@ -323,25 +331,28 @@ class _Log:
     # Availability ---------------------------------------------------------------------------------------------------
 
     def intervals(self, times: _Times, devices: dict[str, Any]) -> _Available:
-        """Time covered (us), the tables of devices and availability, and no rule."""
+        """Time covered (us), the tables of devices and availability, and the rule, if there is one."""
         frame, params = self.frame, self.params
         edges = [name for name in ("start", "end") if name in frame]
-        read = times.read(frame, edges, self.device)
-        start, end = read[0], read[-1]
+        span_us: Ints | None = None
         if len(edges) < 2:
-            unit = DURATION_UNITS.get(params.duration_unit or "s", 1.0)
-            length = frame.number("duration", unit, NOT_NEGATIVE, params.duration_unit or "") * 1e6
-            known = ~np.isnan(length) & (start != NAT)
-            span_us = np.where(known, length, 0).astype(np.int64)
-            if edges == ["start"]:
-                end = np.where(known, start + span_us, NAT)
-            else:
-                frame.refuse(~known & (end != NAT), "has an end without a duration")
-                start = end - span_us
+            unit, said = params.duration_unit or "s", params.duration_unit or "or as 1-02:00:00"
+            length = frame.number("duration", DURATION_UNITS[unit], NOT_NEGATIVE, said) * 1e6
+            span_us = np.where(np.isnan(length), NAT, length).astype(np.int64)
+        start, end = times.read(frame, edges, self.device, span_us)
+        if edges == ["end"]:
+            frame.refuse((start == NAT) & (end != NAT), "has an end without a duration")
         device, empty = self.device, start == NAT
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
             start, end, device = start[~empty], end[~empty], device[~empty]
+        rule: Rule | None = None
+        if params.online is not None:
+            codes = self._states()
+            words = {name: tuple(words) for name, (_, words) in codes.items()}
+            rule = Rule.parse(params.online, words, "online")
+            chosen = rule.holds({name: codes[name][0][~empty] for name in rule.keys}) == 1
+            self.counts["rows_without_the_rule"] = int(np.count_nonzero(~chosen))
         open_ = (end == NAT) | (end >= FAR_US)
         if times.dated:
             low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
@@ -368,12 +379,14 @@ class _Log:
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
+        if rule is not None:
+            device, start, end = device[chosen], start[chosen], end[chosen]
         tables, spans = observed_tables(
             self.ids, device, start, end, window, self.counts, **devices
         )
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, times.origin)
         self._note(spans, len(self.ids))
-        return horizon_us, tables, None
+        return horizon_us, tables, rule and rule.text
 
     def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
@@ -687,6 +700,17 @@ def _columns(mapping: Mapping[str, str]) -> str:
     return f"-s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'"
 
 
+def _both_ends(names: list[str], times: list[Ints], span_us: Ints | None) -> list[Ints]:
+    """The starts and ends of intervals from one of these and their lengths, if these are given."""
+    if span_us is None:
+        return times
+    (edge,) = times
+    known = (edge != NAT) & (span_us != NAT)
+    sign = 1 if names == ["start"] else -1
+    other = np.where(known, edge + sign * np.where(known, span_us, 0), NAT)
+    return [edge, other] if sign > 0 else [other, edge]
+
+
 class _Times:
     """Times of a table as microseconds from time 0 on, and the meaning of time 0.
 
@@ -715,8 +739,13 @@ class _Times:
         """Time 0 in words."""
         return "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
 
-    def read(self, frame: Frame, names: list[str], device: Ints) -> list[Ints]:
-        """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each."""
+    def read(
+        self, frame: Frame, names: list[str], device: Ints, span_us: Ints | None = None
+    ) -> list[Ints]:
+        """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each.
+
+        With ``span_us``, the lengths of intervals, they are the starts and ends of these, of which one is a column.
+        """
         unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
         if form is not None and not re.search("%[YyGcxsDF]", form):
             if year is None or not re.search("%[dejU]", form):
@@ -733,7 +762,7 @@ class _Times:
         self.dated = any(column.dated for column in columns)
         if not self.dated:
             self.zone_name = None
-            return times
+            return _both_ends(names, times, span_us)
         if (fit := cells.fitting_unit(times[0], unit)) is not None:
             year = 1970 + float(np.median(times[0])) / 31_556_952e6
             raise frame.error(
@@ -746,6 +775,7 @@ class _Times:
         ]
         if any(each.any() for each in local):
             times = self._of_local(frame, names, times, local, device)
+        times = _both_ends(names, times, span_us)
         first = times[0] if (times[0] != NAT).all() else times[0][times[0] != NAT]
         begin_us, last_us = int(first.min(initial=FAR_US)), int(first.max(initial=0))
         if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):
