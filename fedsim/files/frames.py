@@ -121,8 +121,8 @@ class TableFile:
         self._separator = next((mark for mark in ",;\t|" if mark in named), None)
         for number, line in enumerate(lines[first + 1 :][:_PREAMBLE], first + 2):
             if self._separator is None and (mark := max(",;\t|", key=line.count)) in line[1:-1]:
-                cells_ = ", ".join(line.split(mark)[:3])
-                message = f"has one cell, but line {number} has more: {cells_}"
+                some = ", ".join(line.split(mark)[:3])
+                message = f"has one cell, but line {number} has more: {some}"
                 hint = "the first line must name the columns; remove what comes before"
                 raise self.source.error(message, hint, line=first + 1)
         cells_ = next(self._reader([named])) if self._separator else named.split()

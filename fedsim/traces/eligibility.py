@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from textwrap import shorten
+from typing import Any
 
 import numpy as np
 
@@ -116,7 +117,7 @@ class _Parser:
     def among(self, key: str, words: set[str]) -> _Test:
         self.keys.add(key)
         # The last one is that of the code -1.
-        holds = np.array([*(1 if word in words else -1 for word in self.states[key]), 0], np.int8)
+        holds: Any = np.array([*(2 * (word in words) - 1 for word in self.states[key]), 0], np.int8)
         return lambda codes: holds[codes[key]]
 
     def value(self, key: str, node: ast.expr) -> str:

@@ -121,12 +121,10 @@ def observed_changes(
         codes = {key: np.append(unchanged, code) for key, code in codes.items()}
     order = order_of(source, time_us)
     source, time_us = source[order], time_us[order]
-    head = run_starts(source)
-    following = np.append(time_us[1:], end_us)
-    following[np.append(head[1:], True)] = end_us
     # A run of rows that no long silence interrupts; only a source's first one knows its initial states.
     run, is_first = source, np.ones(1, np.bool_)
     if hold_us is not None:
+        head, following = _following(source, time_us, end_us)
         silent = following - time_us > hold_us
         counts["states_expired"] = int(np.count_nonzero(silent))
         run = np.cumsum(head | np.append(False, silent[:-1]), dtype=source.dtype)
@@ -149,6 +147,10 @@ def observed_changes(
         row = np.arange(len(value))
         known = np.maximum.accumulate(np.where(value != 0, row, -1))
         value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
+    else:
+        changes = np.flatnonzero(run_starts(source, value))
+        source, time_us, value = source[changes], time_us[changes], value[changes]
+        head, following = _following(source, time_us, end_us)
 
     heads = np.flatnonzero(head)
     begin, stop = np.zeros((2, len(owner)), np.int64)
@@ -179,6 +181,13 @@ def observed_changes(
     tables, intervals = observed_tables(ids, *spans, edges, counts, valid=valid, **columns)
     counts["out_of_order"] = disorder
     return tables, intervals
+
+
+def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
+    """Whether each row is the first one of its source, and the time of the next one of that source."""
+    head, following = run_starts(source), np.append(time_us[1:], end_us)
+    following[np.append(head[1:], True)[: len(head)]] = end_us
+    return head, following[: len(head)]
 
 
 def note_polling(intervals: Intervals, counts: dict[str, int], caveats: list[str]) -> None:

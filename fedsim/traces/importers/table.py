@@ -386,7 +386,7 @@ class _Log:
         )
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, times.origin)
         self._note(spans, len(self.ids))
-        return horizon_us, tables, rule and rule.text
+        return horizon_us, tables, None if rule is None else rule.text
 
     def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
@@ -764,9 +764,9 @@ class _Times:
             self.zone_name = None
             return _both_ends(names, times, span_us)
         if (fit := cells.fitting_unit(times[0], unit)) is not None:
-            year = 1970 + float(np.median(times[0])) / 31_556_952e6
+            years = float(np.median(times[0])) / 31_556_952e6
             raise frame.error(
-                f"in {unit}, the times would be in the year {year:.0f}",
+                f"in {unit}, the times would be in the year {1970 + years:.0f}",
                 f"they fit -s time_unit={fit}",
             )
         local = [
