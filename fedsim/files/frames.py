@@ -288,6 +288,13 @@ def role_name(name: object) -> str:
     return re.sub(r"\W+", "_", str(name).strip().lower()).strip("_")
 
 
+def file_names(sources: Sequence[SourceFile]) -> list[str]:
+    """The names of files without their endings; with their folders if these differ alone."""
+    paths = [_ENDING.sub("", source.name) for source in sources]
+    names = [path.rpartition("/")[2] for path in paths]
+    return names if len(set(names)) == len(names) else paths
+
+
 class Frame:
     """The rows of one or more files, with typed columns by role.
 
@@ -305,6 +312,7 @@ class Frame:
         self, files: Sequence[TableFile | LongFile], columns: Mapping[str, str] | None = None
     ) -> None:
         self.files = files
+        self._file_names = file_names([file.source for file in files])
         self.where = ", ".join(dict.fromkeys(file.source.where for file in files))
         columns = columns or {}
         role_of = {role_name(name): role for role, name in columns.items()}
@@ -366,14 +374,8 @@ class Frame:
             else pa.array([own if name in self._by_file else None], pa.string())
             .dictionary_encode()
             .take(pa.array(np.zeros(table.num_rows, np.int32)))
-            for table, own in zip(self._tables, self._own_names(), strict=True)
+            for table, own in zip(self._tables, self._file_names, strict=True)
         ]
-
-    def _own_names(self) -> list[str]:
-        """The names of the files; with their folders if these differ alone."""
-        paths = [_ENDING.sub("", file.source.name) for file in self.files]
-        names = [path.rpartition("/")[2] for path in paths]
-        return names if len(set(names)) == len(names) else paths
 
     def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
         """The index of each row's word (-1 if unknown), and the words."""

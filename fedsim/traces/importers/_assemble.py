@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from fedsim.errors import UserError
 from fedsim.files.cells import NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
+from fedsim.files.frames import file_names
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.eligibility import Rule, held
 from fedsim.traces.importers import Imported, Importer
@@ -245,12 +245,10 @@ class LinkImporter(Importer):
     not give the same direction of the same link.
 
     Attributes:
-        endings: endings of file names that do not belong to the name of a link.
         kind: kind of the devices.
         kinds: the counts that :meth:`links` adds to, which are 0 at first.
     """
 
-    endings: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str | None] = None
     kinds: ClassVar[str] = ""
 
@@ -264,21 +262,12 @@ class LinkImporter(Importer):
         """One series per link and direction."""
         notes = Notes(dict.fromkeys(cls.kinds.split(), 0), [])
         files = list(sources)
-        short = [cls._bare(PurePosixPath(file.name).name) for file in files]
-        # Files of the same name differ in their path.
-        names = short if len(set(short)) == len(short) else [cls._bare(file.name) for file in files]
         links = [
             piece
-            for name, source in zip(names, files, strict=True)
+            for name, source in zip(file_names(files), files, strict=True)
             for piece in cls.links(name, source, params, notes)
         ]
         return Imported(link_tables(links, cls.kind), *notes)
-
-    @classmethod
-    def _bare(cls, name: str) -> str:
-        for ending in cls.endings:
-            name = name.removesuffix(ending)
-        return name
 
 
 def link(

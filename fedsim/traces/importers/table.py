@@ -258,7 +258,7 @@ class _Log:
             raise frame.error("has no rows")
         self.device, self.ids = frame.text("device")
         frame.refuse(self.device < 0, "has no device")
-        lists = np.array([bool(re.search(r"\[\d[\d,-]*\]", name)) for name in self.ids])
+        lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in self.ids])
         expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
         frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
         self._require_units()
