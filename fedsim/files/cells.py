@@ -147,7 +147,8 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
     words = values.chunk(0).dictionary.to_pylist() if values.num_chunks else []
     words = [str(word).strip().lower() if lower else str(word).strip() for word in words]
     known = [-1 if word in UNKNOWN_TEXT else number.setdefault(word, len(number)) for word in words]
-    indices = [np.asarray(chunk.indices.fill_null(len(words)), np.int32) for chunk in values.chunks]
+    chunks = (chunk.indices for chunk in values.chunks)
+    indices = [np.asarray(c.fill_null(len(words)) if c.null_count else c, np.int32) for c in chunks]
     codes: Any = np.array([*known, -1], np.int32)[np.concatenate([np.zeros(0, np.int32), *indices])]
     return codes, list(number)
 
@@ -173,10 +174,9 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     text = _known(values, UNKNOWN).to_pandas().str.strip()
     percent = text.str.endswith("%").fillna(False).to_numpy(bool)
     plain = text.str.removesuffix("%")
-    # A span such as 0 days 00:00:01.5, as pandas writes it, carries its unit, too.
-    spans = pd.to_timedelta(
-        plain.where(plain.str.contains(":")), errors="coerce"
-    ).dt.total_seconds()
+    # A span such as 0 days 00:00:01.5 (pandas) or 1-02:00:00 (Slurm) carries its unit, too.
+    clock = plain.where(plain.str.contains(":")).str.replace(_DAYS, r"\1 days \2", regex=True)
+    spans = pd.to_timedelta(clock, errors="coerce").dt.total_seconds()
     result = pd.to_numeric(plain, errors="coerce").to_numpy(np.float64, na_value=np.nan) * factor
     result = np.where(percent, result / factor / 100, result)
     result = np.where(spans.notna(), spans, result)
@@ -237,6 +237,7 @@ _REWRITES = (
     (r"(\.\d{6})\d+", r"\1"),
     (r"\s+$", ""),
 )
+_DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
 _NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never)\s*$"
 
 
@@ -322,7 +323,8 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     if unit is not None and form is None:
         seconds, bad = numbers(values, TIME_UNITS[unit])
         if unit == "excel":
-            seconds += _EXCEL_S
+            # A spreadsheet shows no more, and its days are not exact.
+            seconds = np.round(seconds + _EXCEL_S, 3)
         far = np.isinf(seconds)
         beyond = np.abs(seconds) > TIME_S.high
         us = np.where(np.isnan(seconds) | beyond, 0, seconds * 1e6).round().astype(np.int64)
@@ -335,12 +337,26 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     return _stamps(values, form)
 
 
+def with_years(text: Sequence[Any], form: str, year: int) -> Any:
+    """Instants without a year, in chunks of text, with the year in front: that of the first one, and those after it.
+
+    A fall by half a year or more is a new year; a rise by as much, of rows that are not quite in order, the old one.
+    """
+    import pandas as pd
+
+    plain = pa.chunked_array(text, pa.string()).to_pandas().astype(object)
+    some_leap_year = pd.to_datetime("2000 " + plain, format=f"%Y {form}", errors="coerce")
+    step = some_leap_year.ffill().diff() / pd.Timedelta(days=183)
+    years = year + (step < -1).cumsum() - (step > 1).cumsum()
+    return pa.array(years.astype(str) + " " + plain, pa.string(), from_pandas=True)
+
+
 def _none(rows: int, count: int) -> list[Bools]:
     return [np.zeros(rows, np.bool_) for _ in range(count)]
 
 
 def _filled(us: Any) -> Ints:
-    return np.asarray(us.fill_null(NAT), np.int64)
+    return np.asarray(us.fill_null(NAT) if us.null_count else us, np.int64)
 
 
 def _stamps(values: Any, form: str | None) -> Instants:

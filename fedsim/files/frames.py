@@ -28,11 +28,15 @@ from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 
 _HEAD_BYTES = 1 << 16
-_BLOCK_BYTES = 1 << 22
+_BLOCK_BYTES = 1 << 24
+_PREAMBLE = 20
+"""Lines among which a header is looked for, if the first one is none."""
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 FILE = "file"
 """What a mapping of columns calls the name of each file, without its ending."""
+COLUMN = "column"
+"""What a mapping of columns calls the names of the columns of a table with one column per device."""
 _ENDING = re.compile(r"\.(csv|tsv|txt|log|dat|parquet|feather|arrow|ipc|jsonl?|ndjson|xlsx)$", re.I)
 
 
@@ -45,7 +49,10 @@ class TableFile:
 
     Attributes:
         names: the columns that are not nested, in their order.
+        nested: the others.
     """
+
+    nested: Sequence[str] = ()
 
     def __init__(self, source: SourceFile, *, header: bool = True) -> None:
         self.source = source
@@ -64,7 +71,8 @@ class TableFile:
             self._open_text(head)
             return
         schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
-        self.names: list[str] = [f.name for f in schema if not pa.types.is_nested(f.type)]
+        self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
+        self.names: list[str] = [f.name for f in schema if f.name not in self.nested]
 
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""
@@ -105,11 +113,23 @@ class TableFile:
         first = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), None)
         if first is None:
             raise self.source.error("is empty")
-        self._separator = next((mark for mark in ",;\t|" if mark in lines[first]), None)
-        cells_ = next(self._reader([lines[first]])) if self._separator else lines[first].split()
+        # Zeek names its columns in a comment, behind which the rows begin.
+        named = next((line for line in lines[:first] if line.startswith("#fields")), lines[first])
+        self._is_zeek = named is not lines[first]
+        if self._is_zeek:
+            self._header, named = False, named[len("#fields") + 1 :]
+        self._separator = next((mark for mark in ",;\t|" if mark in named), None)
+        for number, line in enumerate(lines[first + 1 :][:_PREAMBLE], first + 2):
+            if self._separator is None and (mark := max(",;\t|", key=line.count)) in line[1:-1]:
+                some = ", ".join(line.split(mark)[:3])
+                message = f"has one cell, but line {number} has more: {some}"
+                hint = "the first line must name the columns; remove what comes before"
+                raise self.source.error(message, hint, line=first + 1)
+        cells_ = next(self._reader([named])) if self._separator else named.split()
         names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
-        self.names = names if self._header else [str(n) for n in range(1, len(names) + 1)]
+        is_named = self._header or self._is_zeek
+        self.names = names if is_named else [str(n) for n in range(1, len(names) + 1)]
         for name in self.names:
             if self.names.count(name) > 1:
                 message = f"has the column '{name}' twice"
@@ -133,9 +153,15 @@ class TableFile:
                 arrow_csv.ReadOptions(
                     skip_rows=self._skip, column_names=self.names, block_size=_BLOCK_BYTES
                 ),
-                arrow_csv.ParseOptions(delimiter=self._separator),
+                arrow_csv.ParseOptions(
+                    delimiter=self._separator,
+                    invalid_row_handler=lambda row: "skip" if row.text[:1] == "#" else "error",
+                ),
                 arrow_csv.ConvertOptions(
-                    column_types=whole, include_columns=names, strings_can_be_null=False
+                    column_types=whole,
+                    include_columns=names,
+                    null_values=["-"],
+                    strings_can_be_null=self._is_zeek,
                 ),
             )
         except pa.ArrowInvalid:
@@ -209,6 +235,37 @@ class TableFile:
         return self.source.line(next(islice(lines, row, None)))
 
 
+class LongFile:
+    """A table with one column per device as one row per cell, whose columns are ``column``, its name, and ``state``.
+
+    Args:
+        file: the table.
+        shared: roles and names of its columns that belong to all devices, such as that of the times.
+    """
+
+    def __init__(self, file: TableFile, shared: Collection[str]) -> None:
+        self.source, self._file, self.nested = file.source, file, file.nested
+        self._shared = [name for name in file.names if role_name(name) in shared]
+        self._wide = [name for name in file.names if name not in self._shared]
+        self.names = [*self._shared, COLUMN, "state"]
+
+    def read(self, names: Sequence[str], words: Collection[str] = ()) -> Any:
+        """The columns ``names``; see :meth:`TableFile.read`. The rows of each device follow each other."""
+        table = self._file.read([*self._shared, *self._wide])
+        self._rows, count = table.num_rows, len(self._wide)
+        rows = pa.array(np.tile(np.arange(self._rows), count))
+        columns = {name: table.column(name).take(rows) for name in self._shared}
+        code = pa.array(np.repeat(np.arange(count, dtype=np.int32), self._rows))
+        columns[COLUMN] = pa.DictionaryArray.from_arrays(code, pa.array(self._wide, pa.string()))
+        cells_ = [table.column(name).cast(pa.string()).chunks for name in self._wide]
+        columns["state"] = pa.chunked_array([c for chunks in cells_ for c in chunks], pa.string())
+        return pa.table(columns).select(list(names))
+
+    def place(self, row: int) -> str:
+        """Location of a row that was read."""
+        return self._file.place(row % self._rows)
+
+
 def _converted(rows: Any) -> Any:
     """A pandas table of objects, or rows, in Arrow: text where the types of a column's cells differ."""
     import pandas as pd
@@ -220,6 +277,8 @@ def _converted(rows: Any) -> Any:
         except (pa.ArrowInvalid, pa.ArrowTypeError):
             text = column.astype(str).where(column.notna(), None)
             cells_ = pa.array(text, pa.string())
+            if column.map(type).isin((dict, list)).any():
+                cells_ = pa.nulls(len(column), pa.list_(pa.null()))
         columns[str(name).strip()] = cells_
     return pa.table(columns)
 
@@ -227,6 +286,13 @@ def _converted(rows: Any) -> Any:
 def role_name(name: object) -> str:
     """The name of a column in lower case, with one underscore for what is no letter or digit."""
     return re.sub(r"\W+", "_", str(name).strip().lower()).strip("_")
+
+
+def file_names(sources: Sequence[SourceFile]) -> list[str]:
+    """The names of files without their endings; with their folders if these differ alone."""
+    paths = [_ENDING.sub("", source.name) for source in sources]
+    names = [path.rpartition("/")[2] for path in paths]
+    return names if len(set(names)) == len(names) else paths
 
 
 class Frame:
@@ -243,9 +309,10 @@ class Frame:
     """
 
     def __init__(
-        self, files: Sequence[TableFile], columns: Mapping[str, str] | None = None
+        self, files: Sequence[TableFile | LongFile], columns: Mapping[str, str] | None = None
     ) -> None:
         self.files = files
+        self._file_names = file_names([file.source for file in files])
         self.where = ", ".join(dict.fromkeys(file.source.where for file in files))
         columns = columns or {}
         role_of = {role_name(name): role for role, name in columns.items()}
@@ -307,14 +374,8 @@ class Frame:
             else pa.array([own if name in self._by_file else None], pa.string())
             .dictionary_encode()
             .take(pa.array(np.zeros(table.num_rows, np.int32)))
-            for table, own in zip(self._tables, self._own_names(), strict=True)
+            for table, own in zip(self._tables, self._file_names, strict=True)
         ]
-
-    def _own_names(self) -> list[str]:
-        """The names of the files; with their folders if these differ alone."""
-        paths = [_ENDING.sub("", file.source.name) for file in self.files]
-        names = [path.rpartition("/")[2] for path in paths]
-        return names if len(set(names)) == len(names) else paths
 
     def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
         """The index of each row's word (-1 if unknown), and the words."""
@@ -346,25 +407,33 @@ class Frame:
         unit: str | None = None,
         form: str | None = None,
         hint: str = "write it as in 2024-05-01T08:00:00+02:00",
+        year: int | None = None,
     ) -> Instants:
         """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
-        parts = [cells.instants(column, unit, form) for column in self.columns(name)]
+        columns = self.columns(name)
+        if year is not None:
+            # One file continues the other.
+            texts = [chunk for column in columns for chunk in _chunks(column.cast(pa.string()))]
+            columns, form = [cells.with_years(texts, str(form), year)], f"%Y {form}"
+        parts = [cells.instants(column, unit, form) for column in columns]
+        if len(parts) == 1:
+            return self._readable(parts[0], name, unit, hint)
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
             np.concatenate([getattr(part, key) for part in parts]) for key in ("us", "local", "bad")
         )
         offset = known[0].offset if len({part.offset for part in known}) == 1 else ""
         joined = Instants(us, local, bad, any(part.dated for part in known), offset)
-        self.refuse(
-            joined.bad,
-            f"{name} is {{}}, which is not "
-            + (f"a number of {unit}" if unit else "an instant that can be read"),
-            f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
-            if unit
-            else hint,
-            name,
-        )
-        return joined
+        return self._readable(joined, name, unit, hint)
+
+    def _readable(self, moments: Instants, name: str, unit: str | None, hint: str) -> Instants:
+        what = f"a number of {unit}" if unit else "an instant that can be read"
+        if unit:
+            hint = (
+                f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
+            )
+        self.refuse(moments.bad, f"{name} is {{}}, which is not {what}", hint, name)
+        return moments
 
     def are_plain_numbers(self, name: str) -> bool:
         """Whether a column of instants has numbers, whose unit must be declared."""

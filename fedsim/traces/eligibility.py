@@ -19,8 +19,9 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from textwrap import shorten
+from typing import Any
 
 import numpy as np
 
@@ -115,10 +116,9 @@ class _Parser:
 
     def among(self, key: str, words: set[str]) -> _Test:
         self.keys.add(key)
-        positions = [position for position, word in enumerate(self.states[key]) if word in words]
-        return lambda codes: np.where(
-            codes[key] < 0, 0, np.where(np.isin(codes[key], positions), 1, -1)
-        )
+        # The last one is that of the code -1.
+        holds: Any = np.array([*(2 * (word in words) - 1 for word in self.states[key]), 0], np.int8)
+        return lambda codes: holds[codes[key]]
 
     def value(self, key: str, node: ast.expr) -> str:
         word = re.sub(r"^g([2-5])$", r"\1g", _word(node))
@@ -193,29 +193,21 @@ def eligible_intervals(
         value: position among the states of the key.
 
     Returns:
-        The intervals; ``origin`` is the row of the change that ended each. Counts as in
-        :func:`~fedsim.traces.intervals.normalize`, and ``open_at_end``.
+        The intervals, with the counts of :func:`~fedsim.traces.intervals.normalize` and ``open_at_end``.
     """
-    count = len(device)
-    first = run_starts(device)
     codes = {
         name: held(device, np.where(key == position, value, -1), STATES[name].index(INITIAL[name]))
         for position, name in enumerate(KEYS)
     }
     holds = rule.holds(codes) == 1
-    before = np.zeros(count, np.bool_)
-    before[1:] = holds[:-1]
-    before &= ~first
-    begins = np.flatnonzero(holds & ~before)
-    # The next change after which the rule no longer holds, if it belongs to the same device.
-    ends = np.flatnonzero(~holds & before)
-    ending = np.searchsorted(ends, begins)
-    closed = ending < len(ends)
-    closed[closed] = device[ends[ending[closed]]] == device[begins[closed]]
-    begins, ends = begins[closed], ends[ending[closed]]
+    heads = np.flatnonzero(run_starts(device, holds))
+    on = holds[heads]
+    # The rule ceases to hold at the next change, if it belongs to the same device.
+    closed = on & np.append(device[heads[1:]] == device[heads[:-1]], False)[: len(heads)]
+    begins, ends = heads[closed], np.append(heads[1:], 0)[: len(heads)][closed]
     result = normalize(device[begins], time_us[begins], time_us[ends], merge_touching=True)
-    counts = result.counts | {"open_at_end": int(np.count_nonzero(~closed))}
-    return replace(result, origin=ends[result.origin], counts=counts)
+    result.counts["open_at_end"] = int(np.count_nonzero(on & ~closed))
+    return result
 
 
 def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -79,10 +80,9 @@ class Rows(NamedTuple):
 
 def available_rows(bundle: TraceBundle) -> Rows:
     """The intervals in which devices are available."""
-    table = bundle.table("availability")
     device = bundle.device_rows("availability")
     start, end = bundle.numpy("availability", "start_us"), bundle.numpy("availability", "end_us")
-    if "state" in table.column_names:
+    if bundle.has("availability", "state"):
         on = bundle.numpy("availability", "state") == 1
         device, start, end = device[on], start[on], end[on]
     order = np.lexsort((start, device))
@@ -203,9 +203,8 @@ def _fedscale(
 
 def _client_ids(bundle: TraceBundle) -> list[int]:
     names = bundle.device_ids.to_pylist()
-    if all(name.isascii() and name.isdigit() and str(int(name)) == name for name in names):
-        return [int(name) for name in names]
-    return list(range(1, len(names) + 1))
+    are_numbers = all(re.fullmatch("0|[1-9][0-9]*", name) for name in names)
+    return list(map(int, names)) if are_numbers else list(range(1, len(names) + 1))
 
 
 def _behaviour(
@@ -316,22 +315,22 @@ def _fta(bundle: TraceBundle, path: Path, params: FtaParams, counts: dict[str, i
     the bundle's epoch, read as UTC, or 1970 if it has none. Invalid devices are left out.
     """
     device = bundle.device_rows("availability")
-    start = bundle.numpy("availability", "start_us")
-    end = bundle.numpy("availability", "end_us")
-    reason = bundle.texts("availability", "end_reason").tolist()
+    start, end = (bundle.numpy("availability", name) for name in ("start_us", "end_us"))
+    reason = bundle.texts("availability", "end_reason")
     state = np.ones(len(device), np.int64)
     if bundle.has("availability", "state"):
         state = bundle.numpy("availability", "state").astype(np.int64)
     valid = bundle.valid
-    gaps = 0
+    counts["gaps_written"] = 0
     if not (state == 0).any():
         between = _gaps(bundle, device, start, end, valid)
-        gaps = len(between[0])
         device, start, end = map(np.append, (device, start, end), between)
+        gaps = counts["gaps_written"] = len(between[0])
         state = np.append(state, np.zeros(gaps, np.int64))
-        reason += [None] * gaps
+        reason = np.append(reason, np.full(gaps, None))
     order = np.lexsort((start, device))
     order = order[valid[device[order]]]
+    counts |= {"events": len(order), "invalid_devices": int(np.count_nonzero(~valid))}
 
     epoch = bundle.epoch or datetime(1970, 1, 1)
     epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=UTC)
@@ -339,26 +338,16 @@ def _fta(bundle: TraceBundle, path: Path, params: FtaParams, counts: dict[str, i
     names = bundle.device_ids.to_pylist()
     bare = [name.rpartition("/")[2] for name in names]
     nodes = bare if all(name.isdigit() for name in bare) else list(map(str, range(len(names))))
-    source_ids = bundle.texts("devices", "source_id")
+    source_ids, groups = (bundle.texts("devices", name) for name in ("source_id", "group"))
     labels = [label or name for label, name in zip(source_ids, names, strict=True)]
-    platforms = [platform or "1" for platform in bundle.texts("devices", "group")]
-    types = (str(1 - params.available_type), str(params.available_type))
-    lines = ["# " + "\t".join(COLUMNS)]
-    for number, row in enumerate(order.tolist()):
-        owner = int(device[row])
-        node, when = nodes[owner], (int(start[row]) + epoch_us, int(end[row]) + epoch_us)
-        fields = (
-            *(str(number), node, node, platforms[owner], labels[owner], types[int(state[row])]),
-            *map(_seconds, when),
-            reason[row] or "NULL",
-        )
-        lines.append("\t".join(fields))
-    counts |= {
-        "gaps_written": gaps,
-        "events": len(order),
-        "invalid_devices": int(np.count_nonzero(~valid)),
-    }
-    yield path, "\n".join(lines) + "\n"
+    platforms = [platform or "1" for platform in groups]
+    owners = np.array([nodes, nodes, platforms, labels], object)[:, device[order]]
+    types = np.array([1 - params.available_type, params.available_type]).astype(str)
+    times = ([_seconds(us + epoch_us) for us in each[order].tolist()] for each in (start, end))
+    reasons = [each or "NULL" for each in reason[order]]
+    numbers = map(str, range(len(order)))
+    rows = zip(numbers, *owners, types[state[order]], *times, reasons, strict=True)
+    yield path, "\n".join(["# " + "\t".join(COLUMNS), *map("\t".join, rows)]) + "\n"
 
 
 def _gaps(

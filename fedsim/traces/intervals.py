@@ -25,14 +25,12 @@ class Intervals:
         device: device row, shape (n,).
         start: first instant (us), shape (n,).
         end: first instant after it (us), shape (n,).
-        origin: row of the input that this interval's end comes from, shape (n,).
         counts: numbers of fixes, by kind.
     """
 
     device: Ints
     start: Ints
     end: Ints
-    origin: Ints
     counts: dict[str, int]
 
     def table(self, ids: Any, **columns: Any) -> Any:
@@ -90,51 +88,42 @@ def normalize(
             np.count_nonzero((device[1:] == device[:-1]) & (start[1:] < start[:-1]))
         ),
     }
-    keep = np.flatnonzero(end > start)
-    if len(keep) < len(end):
+    if counts["zero_length"] or counts["reversed"]:
+        keep = end > start
         device, start, end = device[keep], start[keep], end[keep]
-    origin = keep.astype(np.int64)
     if window_start is not None and window_end is not None:
-        low, high = window_start[device], window_end[device]
+        # Most logs have one window for all devices.
+        low, high = (
+            edge[device] if (edge != edge[:1]).any() else edge[:1]
+            for edge in (window_start, window_end)
+        )
         inside = (end > low) & (start < high)
         cut = inside & ((start < low) | (end > high))
         counts["outside_window"] = int(np.count_nonzero(~inside))
         counts["cut_at_window"] = int(np.count_nonzero(cut))
-        start, end = np.maximum(start, low), np.minimum(end, high)
-        if not inside.all():
-            device, start, end, origin = device[inside], start[inside], end[inside], origin[inside]
+        if counts["cut_at_window"]:
+            start, end = np.maximum(start, low), np.minimum(end, high)
+        if counts["outside_window"]:
+            device, start, end = device[inside], start[inside], end[inside]
     later = (device[1:] > device[:-1]) | (device[1:] == device[:-1]) & (start[1:] > end[:-1])
     if later.all():
         # In order, with gaps between them: nothing to merge.
         merged = {"overlapping": 0} | ({"touching": 0} if merge_touching else {})
-        return Intervals(device, start, end, origin, counts | merged)
+        return Intervals(device, start, end, counts | merged)
     order = order_of(device, start, end)
-    device, start, end, origin = device[order], start[order], end[order], origin[order]
-
-    same = ~run_starts(device)
+    device, start, end = device[order], start[order], end[order]
     reach = pd.Series(end).groupby(device).cummax().to_numpy()
-    before = np.zeros(len(device), np.int64)
-    before[1:] = reach[:-1]
-    overlaps = same & (start < before)
-    touches = same & (start == before)
-    counts["overlapping"] = int(np.count_nonzero(overlaps))
-    joined = overlaps
+    same = device[1:] == device[:-1]
+    joined = same & (start[1:] < reach[:-1])
+    counts["overlapping"] = int(np.count_nonzero(joined))
     if merge_touching:
+        touches = same & (start[1:] == reach[:-1])
         counts["touching"] = int(np.count_nonzero(touches))
-        joined = overlaps | touches
+        joined |= touches
     if joined.any():
-        first = np.flatnonzero(~joined)
-        last = np.append(first[1:], len(device)) - 1
-        # The origin of a joined interval is that of its part with the latest end.
-        furthest = np.where(end == reach, np.arange(len(end)), -1)
-        furthest = np.maximum.accumulate(furthest)
-        device, start, end, origin = (
-            device[first],
-            start[first],
-            reach[last],
-            origin[furthest[last]],
-        )
-    return Intervals(device, start, end, origin, counts)
+        first, last = np.append(True, ~joined), np.append(~joined, True)
+        device, start, end = device[first], start[first], reach[last]
+    return Intervals(device, start, end, counts)
 
 
 def overlaps_any(

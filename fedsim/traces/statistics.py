@@ -231,17 +231,14 @@ def device_speeds(bundle: TraceBundle) -> Floats | None:
         return None
     rows = bundle.device_rows("compute")
     speed = np.full(bundle.device_count, np.nan)
-    for name, inverse in (("score", False), ("relative_speed", False), ("sample_s", True)):
-        if not bundle.has("compute", name):
-            continue
-        values = bundle.numpy("compute", name).astype(np.float64)
-        known = np.isfinite(values) & (values > 0)
-        # Assigned from the last row to the first, so that the first row of a device counts.
-        chosen = np.flatnonzero(known)[::-1]
-        column = np.full(bundle.device_count, np.nan)
-        column[rows[chosen]] = 1 / values[chosen] if inverse else values[chosen]
-        if np.isfinite(column).sum() >= np.isfinite(speed).sum():
-            speed = column
+    for name, power in (("score", 1), ("relative_speed", 1), ("sample_s", -1)):
+        if bundle.has("compute", name):
+            values = bundle.numpy("compute", name).astype(np.float64)
+            known = np.isfinite(values) & (values > 0)
+            first = pd.Series(values[known] ** power).groupby(rows[known]).first()
+            column = first.reindex(range(len(speed))).to_numpy()
+            if np.isfinite(column).sum() >= np.isfinite(speed).sum():
+                speed = column
     return speed
 
 

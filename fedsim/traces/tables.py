@@ -285,11 +285,15 @@ def run_starts(*columns: npt.NDArray[Any]) -> Bools:
 
 def order_of(device: Ints, *times: Ints) -> Ints:
     """The rows sorted by device and then by the times; rows that are equal keep their order."""
-    # Sorting small numbers takes one pass, and so does sorting what is in order, as most logs are.
-    small = device.astype(np.uint16) if device.max(initial=0) < 1 << 16 else device
-    order = np.lexsort((times[0], small))
+    first, top = times[0], int(device.max(initial=0))
+    span = int(first.max(initial=0)) - int(first.min(initial=0)) + 1
+    if (first[1:] >= first[:-1]).all() or (top + 1) * span >= 1 << 62:
+        # Sorting small numbers takes one pass.
+        order = np.lexsort((first, device.astype(np.uint16) if top < 1 << 16 else device))
+    else:
+        order = np.argsort(device.astype(np.int64) * span + (first - first.min()), kind="stable")
     if len(times) > 1:
-        repeats = ~run_starts(device[order], times[0][order])
+        repeats = ~run_starts(device[order], first[order])
         tied = np.flatnonzero(repeats | np.append(repeats[1:], False))
         rows = order[tied]
         order[tied] = rows[np.lexsort([column[rows] for column in (*times[::-1], device)])]

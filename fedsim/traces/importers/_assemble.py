@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from pathlib import PurePosixPath
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 from fedsim.errors import UserError
 from fedsim.files.cells import NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
+from fedsim.files.frames import file_names
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.eligibility import Rule, held
 from fedsim.traces.importers import Imported, Importer
@@ -106,20 +106,25 @@ def observed_changes(
     if window_us is None and not initial:
         first_us = max(int(time_us.min(initial=_FAR_US if len(time_us) else 0)), 0)
     end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
-    inside = np.flatnonzero(time_us < end_us + (window_us is None))
-    counts["after_window"] = len(time_us) - len(inside)
-    # Every source has a row at time 0 that changes nothing: it has the initial states.
-    present = np.flatnonzero(np.bincount(source, minlength=len(owner))).astype(source.dtype)
-    source = np.append(present, source[inside])
-    time_us = np.append(np.zeros(len(present), np.int64), time_us[inside])
+    inside = time_us < end_us + (window_us is None)
+    counts["after_window"] = int(np.count_nonzero(~inside))
+    codes = {key: codes[key] for key in rule.keys}
+    if counts["after_window"]:
+        source, time_us = source[inside], time_us[inside]
+        codes = {key: code[inside] for key, code in codes.items()}
+    if initial:
+        # Every source has a row at time 0 that changes nothing: it has the initial states.
+        present = np.flatnonzero(np.bincount(source, minlength=len(owner))).astype(source.dtype)
+        source = np.append(present, source)
+        time_us = np.append(np.zeros(len(present), np.int64), time_us)
+        unchanged = np.full(len(present), -1)
+        codes = {key: np.append(unchanged, code) for key, code in codes.items()}
     order = order_of(source, time_us)
     source, time_us = source[order], time_us[order]
-    head = run_starts(source)
-    following = np.append(time_us[1:], end_us)
-    following[np.append(head[1:], True)] = end_us
     # A run of rows that no long silence interrupts; only a source's first one knows its initial states.
     run, is_first = source, np.ones(1, np.bool_)
     if hold_us is not None:
+        head, following = _following(source, time_us, end_us)
         silent = following - time_us > hold_us
         counts["states_expired"] = int(np.count_nonzero(silent))
         run = np.cumsum(head | np.append(False, silent[:-1]), dtype=source.dtype)
@@ -128,7 +133,7 @@ def observed_changes(
     clash = np.zeros(len(again), np.bool_)
     states = {}
     for key in rule.keys:
-        code = np.append(np.full(len(present), -1, codes[key].dtype), codes[key][inside])[order]
+        code = codes.pop(key)[order]
         now, before = code[again], code[again - 1]
         clash |= (now >= 0) & (before >= 0) & (now != before)
         states[key] = held(run, code)
@@ -142,10 +147,14 @@ def observed_changes(
         row = np.arange(len(value))
         known = np.maximum.accumulate(np.where(value != 0, row, -1))
         value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
+    else:
+        changes = np.flatnonzero(run_starts(source, value))
+        source, time_us, value = source[changes], time_us[changes], value[changes]
+        head, following = _following(source, time_us, end_us)
 
-    begin, stop = (
-        np.searchsorted(source, np.arange(len(owner)), side) for side in ("left", "right")
-    )
+    heads = np.flatnonzero(head)
+    begin, stop = np.zeros((2, len(owner)), np.int64)
+    begin[source[heads]], stop[source[heads]] = heads, np.append(heads[1:], len(source))
     undecided = np.flatnonzero(value == 0)
     begin[source[undecided]] = undecided + 1
     window = np.full((2, len(ids)), end_us)
@@ -164,19 +173,21 @@ def observed_changes(
     source, start_us, ends = join_touching(source[on], time_us[on], ends)
     device, lasting = owner[source], ends > start_us
     counts["open_at_end"] = len(np.unique(device[~lasting & (ends == end_us)]))
-    joined = normalize(device[lasting], start_us[lasting], ends[lasting], merge_touching=True)
-    tables, intervals = observed_tables(
-        ids,
-        joined.device,
-        joined.start,
-        joined.end,
-        (window[0], window[1]),
-        counts,
-        valid=valid,
-        **columns,
-    )
+    spans = device[lasting], start_us[lasting], ends[lasting]
+    if len(owner) > len(ids):
+        joined = normalize(*spans, merge_touching=True)
+        spans = joined.device, joined.start, joined.end
+    edges = window[0], window[1]
+    tables, intervals = observed_tables(ids, *spans, edges, counts, valid=valid, **columns)
     counts["out_of_order"] = disorder
     return tables, intervals
+
+
+def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
+    """Whether each row is the first one of its source, and the time of the next one of that source."""
+    head, following = run_starts(source), np.append(time_us[1:], end_us)
+    following[np.append(head[1:], True)[: len(head)]] = end_us
+    return head, following[: len(head)]
 
 
 def note_polling(intervals: Intervals, counts: dict[str, int], caveats: list[str]) -> None:
@@ -234,12 +245,10 @@ class LinkImporter(Importer):
     not give the same direction of the same link.
 
     Attributes:
-        endings: endings of file names that do not belong to the name of a link.
         kind: kind of the devices.
         kinds: the counts that :meth:`links` adds to, which are 0 at first.
     """
 
-    endings: ClassVar[tuple[str, ...]] = ()
     kind: ClassVar[str | None] = None
     kinds: ClassVar[str] = ""
 
@@ -253,21 +262,12 @@ class LinkImporter(Importer):
         """One series per link and direction."""
         notes = Notes(dict.fromkeys(cls.kinds.split(), 0), [])
         files = list(sources)
-        short = [cls._bare(PurePosixPath(file.name).name) for file in files]
-        # Files of the same name differ in their path.
-        names = short if len(set(short)) == len(short) else [cls._bare(file.name) for file in files]
         links = [
             piece
-            for name, source in zip(names, files, strict=True)
+            for name, source in zip(file_names(files), files, strict=True)
             for piece in cls.links(name, source, params, notes)
         ]
         return Imported(link_tables(links, cls.kind), *notes)
-
-    @classmethod
-    def _bare(cls, name: str) -> str:
-        for ending in cls.endings:
-            name = name.removesuffix(ending)
-        return name
 
 
 def link(

@@ -155,7 +155,11 @@ def _both_states(table: pd.DataFrame, available: int, counts: dict[str, int]) ->
         for key, count in spans.counts.items():
             counts[key] = counts.get(key, 0) + count
         joined = {"device": spans.device, "start": spans.start, "stop": spans.end, "state": state}
-        parts.append(rows.iloc[spans.origin].assign(**joined))
+        last = rows.sort_values("start", kind="stable").drop_duplicates(
+            ["device", "stop"], keep="last"
+        )
+        reasons = last[["device", "stop", "event_end_reason"]]
+        parts.append(pd.DataFrame(joined).merge(reasons, "left", ["device", "stop"]))
     up, down = ([part[n].to_numpy() for n in ("device", "start", "stop")] for part in parts)
     clash = overlaps_any(*down, *up)
     counts["contradictions"] = int(np.count_nonzero(clash))

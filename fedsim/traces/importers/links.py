@@ -59,7 +59,6 @@ class Pensieve(LinkImporter):
     name = "pensieve"
     description = "Pensieve cooked throughput traces (time, Mbit/s), one file per link"
     signature = r"^[^\n]*\n(\d+(\.\d*)?([eE]-?\d+)?[\t ]+\d+\.\d*([eE]-?\d+)?[ ]*\r?\n){2}"
-    endings = (".txt", ".log", ".csv")
     kinds = "first_rates zero_length"
 
     class Params(ImporterParams):
@@ -96,7 +95,6 @@ class NyuMets(LinkImporter):
     name = "nyu_mets"
     description = "NYU-METS LTE throughput (value,unit per second; or multivariate)"
     signature = r"\n[\d.]*, ?[KMG]?bits/sec"
-    endings = (".csv", ".txt")
     kind = "phone"
     kinds = "seconds missing_rates"
 
@@ -174,7 +172,6 @@ class Ucc5g(LinkImporter):
     name = "ucc5g"
     description = "UCC 5G production traces (CSV, folder or zip)"
     signature = r"NetworkMode.*DL_bitrate"
-    endings = (".csv",)
     kind = "phone"
     kinds = "rows same_second out_of_order seconds_without_row missing_rates idle_rows"
 

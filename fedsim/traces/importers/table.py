@@ -26,7 +26,7 @@ from fedsim.files.cells import (
     RateUnit,
     SpanUnit,
 )
-from fedsim.files.frames import FILE, Frame, TableFile, role_name
+from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule
@@ -85,10 +85,11 @@ COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
     "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
-    r"worker|entity|station",
+    r"worker|entity|station|instance.*|vehicle.*",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
-    "start": r"start.*|begin.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
-    "end": r"end.*|stop.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|disassoc(iated)?|left",
+    "start": r"start.*|begin.*|launch.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
+    "end": r"end.*|stop.*|terminat.*time|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|"
+    r"disassoc(iated)?|left",
     "duration": r"duration|length|elapsed|seconds|.*session_time",
     "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen",
     "state": r"state|status|event|action",
@@ -100,8 +101,9 @@ _CALLED: Mapping[str, str] = {
 }
 _HOW_TO_WRITE = (
     "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M'; the end of an open session is empty"
+    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); the end of an open session is empty"
 )
+_SYSLOG = "%b %d %H:%M:%S"
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
@@ -143,7 +145,8 @@ class Table(Importer):
         columns: dict[str, str] = {}
         """The file's names of columns: ``-s columns='{device: host, time: timestamp, state: status}'``. ``file`` is the
         name of each file without its ending: ``{device: file}`` if each is one device, ``{access_point: file}`` if each
-        is that of an access point."""
+        is that of an access point. ``{device: column}``: each column beside ``time`` is a device, its cells are its
+        states."""
         time_unit: cells.TimeUnit | None = None
         """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
         on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
@@ -152,6 +155,8 @@ class Table(Importer):
         time that clocks show twice, the order of a device's rows says which it is; otherwise it is the first."""
         time_format: str | None = None
         """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
+        year: int | None = Field(None, ge=1970, le=2099)
+        """Year of the first time, if times have none; by default of the form of syslog, ``%b %d %H:%M:%S``."""
         duration_unit: SpanUnit | None = None
         """Unit of ``duration``."""
         compute_unit: SpanUnit | None = None
@@ -165,9 +170,9 @@ class Table(Importer):
         phase: Literal["inference", "training"] = "training"
         """Whether the times are those of inference or of training."""
         online: str | None = None
-        """Rule for when a device is available, over the states of a log of changes, such as ``state == on and
-        charging`` or ``network in (wifi, lan) and battery >= 20``; a bare name means on, true, yes or 1. By default the
-        only state of the log, if it is one of these or their opposites."""
+        """Rule for when a device is available, over the states of a log of changes or of intervals, such as ``state ==
+        on and charging`` or ``network in (wifi, lan) and battery >= 20``; a bare name means on, true, yes or 1. By
+        default the only state of a log of changes, if it is one of these or their opposites; any interval."""
         hold: Duration | None = Field(None, gt=0)
         """Longest time for which a state is believed after a device's last row, such as 5min for heartbeats every
         minute; by default until the next row."""
@@ -195,7 +200,11 @@ class Table(Importer):
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
         times = _Times(params)
-        log = _Log(Frame([TableFile(source) for source in sources], params.columns), params)
+        files: list[TableFile | LongFile] = [TableFile(source) for source in sources]
+        if params.columns.get("device") == COLUMN:
+            shared = {*COLUMNS, *map(role_name, params.columns.values())}
+            files = [LongFile(file, shared) for file in files if isinstance(file, TableFile)]
+        log = _Log(Frame(files, params.columns), params)
         devices = {name: log.single(name) for name in TEXTS if name in log.frame}
         eligibility: Eligibility | None = None
         horizon_us = round(params.window * 1e6) if params.window else DAY_US
@@ -249,6 +258,9 @@ class _Log:
             raise frame.error("has no rows")
         self.device, self.ids = frame.text("device")
         frame.refuse(self.device < 0, "has no device")
+        lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in self.ids])
+        expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
+        frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
         self._require_units()
         # Devices that some files have, and files with other columns do not.
         if (count := len(set(kinds))) > 1:
@@ -269,12 +281,16 @@ class _Log:
         edges = sum(name in frame for name in ("start", "end", "duration"))
         known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or edges == 1:
-            raise frame.error(
-                f"has the columns {', '.join(frame.names)}",
-                f"{_proposed(frame.names)}it needs device, and two of start, end and duration, time with states, or "
-                f"numbers: {', '.join(NUMBERS)}",
+            nested = [name for file in frame.files for name in file.nested]
+            also = f", and the nested columns {', '.join(nested)}, which are left out" * bool(
+                nested
             )
-        if "time" not in frame:
+            raise frame.error(
+                f"has the columns {', '.join(frame.names)}{also}",
+                f"{_proposed(frame.names)}its first line (or each record) must name device, and two of start, end and "
+                f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
+            )
+        if "time" not in frame and params.online is None:
             if others:
                 hint = _proposed([*others, "device", "time", "start", "end"]).removesuffix("; ")
                 hint = f" ({hint} if it is one of these)" if hint else ""
@@ -300,6 +316,9 @@ class _Log:
                 columns.setdefault(column.option, []).append(name)
         examples = {option: ", ".join(units) for option, units in UNITS.items()}
         examples |= {"rate_unit": cells.RATE_EXAMPLES}
+        if names := columns.get("time_unit"):
+            fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
+            examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
         raise_all(
             frame.error(
                 f"the unit of the column{'s' * (len(names) > 1)} {format_names(names)} is not declared",
@@ -312,25 +331,28 @@ class _Log:
     # Availability ---------------------------------------------------------------------------------------------------
 
     def intervals(self, times: _Times, devices: dict[str, Any]) -> _Available:
-        """Time covered (us), the tables of devices and availability, and no rule."""
+        """Time covered (us), the tables of devices and availability, and the rule, if there is one."""
         frame, params = self.frame, self.params
         edges = [name for name in ("start", "end") if name in frame]
-        read = times.read(frame, edges, self.device)
-        start, end = read[0], read[-1]
+        span_us: Ints | None = None
         if len(edges) < 2:
-            unit = DURATION_UNITS.get(params.duration_unit or "s", 1.0)
-            length = frame.number("duration", unit, NOT_NEGATIVE, params.duration_unit or "") * 1e6
-            known = ~np.isnan(length) & (start != NAT)
-            span_us = np.where(known, length, 0).astype(np.int64)
-            if edges == ["start"]:
-                end = np.where(known, start + span_us, NAT)
-            else:
-                frame.refuse(~known & (end != NAT), "has an end without a duration")
-                start = end - span_us
+            unit, said = params.duration_unit or "s", params.duration_unit or "or as 1-02:00:00"
+            length = frame.number("duration", DURATION_UNITS[unit], NOT_NEGATIVE, said) * 1e6
+            span_us = np.where(np.isnan(length), NAT, length).astype(np.int64)
+        start, end = times.read(frame, edges, self.device, span_us)
+        if edges == ["end"]:
+            frame.refuse((start == NAT) & (end != NAT), "has an end without a duration")
         device, empty = self.device, start == NAT
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
             start, end, device = start[~empty], end[~empty], device[~empty]
+        rule: Rule | None = None
+        if params.online is not None:
+            codes = self._states()
+            words = {name: tuple(words) for name, (_, words) in codes.items()}
+            rule = Rule.parse(params.online, words, "online")
+            chosen = rule.holds({name: codes[name][0][~empty] for name in rule.keys}) == 1
+            self.counts["rows_without_the_rule"] = int(np.count_nonzero(~chosen))
         open_ = (end == NAT) | (end >= FAR_US)
         if times.dated:
             low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
@@ -357,12 +379,14 @@ class _Log:
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
+        if rule is not None:
+            device, start, end = device[chosen], start[chosen], end[chosen]
         tables, spans = observed_tables(
             self.ids, device, start, end, window, self.counts, **devices
         )
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, times.origin)
         self._note(spans, len(self.ids))
-        return horizon_us, tables, None
+        return horizon_us, tables, None if rule is None else rule.text
 
     def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
@@ -400,29 +424,15 @@ class _Log:
             for seconds in (params.window, params.hold)
         )
 
-        def assembled(reports: tuple[Ints, Ints], counts: dict[str, int]) -> Any:
-            owner, source = reports
-            given = owner, source[rows], time, after, rule, before, window_us, hold_us, counts
-            return observed_changes(self.ids, *given, **devices)
-
-        by_device = np.arange(len(self.ids)), self.device
-        has_points = self.point and self.point not in rule.keys
-        by_point = self._by_point(stateful) if has_points else by_device
-        certain = self.point == "access_point"
-        if self.point == FILE and not self._at_once(time, {**codes}, rows):
-            by_point = by_device
-        tables, spans = assembled(by_point if certain else by_device, self.counts)
-        if not certain and len(by_point[0]) > len(self.ids):
-            others, _ = assembled(by_point, {})
-            if others["availability"] != tables["availability"]:
-                varies = f"the column {self.point} varies within a device"
-                if self.point == FILE:
-                    varies = "several files report on a device at the same time"
-                raise frame.error(
-                    f"{varies}, and the availability depends on whether each {self.point} has its own states, as the "
-                    "log of an access point",
-                    f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
-                )
+        reports = np.arange(len(self.ids)), self.device
+        if self.point and self.point not in rule.keys:
+            by_point = self._by_point(stateful)
+            if self.point == "access_point":
+                reports = by_point
+            else:
+                self._require_choice(by_point[0], after, rule, time, rows)
+        changes = (reports[0], reports[1][rows], time, after, rule, before, window_us, hold_us)
+        tables, spans = observed_changes(self.ids, *changes, self.counts, **devices)
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
             raise frame.error(
@@ -433,9 +443,36 @@ class _Log:
         self._note(spans, valid)
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
 
-    def _at_once(self, time: Ints, codes: Mapping[str, Any], rows: Any) -> bool:
+    def _require_choice(
+        self, owner: Ints, after: Mapping[str, Ints], rule: Rule, time: Ints, rows: Any
+    ) -> None:
+        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference.
+
+        Args:
+            owner: the device of each pair of a device and an access point.
+            after: the states in each row.
+            rule: when a device is available.
+            time: time of each row.
+            rows: the rows that have a time.
+        """
+        several = np.bincount(owner, minlength=len(self.ids)) > 1
+        # If every row shows its device online, it makes no difference where.
+        doubtful = several[self.device[rows]] & (rule.holds(after) != 1)
+        if not doubtful.any():
+            return
+        varies = f"the column {self.point} varies within a device"
+        if self.point == FILE:
+            if not self._at_once(time, after, rows):
+                return
+            varies = "several files report on a device at the same time"
+        raise self.frame.error(
+            f"{varies}, and the availability depends on whether each {self.point} has its own states, as the log of "
+            "an access point",
+            f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
+        )
+
+    def _at_once(self, time: Ints, columns: Mapping[str, Ints], rows: Any) -> bool:
         """Whether different rows of several files on a device overlap in time."""
-        columns = {name: code[rows] for name, (code, _) in codes.items()}
         file, _ = self.frame.text(FILE)
         device = self.device[rows]
         log = pd.DataFrame({"device": device, "time": time, **columns}).assign(file=file[rows])
@@ -634,11 +671,17 @@ def _proposed(names: list[str]) -> str:
         fitting = _called(role, [name for name in names if name not in mapping.values()])
         if role not in names and fitting:
             mapping[role] = fitting
+    given = {*mapping, *names}
+    if "duration" in given and not {"start", "end"} & given and "time" in given:
+        mapping["start"] = mapping.pop("time", "time")
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
         of_changes = ("time", "state", "access_point")
         mapping = {role: name for role, name in mapping.items() if role not in of_changes}
-    if "device" not in {*mapping, *names} and {*mapping, *names} & {*COLUMNS}:
+    if "device" not in given and given & {*COLUMNS}:
         mapping = {"device": FILE, **mapping}
+        if "time" in given and len(names) > 2:
+            wide = _columns({**mapping, "device": COLUMN})
+            return f"give {_columns(mapping)} if each file is one device, or {wide} if each column is; "
     return f"give {_columns(mapping)}; " if mapping else ""
 
 
@@ -655,6 +698,17 @@ def _called(role: str, names: list[str]) -> str:
 def _columns(mapping: Mapping[str, str]) -> str:
     """The option with this mapping of columns."""
     return f"-s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'"
+
+
+def _both_ends(names: list[str], times: list[Ints], span_us: Ints | None) -> list[Ints]:
+    """The starts and ends of intervals from one of these and their lengths, if these are given."""
+    if span_us is None:
+        return times
+    (edge,) = times
+    known = (edge != NAT) & (span_us != NAT)
+    sign = 1 if names == ["start"] else -1
+    other = np.where(known, edge + sign * np.where(known, span_us, 0), NAT)
+    return [edge, other] if sign > 0 else [other, edge]
 
 
 class _Times:
@@ -685,19 +739,34 @@ class _Times:
         """Time 0 in words."""
         return "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
 
-    def read(self, frame: Frame, names: list[str], device: Ints) -> list[Ints]:
-        """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each."""
-        unit, form = self.params.time_unit, self.params.time_format
-        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE) for name in names]
+    def read(
+        self, frame: Frame, names: list[str], device: Ints, span_us: Ints | None = None
+    ) -> list[Ints]:
+        """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each.
+
+        With ``span_us``, the lengths of intervals, they are the starts and ends of these, of which one is a column.
+        """
+        unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
+        if form is not None and not re.search("%[YyGcxsDF]", form):
+            if year is None or not re.search("%[dejU]", form):
+                raise frame.error(
+                    f"times of the form '{form}' have no {'year' if year is None else 'day'}",
+                    "give the year of the first one, such as -s year=2024; of times without a date, write the date",
+                )
+        elif form is not None:
+            year = None
+        if year is not None and form is None:
+            form = _SYSLOG
+        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
         times = [column.us for column in columns]
         self.dated = any(column.dated for column in columns)
         if not self.dated:
             self.zone_name = None
-            return times
+            return _both_ends(names, times, span_us)
         if (fit := cells.fitting_unit(times[0], unit)) is not None:
-            year = 1970 + float(np.median(times[0])) / 31_556_952e6
+            years = float(np.median(times[0])) / 31_556_952e6
             raise frame.error(
-                f"in {unit}, the times would be in the year {year:.0f}",
+                f"in {unit}, the times would be in the year {1970 + years:.0f}",
                 f"they fit -s time_unit={fit}",
             )
         local = [
@@ -706,6 +775,7 @@ class _Times:
         ]
         if any(each.any() for each in local):
             times = self._of_local(frame, names, times, local, device)
+        times = _both_ends(names, times, span_us)
         first = times[0] if (times[0] != NAT).all() else times[0][times[0] != NAT]
         begin_us, last_us = int(first.min(initial=FAR_US)), int(first.max(initial=0))
         if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):

@@ -44,10 +44,6 @@ class Throughput(LinkImporter):
     name = "throughput"
     description = "throughput logs in any columns (time; rate, bytes or counter), by file or device"
     version = "2"
-    endings = (
-        *(".csv", ".tsv", ".txt", ".log", ".dat"),
-        *(".parquet", ".feather", ".jsonl", ".xlsx"),
-    )
     kinds = "same_time missing_rates gaps counter_resets counter_wraps"
 
     class Params(ImporterParams):

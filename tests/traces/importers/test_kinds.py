@@ -221,6 +221,58 @@ POLLS = "device,time,ap,state\n" + "".join(
 )
 AT_POINTS = {"time_unit": "min", "online": "state == on", "columns": {"access_point": "ap"}}
 
+ZEEK = (
+    "#separator \\x09\n#fields\tts\tid.orig_h\tduration\n#types\ttime\taddr\tinterval\n"
+    "1714550400.5\t10.0.0.1\t3600.0\n1714560000.0\t-\t1.0\n1714551000.0\t10.0.0.2\t60.25\n#close\t2024\n"
+)
+WIDE = pd.DataFrame({"Time": [0, 1, 2], "p1": [1, 1, 0], "p2": [0, 1, np.nan]})
+SYSLOG = "device,time,state\n" + "".join(
+    f"a,{time},{state}\n"
+    for time, state in (
+        ("Dec 31 23:00:00", "up"),
+        ("Jan  1 01:00:00", "down"),
+        ("Feb 29 08:00:00", "up"),
+        ("Mar  1 08:00:00", "down"),
+    )
+)
+SLURM = "device,start,duration\nn1,2024-05-01T08:00Z,01:30:00\nn2,2024-05-01T08:00Z,1-02:00:00\n"
+EVENTS_OF_NODES = (
+    "NodeName|TimeStart|TimeEnd|State\nn1|2024-05-01T08:00:00|2024-05-01T12:00:00|DOWN*\n"
+    "n2|2024-05-01T09:00:00|2024-05-01T10:00:00|IDLE\nn2|2024-05-01T10:00:00|2024-05-01T11:00:00|DOWN*\n"
+)
+NODES = {
+    "columns": {"device": "nodename", "start": "timestart", "end": "timeend"},
+    "time_zone": "UTC",
+}
+KEA = (
+    "address,hwaddr,valid_lifetime,expire\n10.0.0.1,aa:bb,3600,1714554000\n"
+    "10.0.0.1,aa:bb,3600,1714555800\n10.0.0.2,cc:dd,600,1714550400\n"
+)
+KEA_COLUMNS = {"device": "hwaddr", "end": "expire", "duration": "valid_lifetime"}
+VOLUNTEER = pd.DataFrame(
+    {
+        "host": ["h1"] * 4,
+        "time": [f"01-May-2024 {time}:00" for time in ("08:00", "09:30", "10:00", "11:00")],
+        "event": ["Resuming computation", "Suspending computation - computer is in use"] * 2,
+    }
+)
+FLEET = pd.DataFrame({"vehicle_id": "v1", "m": [0, 30, 60, 95], "ignition": [True, False] * 2})
+FLEET["timestamp"] = [f"2024-05-01T{8 + m // 60:02d}:{m % 60:02d}:00.000+00:00" for m in FLEET["m"]]
+FLEET["location"] = [{"lat": 1.0}] * 4
+SPOT = (
+    "InstanceId,LaunchTime,TerminationTime,StateReason\n"
+    "i-1,2024-05-01T08:00:00.000Z,2024-05-01T10:30:00.000Z,Server.SpotInstanceTermination\n"
+    "i-2,2024-05-01 08:00:00+00,,\ni-3,2024-05-01T09:00:00Z,2024-05-01T09:45:00Z,Client.UserInitiated\n"
+)
+NDT = pd.DataFrame(
+    {
+        "client.IP": ["1.1.1.1", "1.1.1.1", "2.2.2.2"],
+        "a.MeanThroughputMbps": [100.5, 90.5, 10.0],
+        "a.MinRTT": [20.1, 22.1, 80.0],
+    }
+)
+ONLINE_ANYWHERE = "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n"
+
 KINDS: dict[str, tuple[Any, ...]] = {
     # Time zero and the window
     "one window, local midnight": (
@@ -453,10 +505,10 @@ KINDS: dict[str, tuple[Any, ...]] = {
     ),
     "access points that make no difference": (
         "table",
-        "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n",
+        ONLINE_ANYWHERE,
         {"time_unit": "min", "online": "state == on", "hold": "45min"},
         hours,
-        union("device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n", 45),
+        union(ONLINE_ANYWHERE, 45),
     ),
     "a rule over access points": (
         "table",
@@ -924,6 +976,203 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"window": "2h"},
         hours,
         {"a": 1.5},
+    ),
+    "a duration of days, as Slurm writes it": (
+        "table",
+        SLURM,
+        {},
+        hours,
+        {"n1": 1.5, "n2": 26.0},
+    ),
+    "days of a spreadsheet that are not exact": (
+        "table",
+        "device,start,end\na,45413.333333333336,45413.416666666664\n",
+        {"time_unit": "excel", "time_zone": "UTC"},
+        lambda bundle: (hours(bundle), begins(bundle)),
+        ({"a": 2.0}, ["2024-05-01T08:00:00+00:00"]),
+    ),
+    "columns named in a comment": (
+        "table",
+        ZEEK.replace("1714560000.0\t-\t1.0\n", ""),
+        {
+            "columns": {"device": "id.orig_h", "start": "ts"},
+            "time_unit": "unix_s",
+            "duration_unit": "s",
+        },
+        hours,
+        {"10.0.0.1": 1.0, "10.0.0.2": round(60.25 / 3600, 6)},
+    ),
+    "a dash in a log of Zeek": (
+        "table",
+        ZEEK,
+        {
+            "columns": {"device": "id.orig_h", "start": "ts"},
+            "time_unit": "unix_s",
+            "duration_unit": "s",
+        },
+        refused,
+        ("has no device", ""),
+    ),
+    "columns named in a comment, proposed": (
+        "table",
+        ZEEK,
+        {},
+        refused,
+        ("", "columns='{device: id_orig_h, start: ts}'"),
+    ),
+    "units that fit": (
+        "table",
+        ZEEK.replace("1714560000.0\t-\t1.0\n", ""),
+        {"columns": {"device": "id.orig_h", "start": "ts"}},
+        refused,
+        ("not declared", "they fit unix_s"),
+    ),
+    "one column per device": (
+        "table",
+        WIDE,
+        {"columns": {"device": "column"}, "time_unit": "h"},
+        hours,
+        {"p1": 2.0, "p2": 1.0},
+    ),
+    "one column per device, proposed": (
+        "table",
+        WIDE,
+        {"time_unit": "h"},
+        refused,
+        ("", "{device: column}' if each column is"),
+    ),
+    "times without a year": (
+        "table",
+        SYSLOG,
+        {"year": 2023, "time_zone": "UTC", "online": "state == up"},
+        hours,
+        {"a": 26.0},
+    ),
+    "times without a year, refused": (
+        "table",
+        SYSLOG,
+        {"time_zone": "UTC", "time_format": "%b %d %H:%M:%S", "online": "state == up"},
+        refused,
+        ("have no year", "-s year=2024"),
+    ),
+    "intervals of which some count": (
+        "table",
+        EVENTS_OF_NODES,
+        {**NODES, "online": "state != 'down*'"},
+        hours,
+        {"n1": 0.0, "n2": 1.0},
+    ),
+    "lists of Slurm's nodes": (
+        "table",
+        EVENTS_OF_NODES.replace("n2", "n[1-3]"),
+        NODES,
+        refused,
+        (":3: device is 'n[1-3]', several devices", "scontrol show hostnames"),
+    ),
+    "an end and a duration, from the first start on": (
+        "table",
+        KEA,
+        {"columns": KEA_COLUMNS, "time_unit": "unix_s", "duration_unit": "s"},
+        lambda bundle: (hours(bundle), epoch_and_windows(bundle)),
+        (
+            {"aa:bb": 1.5, "cc:dd": round(600 / 3600, 6)},
+            ("2024-05-01T07:50:00+00:00", [0.0, 0.0], [100 / 60] * 2),
+        ),
+    ),
+    "lines above the header": (
+        "table",
+        "Client Sessions\nGenerated: today\n\nClient MAC,AP,Start,End\na,x,1,2\n",
+        {},
+        refused,
+        ("0.csv:1: has one cell, but line 4 has more: Client MAC, AP, Start", "remove what comes"),
+    ),
+    "a duration in words": (
+        "table",
+        "device,start,duration\na,2024-05-01T08:00Z,1 hrs 23 min 45 sec\n",
+        {},
+        refused,
+        (":2: duration is '1 hrs 23 min 45 sec'", "or as 1-02:00:00"),
+    ),
+    "results of Prometheus": (
+        "table",
+        json.dumps({"status": "success", "data": {"result": [{"values": [[0, "1"]]}]}}),
+        {},
+        refused,
+        ("nested columns data, which are left out", "each record) must name device"),
+    ),
+    "events of a volunteer's computer": (
+        "table",
+        VOLUNTEER.to_csv(index=False),
+        {
+            "columns": {"device": "host", "state": "event"},
+            "time_zone": "UTC",
+            "time_format": "%d-%b-%Y %H:%M:%S",
+            "online": "state == 'resuming computation'",
+        },
+        hours,
+        {"h1": 2.5},
+    ),
+    "ignition of vehicles": (
+        "table",
+        FLEET.to_json(orient="records", lines=True),
+        {"columns": {"device": "vehicle_id", "time": "timestamp"}, "online": "ignition"},
+        hours,
+        {"v1": round(float((FLEET["m"].diff().shift(-1) * FLEET["ignition"]).sum() / 60), 6)},
+    ),
+    "keys and values of a phone": (
+        "table",
+        "timestamp;device;key;value\n0;p;power;charging\n30;p;network;wifi\n120;p;power;discharging\n"
+        "180;p;power;charging\n240;p;network;lte\n",
+        {
+            "columns": {"time": "timestamp", "state": "value"},
+            "time_unit": "min",
+            "online": "power == charging and network == wifi",
+        },
+        hours,
+        {"p": 2.5},
+    ),
+    "check-ins": (
+        "table",
+        "Device name,Last check-in\nPC-1,2024-05-01 08:00:00.0000000\nPC-1,2024-05-01 16:00:00.0000000\n"
+        "PC-2,2024-05-01 09:30:00.0000000\n",
+        {
+            "columns": {"device": "device name", "time": "last check-in"},
+            "time_zone": "UTC",
+            "hold": "8h",
+        },
+        hours,
+        {"PC-1": 16.0, "PC-2": 8.0},
+    ),
+    "instances of a cloud": (
+        "table",
+        SPOT,
+        {
+            "columns": {"device": "InstanceId", "start": "LaunchTime", "end": "TerminationTime"},
+            "window": "1d",
+        },
+        hours,
+        {"i-1": 2.5, "i-2": 24.0, "i-3": 0.75},
+    ),
+    "instances of a cloud, proposed": (
+        "table",
+        SPOT,
+        {},
+        refused,
+        ("", "columns='{device: instanceid, start: launchtime, end: terminationtime}'"),
+    ),
+    "speed tests of addresses": (
+        "table",
+        NDT,
+        {
+            "columns": {"device": "client.IP", "down": "a.MeanThroughputMbps", "rtt": "a.MinRTT"},
+            "rate_unit": "Mbps",
+            "latency_unit": "ms",
+        },
+        lambda b: (column("network", "bandwidth_bps")(b), column("network", "rtt_s")(b)),
+        (
+            (NDT.groupby("client.IP")["a.MeanThroughputMbps"].median() * 1e6).tolist(),
+            (NDT.groupby("client.IP")["a.MinRTT"].median() / 1e3).round(6).tolist(),
+        ),
     ),
     "a duration without a unit": (
         "table",
