@@ -17,13 +17,13 @@ import torch
 from typing_extensions import override
 
 from fedsim.analysis.run import Run
-from fedsim.composition.assembled import Assembly
 from fedsim.composition.closing import spent, write_population
-from fedsim.composition.execution import OnProgress, default_folder, log_warning
+from fedsim.composition.devices import Devices
 from fedsim.composition.rules.finished import FINISHED, FinishedRun
 from fedsim.composition.rules.names import check_names
 from fedsim.composition.rules.planned import OF_DEVICES, PLANNED
-from fedsim.composition.shared import Shared
+from fedsim.composition.run import OnProgress, default_folder, log_warning
+from fedsim.composition.shared import Bundles
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
@@ -444,18 +444,18 @@ def _populations(
     task = FlowerTask(params, scenario.training.batch_size)
     steps = FullWork(np.ones(params.clients, dtype=np.int64))
     check_names(scenario.ignore)
-    world = World(scenario, loaded.folder, Shared(), task, steps)
+    devices = Devices(scenario, loaded.folder, Bundles(), task, steps)
     if params.unit == "host_seconds":
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
         # Declared units are those of devices.compute, whatever the message.
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP if params.work is None else 1.0
     method = _UnitOfWork(training)
-    population = world.population(method)
-    assembly = Assembly(loaded, world, False, method, (), {}, population)
-    warnings = PLANNED.warnings(assembly, scenario.ignore, only=OF_DEVICES)
+    population = devices.population(method)
+    world = World(loaded, devices, scenario.training, False, method, population)
+    warnings = PLANNED.warnings(world, scenario.ignore, only=OF_DEVICES)
     located = [loaded.located(warning) for warning in warnings]
-    compute = world.population(_UnitOfWork(evaluating)).compute
+    compute = devices.population(_UnitOfWork(evaluating)).compute
     return population, replace(population, compute=compute), world.names(), located
 
 
