@@ -318,11 +318,11 @@ def _serve(
     """Drive fedsim's server by the wall clock: its timers when they are due, arrivals when they happen."""
     simulation = build_server(assembly, None, log)
     # The server is built for the simulation; at these two ends reality takes over.
-    engine, limits, server = simulation._engine, simulation._limits, simulation.server
+    engine, stop, server = simulation._engine, simulation._stop, simulation.server
     server._dispatches = dispatches
     dispatches.on_end = server.on_end
-    if limits.until_ns is not None:
-        engine.call_at(limits.until_ns, engine.stop)
+    if stop.until_ns is not None:
+        engine.call_at(stop.until_ns, engine.stop)
     dispatches.origin_ns = origin_ns = time.monotonic_ns()
     simulation._evaluations.start()
     server.start()

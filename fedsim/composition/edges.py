@@ -30,7 +30,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.edges import Hierarchy, Mobility
-from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER, to_ns
@@ -101,18 +101,15 @@ def hierarchy(world: World) -> Hierarchy | None:
         transfers_s = expected_transfers_s(population.network, edge, (down, up))
         return transfers_s + rounds * float(population.compute.step_s[edge])
 
-    detection = server.failure_detection
     return Hierarchy(
         clients=Clients(
             population,
             edges.cloud.context.samples,
             Work(np.full(count, rounds, dtype=np.int64)),
             expected_duration_s,
-        ),
-        rules=Rules(
             server.selection.create,
             server.schedule.create,
-            failure_detection_ns=None if detection == "never" else to_ns(detection),
+            failure_detection_ns=server.failure_detection_ns,
             aggregation_ns=to_ns(server.aggregation_time),
         ),
         workload=Workload(

@@ -14,8 +14,7 @@ from fedsim.composition.edges import hierarchy, relocating
 from fedsim.composition.world import World
 from fedsim.scenario.model import Scenario
 from fedsim.simulation.evaluations import EvaluationTimes
-from fedsim.simulation.facts import Clients, Rules, check_rules
-from fedsim.simulation.level import Limits
+from fedsim.simulation.facts import Clients, check_rules
 from fedsim.simulation.simulation import Live, Simulation
 from fedsim.simulation.updates import Recorder
 from fedsim.simulation.workload import DrawnWork, Workload, Workloads
@@ -91,14 +90,7 @@ def build_server(
     return Simulation(
         _clients(world),
         _workloads(world),
-        _rules(world),
-        Limits(
-            until_ns=None if stop.simulated_time is None else to_ns(stop.simulated_time),
-            rounds=stop.rounds,
-            dispatches=stop.dispatches,
-            arrivals=stop.arrivals,
-            stalled_after=stop.stalled_after,
-        ),
+        stop,
         EvaluationTimes(
             every_ns=None if evaluation.every is None else to_ns(evaluation.every),
             every_versions=every_versions,
@@ -123,32 +115,26 @@ def check_server(world: World) -> None:
     Raises:
         UserError: schedule or selection do not accept their parameters.
     """
-    clients, rules, seed = _clients(world), _rules(world), world.scenario.seed
+    clients, seed = _clients(world), world.scenario.seed
     above = hierarchy(world)
     if above is not None:
-        check_rules(above.clients, above.rules, seed)
+        check_rules(above.clients, seed)
         clients = replace(clients, members=above.members[0])
     with relocating(world.scenario):
-        check_rules(clients, rules, seed)
+        check_rules(clients, seed)
 
 
 def _clients(world: World) -> Clients:
+    section, prologue = world.scenario.server.of_devices, world.method.prologue()
+    keeps_lost = any(memory.kept_when_lost for memory in world.method.memories().values())
     return Clients(
         world.population,
         world.task.samples,
         world.devices.work,
         world.expected_duration_s,
-    )
-
-
-def _rules(world: World) -> Rules:
-    section = world.scenario.server.of_devices
-    detection, prologue = section.failure_detection, world.method.prologue()
-    keeps_lost = any(memory.kept_when_lost for memory in world.method.memories().values())
-    return Rules(
         section.selection.create,
         section.schedule.create,
-        failure_detection_ns=None if detection == "never" else to_ns(detection),
+        failure_detection_ns=section.failure_detection_ns,
         aggregation_ns=to_ns(section.aggregation_time),
         first_updates=None if prologue is None else prologue.updates or 0,
         # Nothing is kept of the work before the first round.

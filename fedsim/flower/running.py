@@ -52,7 +52,6 @@ from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import from_python
 from fedsim.scenario.source import to_yaml
 from fedsim.simulation.facts import Work as FullWork
-from fedsim.simulation.level import Limits
 from fedsim.simulation.rows import recorded
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
@@ -202,20 +201,16 @@ def execute(
         writer = RunWriter(folder, clients=params.clients, **of_dispatches)
         with contextlib.closing(writer):
             stop, server = scenario.stop, scenario.server
-            detection = server.failure_detection
+            if stop.simulated_time is None:
+                stop = stop.model_copy(update={"simulated_time": _LONGEST_RUN_S})
             exchange = Exchange(
                 population,
                 evaluating,
                 scenario.devices.failures,
-                Limits(
-                    to_ns(stop.simulated_time or _LONGEST_RUN_S),
-                    stop.rounds,
-                    stop.dispatches,
-                    stop.arrivals,
-                ),
+                stop,
                 writer,
                 seed=scenario.seed,
-                detection_ns=None if detection == "never" else to_ns(detection),
+                detection_ns=server.failure_detection_ns,
                 waits_for_offline=params.offline == "wait",
             )
             recording = Recording(
@@ -225,7 +220,7 @@ def execute(
                 recording.unseeded(where)
             if on_progress is not None:
                 limits = {
-                    **stop.model_dump(),
+                    **scenario.stop.model_dump(),
                     "rounds": stop.rounds or app.run_config.get("num-server-rounds"),
                 }
 

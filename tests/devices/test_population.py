@@ -236,7 +236,7 @@ def test_parts_replay_bundles_of_their_own_paired_by_row(tmp_path: Path) -> None
     too_many = {**timing(devices, clients=5), "stop": {"rounds": 1}}
     with pytest.raises(UserError, match="fast has 4 devices for 5 clients") as refused:
         build(fedsim.read_scenario(too_many))
-        assert "devices.compute.trace" in refused.value.message
+    assert "devices.compute.trace" in refused.value.message
     assert "devices.assign: sample" in str(refused.value.hint)
 
 
