@@ -155,7 +155,7 @@ def call(function: Callable[..., None], *arguments: Any, errors: Path) -> str:
 
 def _often_checkpointing() -> None:
     """Let the learner rest after every few updates, and write a checkpoint at every rest."""
-    import fedsim.composition.execution as execution
+    import fedsim.composition.run as execution
     import fedsim.learning.learner as learner
 
     execution.CHECKPOINT_INTERVAL_S = 0.0
@@ -535,7 +535,7 @@ def _import_once() -> None:
     import torch  # noqa: F401
 
     import fedsim.analysis.report
-    import fedsim.composition.execution
+    import fedsim.composition.run
     import fedsim.learning.learner
     import fedsim.parts.catalog
     import fedsim.sweeps  # noqa: F401

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 import fedsim.cli
 from fedsim.board import suite as suites
-from fedsim.composition import execution
+from fedsim.composition import run as execution
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import LOCK_NAMES
 from fedsim.learning import learner

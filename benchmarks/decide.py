@@ -30,7 +30,8 @@ import numpy.typing as npt
 from scipy.stats import norm
 
 from fedsim.analysis.precision import students_half_width
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_server
 from fedsim.composition.shared import Shared
 from fedsim.decisions.choosing import INDIFFERENCE, ROUNDS, SEEDS, probability_good, raced
 from fedsim.decisions.goal import Measured
@@ -102,7 +103,7 @@ class Timelines:
         changed = self.space.scenario(setting, stop__simulated_time=until_s, seed=seed)
         watch = _Worth()
         with contextlib.suppress(_Reached):
-            build_server(assemble(changed, self._shared, timing_only=True), None, watch).run()
+            build_server(build(changed, self._shared, timing_only=True), None, watch).run()
         self.spent_s += time.process_time() - began
         worth = min(watch.worth, _WORTH)
         return Measured(

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_server
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass
@@ -112,7 +113,7 @@ def simulate(
     }
     counts = Late()
     with tempfile.TemporaryDirectory() as folder:
-        assembly = assemble(load_scenario_dict(scenario, folder, CATALOG), timing_only=True)
+        assembly = build(load_scenario_dict(scenario, folder, CATALOG), timing_only=True)
         server = build_server(assembly, None, counts)
         server.run()
     step_s = assembly.population.compute.step_s

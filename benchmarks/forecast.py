@@ -35,7 +35,8 @@ from fedsim import bundled
 from fedsim.calibration.calibrating import calibrated, known
 from fedsim.calibration.estimates import estimate, to_bundle
 from fedsim.calibration.log import numbered, read_log
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_server
 from fedsim.composition.shared import Bundles, Shared
 from fedsim.decisions.forecast import RUNS, band, devices_of, replicate
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
@@ -112,7 +113,7 @@ def time_s(loaded: LoadedScenario, bundle: TraceBundle, seed: int) -> float:
     changed = replace(loaded, scenario=scenario.model_copy(update={"seed": seed}))
     shared = Shared()
     shared.bundles._loaded[_TRACE] = bundle
-    server = build_server(assemble(changed, shared, timing_only=True), None, _Nothing())
+    server = build_server(build(changed, shared, timing_only=True), None, _Nothing())
     server.run()
     reached = server.round >= (stop.rounds or 0) and server.arrived >= (stop.arrivals or 0)
     return server.now_ns / 1e9 if reached else math.inf
@@ -149,7 +150,7 @@ def deployment_trial(document: dict[str, Any], folder: Path) -> list[bool]:
         times = []
         for seed in range(1, RUNS + 1):
             run = replicate(loaded, seed, len(facts.clients), folder / f"{key}", Bundles())
-            server = build_server(assemble(run, timing_only=True), None, _Nothing())
+            server = build_server(build(run, timing_only=True), None, _Nothing())
             server.run()
             times.append(server.now_ns / 1e9)
         _, low, high = band(np.array(times))

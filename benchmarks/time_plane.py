@@ -140,7 +140,7 @@ def measure(name: str, folder: Path) -> dict[str, float]:
     clients, steps, server, stop = cases()[name]
     began_wall, began = time.perf_counter(), time.process_time()
     import fedsim
-    from fedsim.composition.execution import execute
+    from fedsim.composition.run import execute
     from fedsim.simulation.simulation import Simulation
 
     bare = BareTimeouts()

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.execution import OnProgress, default_folder, execute
-from fedsim.composition.execution import resume as resume_run
 from fedsim.composition.replay import AGGREGATIONS, DISPATCHES, Replay
 from fedsim.composition.replay import replay as replay_beginning
+from fedsim.composition.run import OnProgress, default_folder, execute
+from fedsim.composition.run import resume as resume_run
 from fedsim.composition.what_if import what_if as rerun
 from fedsim.errors import argument_error
 from fedsim.runs.listing import listed

@@ -31,7 +31,9 @@ TOGETHER = {
 """Packages whose parts share the file named after the package, and why."""
 
 ELSEWHERE = {
-    "composition/assembled.py": ("composition/test_assembly.py", "the parts put together"),
+    "composition/build.py": ("composition/test_check.py", "the parts put together"),
+    "composition/devices.py": ("devices/test_population.py", "which device a client has"),
+    "composition/planes.py": ("composition/test_world.py", "each is built once"),
     "composition/stays.py": ("composition/test_edges.py", "where the clients of edge servers are"),
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),
     "learning/workers/base.py": ("learning/workers/test_station.py", "groups of a station"),

@@ -34,9 +34,9 @@ def smallest_loss(folder: Path) -> float:
     from scipy.optimize import minimize
 
     from fedsim.api import read_scenario
-    from fedsim.composition.assembly import assemble
+    from fedsim.composition.build import build
 
-    task: Any = assemble(read_scenario(folder / "scenario.yaml")).task
+    task: Any = build(read_scenario(folder / "scenario.yaml")).task
     samples = task.dataset.train_x
     x = np.asarray(task.inputs(torch.as_tensor(samples), torch.float64)).reshape(len(samples), -1)
     y = np.asarray(task.dataset.train_y)

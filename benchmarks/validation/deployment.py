@@ -24,8 +24,9 @@ from typing_extensions import override
 from benchmarks.validation import client as clients
 from benchmarks.validation.netns import Link, Net, tcp_socket
 from benchmarks.validation.relay import raise_priority
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_server
+from fedsim.composition.world import World
 from fedsim.devices.battery import Power
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
@@ -68,7 +69,7 @@ class Log:
 
 def simulate(loaded: LoadedScenario) -> Log:
     """The simulated run."""
-    assembly = assemble(loaded, timing_only=True)
+    assembly = build(loaded, timing_only=True)
     log = Log(assembly.population.power)
     build_server(assembly, None, log).run()
     return log
@@ -85,7 +86,7 @@ class RealDispatches(Dispatches):
 
     def __init__(
         self,
-        assembly: Assembly,
+        assembly: World,
         listener: socket.socket,
         events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
     ) -> None:
@@ -208,7 +209,7 @@ class RealDispatches(Dispatches):
             self.on_end(dispatch, self._lost(gone_ns - self.origin_ns, Ending.OFFLINE))
 
 
-def links_of(assembly: Assembly) -> tuple[list[Link], dict[str, float]]:
+def links_of(assembly: World) -> tuple[list[Link], dict[str, float]]:
     """The clients' links and the server's link, as the scenario describes them."""
     network, params = assembly.population.network, assembly.scenario.devices.network.params
     server = {
@@ -240,7 +241,7 @@ def deploy(
         compute: called in a client's own process with its number; returns what it computes. If None, clients sleep.
     """
     # A reset connection really takes the link's latency; the simulation takes it from this setting.
-    assembly = assemble(loaded.changed(["server.failure_detection=0s"]), timing_only=True)
+    assembly = build(loaded.changed(["server.failure_detection=0s"]), timing_only=True)
     links, server_link = links_of(assembly)
     shared_bps = min(server_link["server_up_bps"], 1e9)
     buffer = round(max(2 * links[0].delay_s * shared_bps / 8, 48_000))
@@ -309,7 +310,7 @@ def _client(
 
 
 def _serve(
-    assembly: Assembly,
+    assembly: World,
     dispatches: RealDispatches,
     events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
     log: Log,
@@ -317,11 +318,11 @@ def _serve(
     """Drive fedsim's server by the wall clock: its timers when they are due, arrivals when they happen."""
     simulation = build_server(assembly, None, log)
     # The server is built for the simulation; at these two ends reality takes over.
-    engine, limits, server = simulation._engine, simulation._limits, simulation.server
+    engine, stop, server = simulation._engine, simulation._stop, simulation.server
     server._dispatches = dispatches
     dispatches.on_end = server.on_end
-    if limits.until_ns is not None:
-        engine.call_at(limits.until_ns, engine.stop)
+    if stop.until_ns is not None:
+        engine.call_at(stop.until_ns, engine.stop)
     dispatches.origin_ns = origin_ns = time.monotonic_ns()
     simulation._evaluations.start()
     server.start()

@@ -25,7 +25,7 @@ from fedsim.calibration.prediction import (
     simulated_log,
 )
 from fedsim.calibration.transfers import section
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
@@ -238,8 +238,7 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         named_by: the column of the log that names them.
         where: the log, for messages.
     """
-    with scenario.locating_errors():
-        assembly = assemble(scenario, timing_only=True)
+    assembly = build(scenario, timing_only=True)
     population, network = assembly.population, assembly.population.network
     count = population.clients
     if len(clients) > count:
@@ -248,9 +247,9 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
             where=where,
             hint="give the scenario of the run that made the log",
         )
-    world = assembly.world
-    clients, flags = paired(clients, named_by, count, world.names(), where)
+    clients, flags = paired(clients, named_by, count, assembly.names(), where)
     down, up = assembly.traffic_bytes()
+    kinds = assembly.devices.names.get("kind")
     links = scenario.scenario.devices.network.params
     # A network of the user's may have no transport: its links carry the bytes at their rates.
     transport: Transport = (
@@ -270,9 +269,9 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         transfers_s + 2 * latency_s,
         float(down),
         float(up),
-        world.work.steps.astype(float),
-        world.device_names["kind"].to_pylist() if "kind" in world.device_names else None,
-        world.memory_in_trace(),
+        assembly.devices.work.steps.astype(float),
+        None if kinds is None else kinds.to_pylist(),
+        assembly.devices.memory_in_trace(),
         issubclass(scenario.scenario.devices.availability.type, Always),
     )
     return Known(clients, assumptions, isinstance(network, SharedNetwork), flags)

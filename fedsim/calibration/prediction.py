@@ -15,7 +15,8 @@ from scipy import stats
 
 from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
 from fedsim.calibration.log import IN_TIME, INSTANTS, WORK, round_durations_s
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_server
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
@@ -135,7 +136,7 @@ class _Rows:
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     """The dispatches of a simulation, as a log with the numbers of the clients."""
     rows = _Rows()
-    assembly = assemble(loaded, timing_only=True)
+    assembly = build(loaded, timing_only=True)
     build_server(assembly, None, rows).run()
     table = pd.DataFrame(dispatch_columns(assembly.population.power, rows.ended))
     log = table.rename(

@@ -42,7 +42,7 @@ def command(
     that the ClientApp does, and the upload of its reply. In the ServerApp, time.time, time.sleep and datetime.now mean
     simulated time. Needs the extra 'flower': pip install "fedsim-des[flower]".
     """
-    from fedsim.composition.execution import default_folder
+    from fedsim.composition.run import default_folder
     from fedsim.flower.running import App, execute
     from fedsim.flower.settings import load_devices
 

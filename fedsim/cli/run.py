@@ -33,7 +33,7 @@ def run(
     Exit code 2 means that the scenario or the folder cannot be used. Continue an interrupted run with 'fedsim resume'.
     """
     from fedsim.cli.summary import print_summary
-    from fedsim.composition.execution import default_folder, execute
+    from fedsim.composition.run import default_folder, execute
 
     folder = output or default_folder(loaded)
     silent = follows(loaded.scenario.training.workers.name)
@@ -69,8 +69,8 @@ def resume(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     is stopped by Ctrl-C, SIGTERM or SIGHUP; so a killed run repeats at most about its last 30 seconds.
     """
     from fedsim.cli.summary import print_summary
-    from fedsim.composition.execution import resume as resume_run
-    from fedsim.composition.execution import workers_of
+    from fedsim.composition.run import resume as resume_run
+    from fedsim.composition.run import workers_of
 
     silent = follows(workers_of(run))
     quiet = as_json or silent

@@ -65,7 +65,7 @@ def check(
     if scenario.is_dir():
         _check_app(scenario, devices, run_config, overrides, ignore, replay=replay, as_json=as_json)
         return
-    from fedsim.composition.assembly import check as check_run
+    from fedsim.composition.check import check_scenario as check_run
     from fedsim.composition.shared import Shared
     from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 

@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import build_server, build_station
+from fedsim.composition.planes import build_learner, build_server
+from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.processes.launch import launch
 from fedsim.processes.stopping import Grace, Stopped, grace
@@ -68,43 +68,11 @@ def await_claim(ranks: Ranks) -> None:
         raise UserError("rank 0 cannot use the run folder, and says why", where="training.workers")
 
 
-def build_learner(
-    assembly: Assembly, threads: int | None, ranks: Ranks | None, **options: Any
-) -> Learner:
-    """The learning plane of a run.
-
-    Args:
-        assembly: the run.
-        threads: worker threads of local training, if the scenario gives none.
-        ranks: the processes of the run.
-        options: further arguments of :class:`fedsim.learning.learner.Learner`.
-    """
-    from fedsim.learning.learner import Learner
-
-    training = assembly.scenario.training
-    if training.threads is None and threads is not None:
-        training = training.model_copy(update={"threads": threads})
-    return Learner(
-        build_station(assembly.scenario, assembly.task, assembly.method, training),
-        assembly.scenario.evaluation,
-        metrics=list(assembly.metrics),
-        cloud=assembly.cloud,
-        ranks=ranks,
-        **options,
-    )
-
-
-def follow(
-    assembly: Assembly,
-    ranks: Ranks,
-    *,
-    threads: int | None = None,
-    checkpoint: Checkpoint | None = None,
-) -> None:
+def follow(world: World, ranks: Ranks, *, checkpoint: Checkpoint | None = None) -> None:
     """Execute a run that rank 0 writes: repeat its timeline, and train the share of this rank.
 
     Args:
-        assembly, threads: as on rank 0.
+        world: as on rank 0.
         ranks: the processes of the run; this is not rank 0.
         checkpoint: the one from which rank 0 continues.
 
@@ -112,7 +80,7 @@ def follow(
         ProcessLost: another rank was lost.
         UserError: the run cannot continue.
     """
-    if not assembly.learns:
+    if not world.learns:
         return
     period = Grace()
 
@@ -126,9 +94,9 @@ def follow(
             ranks.part()
             raise Stopped(signal)
 
-    learner = build_learner(assembly, threads, ranks, checkpoint=checkpoint, on_rest=rest)
+    learner = build_learner(world, ranks, checkpoint=checkpoint, on_rest=rest)
     nothing: Any = _Unwritten()
-    server = build_server(assembly, learner, nothing)
+    server = build_server(world, learner, nothing)
     try:
         with grace(period):
             learner.start()

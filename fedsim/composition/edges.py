@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.devices import Devices
 from fedsim.composition.needs import missing_tables, unmet_requirements
 from fedsim.composition.prospects import expected_transfers_s
 from fedsim.composition.stays import EdgeServers, Stays, beyond, edge_stays
-from fedsim.composition.world import World
 from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Power
 from fedsim.devices.compute.times import ComputeTimes
@@ -30,7 +30,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.edges import Hierarchy, Mobility
-from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER, to_ns
@@ -39,7 +39,7 @@ from fedsim.vocabulary.formatting import format_counted
 if TYPE_CHECKING:
     import torch
 
-    from fedsim.composition.assembled import Assembly
+    from fedsim.composition.world import World
     from fedsim.traces.bundle import TraceBundle
 
 Int64Array = npt.NDArray[np.int64]
@@ -47,35 +47,33 @@ Int64Array = npt.NDArray[np.int64]
 _WHERE = "server.edges"
 
 
-def edge_servers(world: World, method: Method) -> EdgeServers | None:
+def edge_servers(devices: Devices, method: Method) -> EdgeServers | None:
     """The edge servers of a scenario, whose method is ``method``; None if it has none.
 
     Raises:
         UserError: the scenario does not say where each client is, or a method does not work with edge servers.
     """
-    section, length_s = world.scenario.server.edges, world.scenario.stop.simulated_time
+    section, length_s = devices.scenario.server.edges, devices.scenario.stop.simulated_time
     if section is None:
         return None
-    stays = edge_stays(world, section)
-    samples = stays.samples(world.task.samples, None if length_s is None else to_ns(length_s))
-    return EdgeServers(section, stays, _cloud_method(world, method.context, samples))
+    stays = edge_stays(devices, section)
+    samples = stays.samples(devices.task.samples, None if length_s is None else to_ns(length_s))
+    return EdgeServers(section, stays, _cloud_method(devices, method.context, samples))
 
 
-def with_edges(assembly: Assembly) -> Assembly:
-    """An assembly of clients, with its edge servers between them and the cloud; as it is without edge servers.
+def with_edges(world: World) -> World:
+    """The world with its edge servers between clients and cloud; as it is if there are none.
 
     Raises:
         UserError: links or availability do not match the edge servers, or the clients cannot reach them.
     """
-    servers = assembly.edges
+    servers = world.edges
     if servers is None:
-        return assembly
-    edges = _population(
-        assembly.world, servers.section, servers.stays.members, assembly.durations_s
-    )
-    until_s = assembly.scenario.stop.simulated_time
-    population = _reachable(assembly.population, edges, servers.stays, until_s)
-    return replace(assembly, population=population, edges=replace(servers, population=edges))
+        return world
+    edges = _population(world.devices, servers.section, servers.stays.members, world.durations_s)
+    until_s = world.scenario.stop.simulated_time
+    population = _reachable(world.population, edges, servers.stays, until_s)
+    return replace(world, population=population, edges=replace(servers, population=edges))
 
 
 def recorded_edges(servers: EdgeServers | None) -> dict[str, Any]:
@@ -86,16 +84,16 @@ def recorded_edges(servers: EdgeServers | None) -> dict[str, Any]:
     return {"clients": servers.population.clients, "edge_columns": columns}
 
 
-def hierarchy(assembly: Assembly) -> Hierarchy | None:
+def hierarchy(world: World) -> Hierarchy | None:
     """The edge servers for the time plane; None without."""
-    edges, scenario = assembly.edges, assembly.scenario
+    edges, scenario = world.edges, world.scenario
     if edges is None:
         return None
     population, stays, server = edges.population, edges.stays, scenario.server
     assert population is not None
     count, rounds, moves = population.clients, edges.section.rounds, stays.moves
     sends_all = server.transfer == "all"
-    down, up = assembly.bytes_of(
+    down, up = world.bytes_of(
         edges.cloud.download(), edges.cloud.upload(), fixed=(sends_all, sends_all)
     )
 
@@ -103,18 +101,15 @@ def hierarchy(assembly: Assembly) -> Hierarchy | None:
         transfers_s = expected_transfers_s(population.network, edge, (down, up))
         return transfers_s + rounds * float(population.compute.step_s[edge])
 
-    detection = server.failure_detection
     return Hierarchy(
         clients=Clients(
             population,
             edges.cloud.context.samples,
             Work(np.full(count, rounds, dtype=np.int64)),
             expected_duration_s,
-        ),
-        rules=Rules(
             server.selection.create,
             server.schedule.create,
-            failure_detection_ns=None if detection == "never" else to_ns(detection),
+            failure_detection_ns=server.failure_detection_ns,
             aggregation_ns=to_ns(server.aggregation_time),
         ),
         workload=Workload(
@@ -123,7 +118,7 @@ def hierarchy(assembly: Assembly) -> Hierarchy | None:
         members=stays.members,
         mobility=Mobility(
             moves,
-            stays.availability(assembly.population, to_ns(scenario.stop.simulated_time or 0)),
+            stays.availability(world.population, to_ns(scenario.stop.simulated_time or 0)),
             stays.drops,
         )
         if moves
@@ -133,19 +128,21 @@ def hierarchy(assembly: Assembly) -> Hierarchy | None:
     )
 
 
-def _cloud_method(world: World, context: MethodContext, samples: npt.NDArray[np.float64]) -> Method:
+def _cloud_method(
+    devices: Devices, context: MethodContext, samples: npt.NDArray[np.float64]
+) -> Method:
     """The method of the cloud, whose clients are the edge servers.
 
     It computes in double precision, so that the change of an edge server's model leads back to that model.
 
     Args:
-        world, context: the clients, and the context of their method.
+        devices, context: the clients, and the context of their method.
         samples: training samples at each edge server, in the mean over the run, (E,).
 
     Raises:
         UserError: the method does not work with edge servers.
     """
-    section = world.scenario.server
+    section = devices.scenario.server
 
     def tensors() -> tuple[torch.dtype, torch.device]:
         import torch
@@ -317,12 +314,15 @@ def _beyond_one_model(method: Method, kind: type[Component], *, is_cloud: bool) 
 
 
 def _population(
-    world: World, section: Edges, members: list[Int64Array], durations_s: npt.NDArray[np.float64]
+    devices: Devices,
+    section: Edges,
+    members: list[Int64Array],
+    durations_s: npt.NDArray[np.float64],
 ) -> Population:
     """The edge servers as the cloud sees them.
 
     Args:
-        world: the clients.
+        devices: the clients.
         section: the scenario's section.
         members: the clients of each edge server.
         durations_s: expected duration of a dispatch to each client, (N,); a round lasts as long as the slowest.
@@ -330,11 +330,11 @@ def _population(
     Raises:
         UserError: links or availability do not match the edge servers.
     """
-    count, seed = len(members), Stream(world.scenario.seed, Purpose.EDGES, 1).hash(0) >> 1
+    count, seed = len(members), Stream(devices.scenario.seed, Purpose.EDGES, 1).hash(0) >> 1
 
     def bundle_of(part: str) -> TraceBundle | None:
         path = getattr(getattr(section, part).params, "trace", None) or section.trace
-        bundle = None if path is None else world.shared.bundles.read(path)
+        bundle = None if path is None else devices.bundles.read(path)
         if bundle is not None and bundle.device_count < count:
             raise UserError(
                 f"{bundle.where} has {format_counted(bundle.device_count, 'device')} for {count} edge servers",
@@ -359,7 +359,7 @@ def _population(
         bundle=bundle_of("availability"),
         device_rows=rows,
         seed=seed,
-        folder=world.folder,
+        folder=devices.folder,
         batch_samples=np.ones(count, dtype=np.int64),
         flops_per_sample=None,
         eligible=np.ones(count, dtype=np.bool_),
@@ -376,7 +376,7 @@ def _population(
         compute=ComputeTimes(Values(ValuesParams(step=round_s), context)),
         network=section.network.create().build(
             NetworkContext(
-                count, bundle_of("network"), rows, seed, world.folder, offset_ns=offset_ns
+                count, bundle_of("network"), rows, seed, devices.folder, offset_ns=offset_ns
             )
         ),
         power=Power(watts, np.zeros(count, dtype=np.uint8)),

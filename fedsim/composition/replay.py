@@ -27,8 +27,8 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.execution import OnProgress, execute, resume
 from fedsim.composition.resuming import OF_TIME
+from fedsim.composition.run import OnProgress, execute, resume
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line, users_report
 from fedsim.processes.stopping import request

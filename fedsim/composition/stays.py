@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.world import World
+from fedsim.composition.devices import Devices
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.methods.base import Method
@@ -114,23 +114,23 @@ class EdgeServers:
     population: Population | None = None
 
 
-def edge_stays(world: World, section: Edges) -> Stays:
+def edge_stays(devices: Devices, section: Edges) -> Stays:
     """Where the clients are.
 
     Raises:
         UserError: there are more edge servers than clients, or the column or file does not say where each client is.
     """
-    clients = world.task.clients
+    clients = devices.task.clients
     edge: Int64Array
     if isinstance(section.members, EdgeFile):
-        return _of_file(world, section.members)
+        return _of_file(devices, section.members)
     if isinstance(section.members, EdgeColumn):
-        names = world.trace_column(section.members.column, f"{_WHERE}.members.column")
+        names = devices.trace_column(section.members.column, f"{_WHERE}.members.column")
         different, edge = np.unique(names, return_inverse=True)
         return Stays.fixed(edge, different.tolist())
     if isinstance(section.members, EdgeNearest):
         nodes = section.members.nodes
-        return Stays.fixed(_nearest(world, nodes), nodes)
+        return Stays.fixed(_nearest(devices, nodes), nodes)
     assert section.count is not None
     if section.count > clients:
         raise UserError(
@@ -140,32 +140,32 @@ def edge_stays(world: World, section: Edges) -> Stays:
         )
     order = np.arange(clients)
     if section.members == "random":
-        order = np.argsort(Stream(world.scenario.seed, Purpose.EDGES, 0).uniforms(order))
+        order = np.argsort(Stream(devices.scenario.seed, Purpose.EDGES, 0).uniforms(order))
     edge = np.empty_like(order)
     for number, part in enumerate(np.array_split(order, section.count)):
         edge[part] = number
     return Stays.fixed(edge)
 
 
-def _nearest(world: World, nodes: list[str]) -> Int64Array:
+def _nearest(devices: Devices, nodes: list[str]) -> Int64Array:
     """The nearest edge server of each client in the graph of their network, (N,)."""
-    where, network = f"{_WHERE}.members.nodes", world.scenario.devices.network.create()
+    where, network = f"{_WHERE}.members.nodes", devices.scenario.devices.network.create()
     if not isinstance(network, Shared):
         raise UserError(
             "edge servers at nodes need a graph",
             where=where,
             hint="set devices.network to {name: shared, topology: ...}",
         )
-    edge = network.nearest(world.network_context())
+    edge = network.nearest(devices.network_context())
     if idle := set(range(len(nodes))).difference(edge.tolist()):
         name = nodes[min(idle)]
         raise UserError(f"no client is nearest to '{name}'", where=where, hint="leave it out")
     return edge
 
 
-def _of_file(world: World, source: EdgeFile) -> Stays:
+def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     """Where the clients are, by the scenario's file."""
-    path, rows, key = world.folder / source.path, [], "client"
+    path, rows, key = devices.folder / source.path, [], "client"
     try:
         with open(path, encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
@@ -179,9 +179,9 @@ def _of_file(world: World, source: EdgeFile) -> Stays:
             found.setdefault(name, {}).setdefault(since_ns, edge)
         if "latency_s" not in columns and sum(map(len, found.values())) < len(rows):
             raise ValueError(f"a {key} has two rows for the same time")
-        names = list(map(str, range(world.task.clients)))
+        names = list(map(str, range(devices.task.clients)))
         if key == "device_id":
-            names = world.device_names["device"].to_pylist()
+            names = devices.names["device"].to_pylist()
         elif len(found) > len(names):
             raise ValueError(f"it has {len(found)} clients, the scenario has {len(names)}")
         if missing := [name for name in names if 0 not in found.get(name, ())]:

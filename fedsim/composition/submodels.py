@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import numpy.typing as npt
 
+from fedsim.composition.devices import Devices
 from fedsim.composition.needs import demands_of
 from fedsim.composition.prospects import wires_s
-from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts, Submodels
 from fedsim.learning.submodels.base import Whole
@@ -27,24 +25,24 @@ IntArray = npt.NDArray[np.int64]
 _WHERE = "server.submodels"
 
 
-def divided(world: World, method: Method) -> Parts | None:
+def divided(devices: Devices, method: Method) -> Parts | None:
     """The parts that the clients of a scenario train; None if all train the whole model.
 
     Args:
-        world: the clients.
+        devices: the clients.
         method: the method, before it knows of parts.
 
     Raises:
         UserError: the model, the method or the devices do not allow it.
     """
-    parts = parts_of(world.scenario, world.task, np.zeros(world.task.clients, dtype=np.int64))
+    parts = parts_of(devices.scenario, devices.task, np.zeros(devices.task.clients, dtype=np.int64))
     if parts is None:
         return None
-    _refuse(world.scenario, method)
-    memory, by = world.memory_bytes(), parts.submodels.params.by
-    fits = np.ones((len(parts.rates), world.task.clients), dtype=np.bool_)
+    _refuse(devices.scenario, method)
+    memory, by = devices.memory_bytes(), parts.submodels.params.by
+    fits = np.ones((len(parts.rates), devices.task.clients), dtype=np.bool_)
     if memory is not None:
-        needed = [world.memory_of_part(method, parts, level) for level in range(len(parts.rates))]
+        needed = [devices.memory_of_part(method, parts, level) for level in range(len(parts.rates))]
         fits = memory >= np.stack(needed)
         for rate, bytes_needed, holds in zip(parts.rates, needed, fits, strict=True):
             if not holds.any():
@@ -63,7 +61,7 @@ def divided(world: World, method: Method) -> Parts | None:
         )
     if by != "memory":
         choose = _by_speed if by == "speed" else _by_deadline
-        level = choose(world, method, parts)
+        level = choose(devices, method, parts)
         fits &= np.arange(len(parts.rates))[:, None] >= level
     # Clients that cannot hold any part are not eligible.
     parts.level[:] = np.where(fits.any(axis=0), fits.argmax(axis=0), len(parts.rates) - 1)
@@ -112,17 +110,17 @@ def _refuse(scenario: Scenario, method: Method) -> None:
             )
 
 
-def _by_speed(world: World, method: Method, parts: Parts) -> IntArray:
+def _by_speed(devices: Devices, method: Method, parts: Parts) -> IntArray:
     """Groups of equal size by the time of a local step of the whole model; the fastest have the largest part."""
-    step_s = world.population(method).compute.step_s
+    step_s = devices.population(method).compute.step_s
     rank = np.empty(len(step_s), dtype=np.int64)
     rank[np.argsort(step_s, kind="stable")] = np.arange(len(step_s))
     return rank * len(parts.rates) // len(step_s)
 
 
-def _by_deadline(world: World, method: Method, parts: Parts) -> IntArray:
+def _by_deadline(devices: Devices, method: Method, parts: Parts) -> IntArray:
     """The largest part with which a dispatch ends within the schedule's limit, or the smallest."""
-    schedule = world.scenario.server.schedule
+    schedule = devices.scenario.server.schedule
     limit_s = demands_of(schedule).limit_s
     if limit_s is None:
         raise UserError(
@@ -131,14 +129,14 @@ def _by_deadline(world: World, method: Method, parts: Parts) -> IntArray:
             hint=f"give server.schedule a {schedule.type.patience or 'deadline, such as that of sync'}, or choose by: "
             "memory or speed",
         )
-    item = ITEM_BYTES[world.scenario.training.dtype]
+    item = ITEM_BYTES[devices.scenario.training.dtype]
     levels = range(len(parts.rates))
     in_time = []
     for level in levels:
         parts.level[:] = level
-        population = replace(world, parts=parts).population(method)
+        population = devices.population(method, parts)
         step_s = population.compute.step_s
-        needed_s = world.work.nominal_steps(step_s) * step_s
+        needed_s = devices.work.nominal_steps(step_s) * step_s
         layout, elements = parts.tasks[level].layout, parts.sent(level)
         for direction, way in zip(Direction, (method.download(), method.upload()), strict=True):
             vectors = [method.of_part(one, layout, elements) for one in way]

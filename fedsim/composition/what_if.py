@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from fedsim.composition.execution import OnProgress, execute
 from fedsim.composition.resuming import load_original
+from fedsim.composition.run import OnProgress, execute
 from fedsim.errors import UserError
 from fedsim.runs.run import Run
 from fedsim.scenario.overrides import Override
@@ -36,7 +36,7 @@ def what_if(
         overrides: changes; a value such as ``2x`` is a factor on the present one.
         without: clients that are kept out: ``slowest:5%`` by seconds per local step, or numbers, ``3,17``.
         output: folder of the new run; that of the run with ``-what-if`` if None.
-        on_progress: as for :func:`~fedsim.composition.execution.execute`.
+        on_progress: as for :func:`~fedsim.composition.run.execute`.
 
     Returns:
         The new run, and a table of the main figures: ``figure``, ``kind`` (how it is written), ``before`` and

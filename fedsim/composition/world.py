@@ -1,503 +1,224 @@
-"""The world of a run: traces, task and data, and devices of the clients, before the first event."""
+"""What is built from a scenario before its run, and what follows from it: bytes, durations, prospects."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
-from fedsim import bundled
-from fedsim.composition.needs import missing_tables
-from fedsim.composition.shared import Datasets, Shared
-from fedsim.devices import DeviceContext
-from fedsim.devices.availability.base import AvailabilityParams
-from fedsim.devices.availability.trace import TraceAvailabilityParams
-from fedsim.devices.battery import Batteries, Power
-from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.grid import Footprint, Grid
+from fedsim.composition.devices import Devices
+from fedsim.composition.prospects import Bytes, Prospects, expected_transfers_s
+from fedsim.composition.stays import EdgeServers
 from fedsim.devices.population import Population
-from fedsim.errors import UserError, raise_all
-from fedsim.learning.submodels import Parts, Submodels
-from fedsim.methods.base import Method
-from fedsim.network.base import NetworkContext
-from fedsim.network.columns import AccessParams
-from fedsim.parts.component import is_bundled
-from fedsim.randomness import Purpose, Stream, isolated
+from fedsim.learning.metrics import Metric
+from fedsim.learning.submodels import Parts
+from fedsim.methods.base import Method, Vector
+from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
+from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
-from fedsim.simulation.facts import Work
-from fedsim.tasks.base import Task, TaskContext
-from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.intervals import device_periods
-from fedsim.traces.parameters import TraceParameters
-from fedsim.traces.tables import single_chunk
-from fedsim.units import to_ns
-from fedsim.vocabulary.formatting import format_counted, format_names
-
-Int64Array = npt.NDArray[np.int64]
-
-# The bundles of these parts are searched in this order for tables that all parts share.
-PartName = Literal["compute", "availability", "network"]
-
-_DAY_S = 86_400.0
-_FLOPS_PER_PARAMETER = 6.0
-"""Operations per parameter and sample of a pass through dense layers: 2 forward and 4 backward (Kaplan et al., Scaling
-Laws for Neural Language Models, 2020, section 2.1); used if the operations of the model are not known."""
+from fedsim.simulation.history import History
+from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.units import LONGEST_S, NS_PER_S
+from fedsim.vocabulary.metrics import MetricDefinition
 
 
 @dataclass(frozen=True)
 class World:
-    """The clients of a run.
+    """The parts of a run that do not change during it; :func:`fedsim.composition.build.build` makes them.
 
     Attributes:
-        scenario: the scenario.
-        folder: the folder that relative paths refer to.
-        shared: trace bundles and data sets.
-        task: the task.
-        work: local work of a dispatch, for each client.
+        loaded: the scenario.
+        devices: the devices of the clients, as the scenario and its traces describe them.
+        training: the scenario's section, with the threads of this process.
+        learns: whether a model is trained; otherwise only time is simulated.
+        method: the learning rules.
+        population: the clients' devices, ready for the method.
+        metrics: metrics besides those of every run.
+        measured: the metrics that the run may measure, by name; empty if only time is simulated.
         parts: the parts of the model that clients train; None if all train the whole model.
+        edges: the edge servers between the clients and the cloud; ``method`` is theirs and the clients'; None without.
     """
 
-    scenario: Scenario
-    folder: Path
-    shared: Shared
-    task: Task
-    work: Work
+    loaded: LoadedScenario
+    devices: Devices
+    training: Training
+    learns: bool
+    method: Method
+    population: Population
+    metrics: tuple[Metric, ...] = ()
+    measured: Mapping[str, MetricDefinition] = field(default_factory=dict)
     parts: Parts | None = None
-
-    @cached_property
-    def time_of_day_s(self) -> float | None:
-        """Time of day at the start of the run, by the clock of the availability trace; None if it has none."""
-        bundle, params = self._bundle("availability"), self.scenario.devices.availability.params
-        if bundle is None or bundle.manifest.clock == "device-relative":
-            return None
-        if not isinstance(params, TraceAvailabilityParams) or params.shift == "any":
-            return None
-        epoch = bundle.epoch
-        midnight_s = 0 if epoch is None else 3600 * epoch.hour + 60 * epoch.minute + epoch.second
-        return float(midnight_s + params.start) % _DAY_S
+    edges: EdgeServers | None = None
 
     @property
-    def availability_cycle_s(self) -> float:
-        """Seconds of one cycle of the devices' availability: a day, or the period of the trace if that is shorter."""
-        bundle = self._bundle("availability")
-        if bundle is None or "availability" not in bundle.tables:
-            return _DAY_S
-        availability: AvailabilityParams = self.scenario.devices.availability.params
-        if (availability.on_end or bundle.manifest.on_end) != "wrap":
-            return _DAY_S
-        start, end = (bundle.numpy("devices", f"window_{edge}_us") for edge in ("start", "end"))
-        period_s = float(device_periods(bundle, end - start).max(initial=0)) / 1e6
-        return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
+    def scenario(self) -> Scenario:
+        """The scenario's sections."""
+        return self.loaded.scenario
+
+    @property
+    def task(self) -> Task:
+        """The task that is learned or timed."""
+        return self.devices.task
+
+    @cached_property
+    def prospects(self) -> Prospects:
+        """What the clients can do."""
+        server = self.scenario.server.of_devices
+        scenario = self.scenario.model_copy(update={"server": server})
+        return Prospects(scenario, self.population, self.devices.work, self._client_bytes)
 
     def names(self) -> dict[str, Any]:
-        """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known.
+        """What the clients are called: columns of their table, as far as known.
 
-        And the part of the model that each trains, if they train parts.
+        Their names in the data set, the names and kinds of their devices, the part of the model that each trains, and
+        their edge servers.
         """
-        in_data_set = {"name": self.task.client_names} if self.task.client_names else {}
-        parts = {} if self.parts is None else {"part": self.parts.of_clients(self.parts.rates)}
-        return {**in_data_set, **self.device_names, **parts}
-
-    @cached_property
-    def device_names(self) -> dict[str, Any]:
-        """The columns device and kind, as Arrow arrays; outlive the tables of the trace once they have been read."""
-        bundle, rows = self._main()
-        if bundle is None:
-            return {}
-        names = {"device": bundle.device_ids.take(rows)}
-        if bundle.has("devices", "kind"):
-            kinds = single_chunk(bundle.table("devices").column("kind"))
-            names["kind"] = kinds.take(rows).cast(pa.string())
+        names: dict[str, Any] = dict(self.devices.names)
+        if self.task.client_names:
+            names["name"] = self.task.client_names
+        if self.parts is not None:
+            names["part"] = self.parts.of_clients(self.parts.rates)
+        if self.edges is not None:
+            names["edge"] = self.edges.stays.of_client
         return names
 
-    def release_traces(self) -> None:
-        """Free the tables of the traces, once the devices are built; the names of the devices stay."""
-        _ = self.device_names
-        self.shared.bundles.forget()
+    @property
+    def levels(self) -> range:
+        """Numbers of the parts of the model; only 0 if all clients train the whole model."""
+        return range(1 if self.parts is None else len(self.parts.rates))
 
-    def replayed_trace(self, part: PartName) -> TraceBundle | None:
-        """The trace from which a part reads a table, if it does."""
-        params = getattr(self.scenario.devices, part).params
-        reads = isinstance(params, TraceParameters) and params.needs_tables()
-        return self._bundle(part) if reads else None
-
-    def clients_on_other_devices(self) -> int:
-        """Number of clients that have the name of a device, but are on another, because they are paired in order."""
-        part, names = self._main_part, self.task.client_names
-        if part is None or not names or self._setting(part, "assign")[0] != "in_order":
-            return 0
-        bundle = self._bundle(part)
-        assert bundle is not None
-        rows = _rows_of_names(names, bundle)
-        return int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows)))))
-
-    def ignores_round_trips(self) -> bool:
-        """Whether the user's trace has round-trip times, but the latency is the default."""
-        params, bundle = self.scenario.devices.network.params, self._bundle("network")
-        is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
-        if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
-            return False
-        is_builtin = bundle.where.startswith(bundled.PREFIX)
-        return not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all()
-
-    def population(self, method: Method) -> Population:
-        """The clients' devices, with their eligibility for the work of ``method``.
-
-        Raises:
-            UserError: the scenario's devices or traces do not match the clients.
-        """
-        devices, clients = self.scenario.devices, self.task.clients
-        if wrong := [client for client in devices.exclude if not 0 <= client < clients]:
-            raise UserError(
-                f"there is no client {wrong[0]}",
-                where="devices.exclude",
-                hint=f"clients are 0 to {clients - 1}",
-            )
-        excluded = np.isin(np.arange(clients), devices.exclude)
-        memory, short = self.memory_bytes(), np.zeros(clients, dtype=np.bool_)
-        if memory is not None:
-            short = ~excluded & (memory < self.memory_needed(method))
-        raise_all(
-            problem
-            for part in get_args(PartName)
-            for problem in missing_tables(
-                getattr(devices, part).params, self._bundle(part), f"devices.{part}"
-            )
-        )
-        availability = devices.availability.create(
-            self._device_context("availability", ~excluded & ~short, method)
-        )
-        offset_ns = availability.offset_ns()
-        compute = devices.compute.create(
-            self._device_context("compute", np.ones_like(short), method, offset_ns)
-        )
-        network = devices.network.create().build(self.network_context(offset_ns))
-        power = _power(devices.energy, *self._main(), clients)
-        return Population(
-            clients=clients,
-            availability=availability.index(),
-            on_disconnect=devices.availability.params.on_disconnect,
-            compute=ComputeTimes(compute),
-            network=network,
-            power=power,
-            batteries=Batteries(devices.energy, power.of_client)
-            if devices.energy.has_batteries
-            else None,
-            short_of_memory=short,
-            excluded=excluded,
-            footprint=self._footprint(power),
-        )
-
-    def _footprint(self, power: Power) -> Footprint | None:
-        devices, (bundle, rows) = self.scenario.devices, self._main()
-        if devices.carbon is None and devices.cost is None:
-            return None
-        groups = [] if bundle is None else bundle.texts("devices", "group")[rows].tolist()
-        carbon, prices = (
-            None
-            if given is None
-            else Grid.read(given, self.task.clients, self.scenario.seed, groups)
-            for given in (devices.carbon, None if devices.cost is None else devices.cost.energy)
-        )
-        return Footprint(power, carbon, devices.cost, prices)
-
-    def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
-        """What the network of the clients is built from."""
-        bundle, edges = self._bundle("network"), self.scenario.server.edges
-        members = None if edges is None else edges.members
-        return NetworkContext(
-            self.task.clients,
-            bundle,
-            self.device_rows("network"),
-            self.scenario.seed,
-            self.folder,
-            offset_ns=self._offset_ns(bundle, offset_ns),
-            servers=members.nodes if isinstance(members, EdgeNearest) else (),
-        )
-
-    def _offset_ns(
-        self, bundle: TraceBundle | None, offset_ns: Int64Array | int
-    ) -> Int64Array | int:
-        """The offset of a part's traces: that of availability if both replay one bundle."""
-        return offset_ns if bundle is not None and bundle is self._bundle("availability") else 0
-
-    def _device_context(
-        self,
-        part: PartName,
-        eligible: npt.NDArray[np.bool_],
-        method: Method,
-        offset_ns: Int64Array | int = 0,
-    ) -> DeviceContext:
-        bundle, task = self._bundle(part), self.task
-        # Counting FLOPs may take a forward and a backward pass, so it is done only if they are needed.
-        operations, frozen = method.vector_operations(), method.frozen()
-        needs_flops = self.scenario.devices.compute.type.needs_flops or operations or frozen
-        flops = task.flops_per_sample() if needs_flops or not task.learns else None
-        batch = np.minimum(task.samples, self.scenario.training.batch_size)
-        factor = method.compute_factor() + method.extra_passes() / np.maximum(self.work.steps, 1)
-        work: npt.NDArray[np.float64] | float | None = flops
-        trainable: npt.NDArray[np.float64] | float = task.layout.trainable
-        shares: npt.NDArray[np.float64] | float = 1.0
-        if self.parts is not None:
-            shares = self.parts.of_clients(self.parts.flops_shares)
-            trainable = self.parts.of_clients([one.layout.trainable for one in self.parts.tasks])
-            work = None if flops is None else flops * shares
-        if operations:
-            pass_flops = batch * (_FLOPS_PER_PARAMETER * trainable if work is None else work)
-            factor = factor + operations * trainable / np.maximum(pass_flops, 1)
-        if not self.scenario.devices.compute.type.needs_flops:
-            # These step times are those of the whole model.
-            factor = factor * shares
-        if frozen and flops:
-            factor = factor * ((task.flops_without(frozen) or flops) / flops)
-        return DeviceContext(
-            clients=task.clients,
-            seed=self.scenario.seed,
-            folder=self.folder,
-            bundle=bundle,
-            device_rows=self.device_rows(part),
-            batch_samples=batch,
-            flops_per_sample=work,
-            eligible=eligible,
-            compute_factor=factor,
-            offset_ns=self._offset_ns(bundle, offset_ns),
-        )
-
-    def memory_needed(self, method: Method) -> npt.NDArray[np.float64]:
-        """Bytes that training needs on each client's device, (N,), including the method's state."""
-        parts = self.parts
-        if parts is None:
-            sizes = self.task.layout.sizes
-            frozen = sum(sizes[name] for name in method.frozen())
-            return self.task.memory_bytes(self.scenario.training, _kept(method), frozen)
-        levels = range(len(parts.rates))
-        return parts.of_clients([self.memory_of_part(method, parts, level) for level in levels])
-
-    def memory_of_part(self, method: Method, parts: Parts, level: int) -> npt.NDArray[np.float64]:
-        """Bytes that training a part needs on each client's device, (N,)."""
-        kept = round(_kept(method) * parts.share(level))
-        return parts.tasks[level].memory_bytes(self.scenario.training, kept)
-
-    def memory_bytes(self) -> npt.NDArray[np.float64] | None:
-        """Memory of each client's device in bytes, infinite if unknown; None if it is unknown for all devices."""
-        given, of_client = self.scenario.devices.memory, self.memory_in_trace()
-        memory = np.asarray(np.inf if given is None else given, dtype=np.float64)
-        if memory.ndim and len(memory) != self.task.clients:
-            raise UserError(
-                f"{format_counted(len(memory), 'value')} for "
-                f"{format_counted(self.task.clients, 'client')}",
-                where="devices.memory",
-                hint="give one for all, or one per client",
-            )
-        if of_client is None or memory.ndim:
-            return None if given is None else memory
-        return np.where(np.isnan(of_client), memory, of_client)
-
-    def memory_in_trace(self) -> npt.NDArray[np.float64] | None:
-        """Memory of each client's device in bytes, NaN if the main trace lacks it; None if it has no such column."""
-        bundle, rows = self._main()
-        table = None if bundle is None else bundle.tables.get("compute")
-        if bundle is None or table is None or "ram_bytes" not in table.column_names:
-            return None
-        of_device = np.full(bundle.device_count, np.nan)
-        ram_bytes = bundle.numpy("compute", "ram_bytes").astype(np.float64)
-        known = np.flatnonzero(~np.isnan(ram_bytes))
-        of_device[bundle.device_rows("compute")[known]] = ram_bytes[known]
-        of_client: npt.NDArray[np.float64] = of_device[rows]
-        return of_client
+    def traffic_bytes(self, level: int = 0) -> tuple[float, float]:
+        """Bytes of the download and of the upload of a dispatch, of a part of the model; the largest has level 0."""
+        sends_all = self.scenario.server.transfer == "all"
+        usual = self.method.download(), self.method.upload()
+        return self.bytes_of(*usual, fixed=(sends_all, sends_all), level=level)
 
     @property
-    def _main_part(self) -> PartName | None:
-        """The first part with a bundle, from which tables that all parts share are read."""
-        parts: tuple[PartName, ...] = get_args(PartName)
-        return next((part for part in parts if self._bundle(part) is not None), None)
+    def _client_bytes(self) -> tuple[Bytes, Bytes]:
+        """Bytes of the download and of the upload of a dispatch; one number, or one per client, (N,)."""
+        if self.parts is None:
+            return self.traffic_bytes()
+        down, up = zip(*map(self.traffic_bytes, self.levels), strict=True)
+        return self.parts.of_clients(down), self.parts.of_clients(up)
 
-    def _main(self) -> tuple[TraceBundle | None, Int64Array]:
-        """The bundle of the main part, and the row of each client's device in it."""
-        part = self._main_part
-        if part is None:
-            return None, np.empty(0, dtype=np.int64)
-        return self._bundle(part), self.device_rows(part)
-
-    def _setting(self, part: PartName, key: Literal["trace", "assign"]) -> tuple[Any, str]:
-        """The trace of a part or its pairing with clients, and the key that gives it, for the part or all devices."""
-        devices = self.scenario.devices
-        params = getattr(devices, part).params
-        own = getattr(params, key) if isinstance(params, TraceParameters) else None
-        shared = getattr(devices, key)
-        return (shared, f"devices.{key}") if own is None else (own, f"devices.{part}.{key}")
-
-    def trace_column(self, column: str, where: str) -> npt.NDArray[Any]:
-        """A column of the main trace's ``devices`` table, for each client.
-
-        Raises:
-            UserError: there is no such column.
-        """
-        bundle, rows = self._main()
-        if bundle is None or not bundle.has("devices", column):
-            names = "" if bundle is None else ", ".join(bundle.devices.column_names)
-            raise UserError(
-                f"the trace has no column '{column}' in its table of devices"
-                if names
-                else "there is no trace",
-                where=where,
-                hint=f"its columns are: {names}" if names else "name one in devices.trace",
-            )
-        return bundle.texts("devices", column)[rows].astype(str)
-
-    def trace_key(self, part: PartName) -> str:
-        """The parameter that names the bundle of a part."""
-        return self._setting(part, "trace")[1]
-
-    def _bundle(self, part: PartName) -> TraceBundle | None:
-        """The trace bundle of a part of the devices: its own, or that of all devices."""
-        path, where = self._setting(part, "trace")
-        if path is None:
+    @property
+    def prologue_bytes(self) -> tuple[float, float] | None:
+        """Bytes of the download and of the upload of the method's prologue; None without one."""
+        prologue = self.method.prologue()
+        sends_all = self.scenario.server.transfer == "all"
+        if prologue is None:
             return None
-        if not path.exists():
-            hint = bundled.suggested_trace(path)
-            written = bundled.written(path)
-            if not written.startswith(bundled.PREFIX):
-                hint += f"\n  relative paths refer to {self.folder}"
-            raise UserError(
-                f"no such trace bundle: {written}",
-                where=where,
-                hint=f"{hint}\n  or make a bundle with 'fedsim traces import' or 'fedsim traces synthesize'",
-            )
-        return self.shared.bundles.read(path)
+        return self.bytes_of(prologue.download, prologue.upload, fixed=(True, sends_all))
 
-    def device_rows(self, part: PartName) -> Int64Array:
-        """Row of each client's device in the bundle of a part."""
-        bundle, (pairing, pairing_key) = self._bundle(part), self._setting(part, "assign")
-        if bundle is None:
-            return np.empty(0, dtype=np.int64)
-        count, clients = bundle.device_count, self.task.clients
-        if pairing == "by_name":
-            return self._rows_by_name(bundle)
-        if pairing == "sample":
-            u = Stream(self.scenario.seed, Purpose.TRACE).uniforms(np.arange(clients))
-            return np.minimum((u * count).astype(np.int64), count - 1)
-        if count < clients:
-            key = self.task.clients_key(self.scenario.task.params)
-            fewer = f"set task.{key} to at most {count}" if key else "use fewer clients"
-            raise UserError(
-                f"{bundle.where} has {format_counted(count, 'device')} for "
-                f"{format_counted(clients, 'client')}",
-                where=self.trace_key(part),
-                hint=f"{fewer}, use a larger bundle (fedsim traces scale), or draw a device for each client: "
-                f"{pairing_key}: sample",
-            )
-        return np.arange(clients, dtype=np.int64)
+    def first_download_bytes(self, level: int = 0) -> float:
+        """Bytes of the download of a client's first dispatch, which includes what training does not change."""
+        complete = (vector.in_full for vector in self.method.download())
+        sent = [*complete, *self.method.first_download()]
+        return self.bytes_of(sent, (), fixed=(True, False), level=level)[0]
 
-    def _rows_by_name(self, bundle: TraceBundle) -> Int64Array:
-        names = self.task.client_names
-        if not names:
-            raise UserError(
-                "the clients have no names",
-                where="devices.assign",
-                hint="give the data set's samples groups and use task.partition: natural, or pair clients and devices "
-                "in_order",
-            )
-        rows = _rows_of_names(names, bundle)
-        if missing := [name for name, row in zip(names, rows, strict=True) if row < 0]:
-            raise UserError(
-                f"the trace has no device with the name of {format_counted(len(missing), 'client')}: "
-                f"{format_names(missing[:3])}{', ...' if missing[3:] else ''}",
-                where=bundle.where,
-                hint="add them to the trace, or leave these clients out of the data set",
+    def history(self) -> History | None:
+        """What clients have from earlier dispatches, before the first one; None if that does not matter."""
+        continues = self.method.continues_models
+        differs = any(vector.in_full is not vector for vector in self.method.download())
+        online_until = self.population.availability.online_until
+        if not (continues or differs):
+            return None
+        return History(online_until, continues=continues, differs=differs)
+
+    @property
+    def vectors(self) -> list[dict[str, Any]]:
+        """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
+        item = ITEM_BYTES[self.scenario.training.dtype]
+        ways = (("down", self.method.download()), ("up", self.method.upload()))
+        return [
+            {
+                "direction": direction,
+                "vector": vector.name,
+                "compression": vector.compression.name or type(vector.compression).__name__
+                if vector.compression
+                else "none",
+                "bytes_raw": vector.raw_bytes(item),
+                "bytes": vector.size_bytes(item),
+                "bytes_first": (vector.in_full if direction == "down" else vector).size_bytes(item),
+            }
+            for direction, vectors in ways
+            for vector in vectors
+        ]
+
+    @property
+    def durations_s(self) -> npt.NDArray[np.float64]:
+        """Duration of a full dispatch of each client at nominal speed and rates, without the transport's, (N,)."""
+        network = self.population.network
+        durations_s = self._compute_s + sum(
+            network.latencies_ns(way) / NS_PER_S
+            + size * 8 / np.maximum(network.rates_bps(way), np.finfo(float).tiny)
+            for way, size in zip(Direction, self.traffic_bytes(), strict=True)
+        )
+        return np.minimum(durations_s, LONGEST_S)
+
+    @property
+    def part_rows(self) -> list[dict[str, float]]:
+        """Each part of the model and what it costs; empty if all clients train the whole model."""
+        parts = self.parts
+        if parts is None:
+            return []
+        rows = []
+        for level, rate in enumerate(parts.rates):
+            memory_bytes = self.devices.memory_of_part(self.method, parts, level).max()
+            down, up = self.traffic_bytes(level)
+            rows.append(
+                {
+                    "rate": rate,
+                    "parameters": parts.tasks[level].parameters,
+                    "operations": parts.flops_shares[level],
+                    "memory_bytes": float(memory_bytes),
+                    "bytes_down": down,
+                    "bytes_up": up,
+                }
             )
         return rows
 
+    def bytes_of(
+        self,
+        download: Iterable[Vector],
+        upload: Iterable[Vector],
+        *,
+        fixed: tuple[bool, bool],
+        level: int = 0,
+    ) -> tuple[float, float]:
+        """Bytes of a download and an upload of a part of the model.
 
-def _kept(method: Method) -> int:
-    """Numbers of the method's state on a client's device."""
-    memories = method.memories().values()
-    return sum(memory.elements for memory in memories if memory.keeper != "server")
+        ``fixed`` says which of them include what training does not change.
+        """
+        item, parts = ITEM_BYTES[self.scenario.training.dtype], self.parts
+        task: Task = self.task if parts is None else parts.tasks[level]
 
+        def size_bytes(vector: Vector) -> float:
+            if parts is not None:
+                vector = self.method.of_part(vector, task.layout, parts.sent(level))
+            return vector.size_bytes(item)
 
-def _rows_of_names(names: Sequence[str], bundle: TraceBundle) -> Int64Array:
-    """Row of the device of each name in a bundle; -1 if there is none."""
-    rows = pc.index_in(pa.array(names, pa.string()), value_set=bundle.device_ids.cast(pa.string()))
-    device_rows: Int64Array = rows.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
-    return device_rows
-
-
-def build_world(loaded: LoadedScenario, shared: Shared | None = None) -> World:
-    """The world of a scenario.
-
-    Args:
-        loaded: the scenario.
-        shared: traces and data sets already loaded, to share them between runs.
-
-    Raises:
-        UserError: the parts of the task are not compatible, or data is missing.
-    """
-    # Traces are read when the population is built, or when the length of their cycle is needed.
-    scenario, shared = loaded.scenario, shared or Shared()
-    task = build_task(scenario, loaded.folder, shared.datasets)
-    task.check(scenario.training, scenario.evaluation)
-    return World(scenario, loaded.folder, shared, task, _full_work(task, scenario.training))
-
-
-def build_task(scenario: Scenario, folder: Path, datasets: Datasets) -> Task:
-    """The task of a scenario.
-
-    Raises:
-        UserError: its parts are not compatible, or data is missing.
-    """
-    submodels: Submodels = scenario.server.submodels.create()
-    context = TaskContext(
-        scenario.training,
-        scenario.seed,
-        folder,
-        datasets.load,
-        merges=scenario.server.of_devices.method.type.merges,
-        adapted=submodels.adapted,
-    )
-    kind = scenario.task.type
-    if is_bundled(kind):
-        task: Task = kind.build(scenario.task.params, context)
-    else:
-        with isolated(scenario.seed):
-            task = kind.build(scenario.task.params, context)
-    submodels.check(task)
-    return task
-
-
-def _full_work(task: Task, training: Training) -> Work:
-    """Local work of a dispatch, for each client."""
-    budget = training.time_budget
-    return Work(task.local_steps(training), None if budget is None else to_ns(budget))
-
-
-def _power(energy: Energy, bundle: TraceBundle | None, rows: Int64Array, clients: int) -> Power:
-    figures: list[Energy | EnergyClass] = [energy, *energy.classes.values()]
-    watts = np.array([[item.download_w, item.compute_w, item.upload_w] for item in figures])
-    if not energy.classes:
-        return Power(watts, np.zeros(clients, dtype=np.uint8))
-    where = "devices.energy.classes"
-    if bundle is None or "kind" not in bundle.devices.column_names:
-        raise UserError(
-            "energy per kind of device needs a trace bundle that gives the kinds", where=where
+        fixed_bytes = task.fixed_elements * item
+        down, up = (
+            sum(map(size_bytes, vectors)) + included * fixed_bytes
+            for vectors, included in zip((download, upload), fixed, strict=True)
         )
-    codes, kinds = bundle.text_codes("devices", "kind")
-    unknown = [kind for kind in energy.classes if kind not in kinds]
-    if unknown:
-        raise UserError(
-            f"the trace bundle has no device of the kind '{unknown[0]}'",
-            where=where,
-            hint=f"its devices are: {', '.join(map(str, kinds)) or 'of no kind'}",
-        )
-    order = list(energy.classes)
-    # The last entry is for devices of unknown kind.
-    class_of_kind = [1 + order.index(kind) if kind in order else 0 for kind in kinds] + [0]
-    return Power(watts, np.array(class_of_kind, dtype=np.uint8)[codes[rows]])
+        return down, up
+
+    def expected_duration_s(self, client: int) -> float:
+        """Duration of a full dispatch of a client at its nominal speed and rates."""
+        parts = self.parts
+        sizes = self.traffic_bytes(0 if parts is None else int(parts.level[client]))
+        transfers_s = expected_transfers_s(self.population.network, client, sizes)
+        return transfers_s + float(self._compute_s[client])
+
+    @cached_property
+    def _compute_s(self) -> npt.NDArray[np.float64]:
+        """Duration of each client's full workload at its nominal speed, (N,)."""
+        step_s = self.population.compute.step_s
+        return self.devices.work.nominal_steps(step_s) * step_s

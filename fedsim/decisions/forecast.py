@@ -22,8 +22,8 @@ from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import Column, Figure, sentence
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.composition.build import build_task
 from fedsim.composition.shared import Bundles
-from fedsim.composition.world import build_world
 from fedsim.decisions.goal import Goal
 from fedsim.decisions.runs import Progress, Runs
 from fedsim.errors import UserError
@@ -191,7 +191,7 @@ def forecast(
         }
         FORECAST.write(folder, record)
         first = loaded.scenario.seed + 1
-        clients = build_world(loaded).task.clients
+        clients = build_task(loaded).clients
         bundles = Bundles()
         scenarios = [
             goal.applied(

@@ -35,16 +35,13 @@ import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import pandas as pd
 from typing_extensions import override
 
 from fedsim.errors import UserError
 from fedsim.units import NEVER, NS_PER_S
-
-if TYPE_CHECKING:
-    from fedsim.flower.turns import Turns
 
 EPOCH_S = 1_767_225_600
 """Value of ``time.time()`` at the start of every run: 1 January 2026, 0:00 UTC."""
@@ -502,6 +499,31 @@ _METHODS: tuple[tuple[type, str, Any], ...] = (
 )
 
 
+class Threads(Protocol):
+    """The threads on a clock; see :class:`fedsim.flower.turns.Turns`."""
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated nanoseconds since the start."""
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the calling thread takes turns with the main one."""
+
+    @property
+    def has_threads(self) -> bool:
+        """Whether any thread takes turns with the main one."""
+
+    def serves(self, thread: threading.Thread) -> bool:
+        """Whether a thread takes turns and has not ended."""
+
+    def serve(self, thread: threading.Thread, call: Callable[[], None]) -> None:
+        """Let a thread that has not started take turns; it makes the call."""
+
+    def leave(self) -> bool:
+        """Let the calling thread, which takes turns, wait on the host if the run has ended; whether it does."""
+
+
 class SimulatedClock:
     """The clock of one run.
 
@@ -519,7 +541,7 @@ class SimulatedClock:
 
     def __init__(
         self,
-        threads: Turns,
+        threads: Threads,
         pass_ns: Callable[[int, Done], None],
         start_ns: Mapping[str, int] = _EPOCH_NS,
     ) -> None:
@@ -600,7 +622,7 @@ class NodeClock(SimulatedClock):
     For the standard library, which only waits, no time passes on the host, so that waits are exact.
     """
 
-    def __init__(self, threads: Turns, pass_ns: Callable[[int, Done], None]) -> None:
+    def __init__(self, threads: Threads, pass_ns: Callable[[int, Done], None]) -> None:
         super().__init__(threads, pass_ns)
         start_ns = {kind: _HOST[f"{kind}_ns"]() // _EXACT_NS * _EXACT_NS for kind in _EPOCH_NS}
         self.of_waits = SimulatedClock(threads, pass_ns, start_ns)

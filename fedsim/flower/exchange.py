@@ -25,14 +25,13 @@ from fedsim.flower.messages import Sent
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.model import Failures
+from fedsim.scenario.model import Failures, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher
 from fedsim.simulation.dispatches import ContendedDispatches, Dispatches, OnEnd, at_once
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
-from fedsim.simulation.level import Limits
 from fedsim.simulation.story import DeviceProcess, device_processes
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload
@@ -324,7 +323,7 @@ class Exchange:
         population: the nodes' devices.
         evaluating: the same, with the time of a unit of evaluation.
         failures, seed: those of the scenario.
-        limits: when the run ends.
+        stop: when the run ends.
         detection_ns: time after which the server learns that a node is gone; None if it never does.
         waits_for_offline: whether messages wait for nodes that are offline.
         recorder: takes the rows.
@@ -342,7 +341,7 @@ class Exchange:
         population: Population,
         evaluating: Population,
         failures: Failures,
-        limits: Limits,
+        stop: Stop,
         recorder: Recorder,
         *,
         seed: int,
@@ -354,7 +353,7 @@ class Exchange:
         self.version = self.rounds = self.dispatched = self.arrived = self.refused = 0
         self.messages: list[Sent] = []
         self.on_version: Callable[[], None] = lambda: None
-        self._limits = limits
+        self._stop = stop
         self._detection_ns = detection_ns
         self._waits_for_offline = waits_for_offline
         self._queues: dict[int, deque[Parcel]] = {}
@@ -380,8 +379,8 @@ class Exchange:
             if isinstance(population.network, SharedNetwork)
             else _PlannedParcels(engine, self._parcels, self._on_end)
         )
-        if limits.until_ns is not None:
-            engine.call_at(limits.until_ns, self.stop, LAST_ORDER)
+        if stop.until_ns is not None:
+            engine.call_at(stop.until_ns, self.stop, LAST_ORDER)
 
     @property
     def now_ns(self) -> int:
@@ -473,7 +472,7 @@ class Exchange:
         if self.population.batteries is not None:
             self.population.batteries.begin(client, now)
         self._dispatches.begin(dispatch, None, online_until_ns)
-        if self.dispatched == self._limits.dispatches:
+        if self.dispatched == self._stop.dispatches:
             self.engine.call_at(now, self.stop)
 
     def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
@@ -495,7 +494,7 @@ class Exchange:
             if trained and (parcel.late or expired):
                 self._discard(dispatch, late=True)
             self._change(parcel, State.LOST if expired else State.REPLIED)
-            if trained and self.arrived == self._limits.arrivals:
+            if trained and self.arrived == self._stop.arrivals:
                 self.stop()
         else:
             parcel.sent.outcome = "dropped"
@@ -576,7 +575,7 @@ class Exchange:
     def close_round(self) -> None:
         """Count a round."""
         self.rounds += 1
-        if self.rounds == self._limits.rounds:
+        if self.rounds == self._stop.rounds:
             self._over = True
 
     def finish(self) -> None:

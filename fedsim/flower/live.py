@@ -22,8 +22,8 @@ import numpy.typing as npt
 import torch
 from typing_extensions import override
 
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import build_station
+from fedsim.composition.planes import build_station
+from fedsim.composition.world import World
 from fedsim.devices.battery import Power
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
@@ -341,14 +341,14 @@ class LiveLearner(Learner):
 
 
 class LiveClients:
-    """The nodes of a Flower app as the clients of a run: a :class:`fedsim.composition.execution.Deployment`.
+    """The nodes of a Flower app as the clients of a run: a :class:`fedsim.composition.run.Deployment`.
 
     Args:
         grid: the grid of the ServerApp.
         ttl_s: seconds after which a message without a reply is lost.
 
     Attributes:
-        engine, info, server: see :class:`~fedsim.composition.execution.Deployment`.
+        engine, info, server: see :class:`~fedsim.composition.run.Deployment`.
         repeating: whether lines of an earlier server are being repeated.
     """
 
@@ -382,28 +382,27 @@ class LiveClients:
         self._journal = _Journal(folder.checkpoint / "journal.jsonl")
         self._connected = not self._journal.lines
 
-    def joined(self, assembly: Assembly) -> Assembly:
-        """The run's parts, with nodes in place of simulated devices."""
-        population = assembly.population
+    def joined(self, world: World) -> World:
+        """The run's world, with nodes in place of simulated devices."""
+        population = world.population
         if not self._simulated:
             self.nodes = Nodes(population.clients)
             none = Power(np.zeros((1, 3)), np.zeros(population.clients, np.uint8))
             unseen: Any = {"batteries": None, "footprint": None, "power": none}
             nodes: Any = self.nodes
             population = replace(population, availability=nodes, **unseen)
-            assembly = replace(assembly, population=population)
-        self._assembly = assembly
-        return assembly
+            world = replace(world, population=population)
+        self._assembly = world
+        return world
 
-    def learner(self, assembly: Assembly, **options: Any) -> Learner:
+    def learner(self, world: World, **options: Any) -> Learner:
         """The learning plane."""
-        scenario = assembly.scenario
-        training = scenario.training.model_copy(update={"threads": 1})
+        training = world.training.model_copy(update={"threads": 1})
         self._learner = LiveLearner(
             self,
-            build_station(scenario, assembly.task, assembly.method, training),
-            scenario.evaluation,
-            metrics=list(assembly.metrics),
+            build_station(replace(world, training=training)),
+            world.scenario.evaluation,
+            metrics=list(world.metrics),
             **options,
         )
         return self._learner

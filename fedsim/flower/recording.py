@@ -10,7 +10,7 @@ from unittest import mock
 
 import torch
 
-from fedsim.composition.execution import log_warning
+from fedsim.composition.run import log_warning
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer
 from fedsim.flower.clock import SimulatedClock

@@ -17,13 +17,13 @@ import torch
 from typing_extensions import override
 
 from fedsim.analysis.run import Run
-from fedsim.composition.assembled import Assembly
 from fedsim.composition.closing import spent, write_population
-from fedsim.composition.execution import OnProgress, default_folder, log_warning
+from fedsim.composition.devices import Devices
 from fedsim.composition.rules.finished import FINISHED, FinishedRun
 from fedsim.composition.rules.names import check_names
 from fedsim.composition.rules.planned import OF_DEVICES, PLANNED
-from fedsim.composition.shared import Shared
+from fedsim.composition.run import OnProgress, default_folder, log_warning
+from fedsim.composition.shared import Bundles
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
@@ -52,7 +52,6 @@ from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import from_python
 from fedsim.scenario.source import to_yaml
 from fedsim.simulation.facts import Work as FullWork
-from fedsim.simulation.level import Limits
 from fedsim.simulation.rows import recorded
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
@@ -202,20 +201,16 @@ def execute(
         writer = RunWriter(folder, clients=params.clients, **of_dispatches)
         with contextlib.closing(writer):
             stop, server = scenario.stop, scenario.server
-            detection = server.failure_detection
+            if stop.simulated_time is None:
+                stop = stop.model_copy(update={"simulated_time": _LONGEST_RUN_S})
             exchange = Exchange(
                 population,
                 evaluating,
                 scenario.devices.failures,
-                Limits(
-                    to_ns(stop.simulated_time or _LONGEST_RUN_S),
-                    stop.rounds,
-                    stop.dispatches,
-                    stop.arrivals,
-                ),
+                stop,
                 writer,
                 seed=scenario.seed,
-                detection_ns=None if detection == "never" else to_ns(detection),
+                detection_ns=server.failure_detection_ns,
                 waits_for_offline=params.offline == "wait",
             )
             recording = Recording(
@@ -225,7 +220,7 @@ def execute(
                 recording.unseeded(where)
             if on_progress is not None:
                 limits = {
-                    **stop.model_dump(),
+                    **scenario.stop.model_dump(),
                     "rounds": stop.rounds or app.run_config.get("num-server-rounds"),
                 }
 
@@ -444,18 +439,18 @@ def _populations(
     task = FlowerTask(params, scenario.training.batch_size)
     steps = FullWork(np.ones(params.clients, dtype=np.int64))
     check_names(scenario.ignore)
-    world = World(scenario, loaded.folder, Shared(), task, steps)
+    devices = Devices(scenario, loaded.folder, Bundles(), task, steps)
     if params.unit == "host_seconds":
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:
         # Declared units are those of devices.compute, whatever the message.
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP if params.work is None else 1.0
     method = _UnitOfWork(training)
-    population = world.population(method)
-    assembly = Assembly(loaded, world, False, method, (), {}, population)
-    warnings = PLANNED.warnings(assembly, scenario.ignore, only=OF_DEVICES)
+    population = devices.population(method)
+    world = World(loaded, devices, scenario.training, False, method, population)
+    warnings = PLANNED.warnings(world, scenario.ignore, only=OF_DEVICES)
     located = [loaded.located(warning) for warning in warnings]
-    compute = world.population(_UnitOfWork(evaluating)).compute
+    compute = devices.population(_UnitOfWork(evaluating)).compute
     return population, replace(population, compute=compute), world.names(), located
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.api import read_scenario
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import assemble
-from fedsim.composition.execution import execute, resume
+from fedsim.composition.build import build
+from fedsim.composition.run import execute, resume
+from fedsim.composition.world import World
 from fedsim.errors import UserError, raise_all
 from fedsim.flower import internals as fl
 from fedsim.flower.grid import SimulatedGrid
@@ -59,7 +59,7 @@ def server_app(
             loaded = loaded.changed(["server.failure_detection=0s"])
         try:
             with loaded.locating_errors():
-                raise_all(list(refusals(assemble(loaded), local_update=local_update)))
+                raise_all(list(refusals(build(loaded), local_update=local_update)))
             deploy(loaded, LiveClients(grid, ttl_s), output)
         except UserError as error:
             if not isinstance(grid, SimulatedGrid):
@@ -91,7 +91,7 @@ def _show(progress: Progress) -> None:
     )
 
 
-def refusals(assembly: Assembly, *, local_update: bool) -> Iterator[UserError]:
+def refusals(assembly: World, *, local_update: bool) -> Iterator[UserError]:
     """What in a scenario cannot be deployed.
 
     Args:
@@ -156,7 +156,7 @@ def refusals(assembly: Assembly, *, local_update: bool) -> Iterator[UserError]:
         )
 
 
-def _more_than_sgd(assembly: Assembly) -> str:
+def _more_than_sgd(assembly: World) -> str:
     """What the clients of a method do besides local SGD, as a clause; empty if nothing."""
     method, training = assembly.method, assembly.scenario.training
     name, kind = method.title or method.name, type(method)

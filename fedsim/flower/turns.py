@@ -16,14 +16,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
+
+from typing_extensions import override
 
 from fedsim.errors import FedsimError, UserError
-from fedsim.flower.clock import Done, NodeClock, RunEnded, SimulatedClock, never, thread_on
+from fedsim.flower.clock import Done, NodeClock, RunEnded, SimulatedClock, Threads, never, thread_on
 from fedsim.units import NEVER
-
-if TYPE_CHECKING:
-    from fedsim.flower.exchange import Exchange
 
 _current = threading.local()
 _SLEEP, _MONOTONIC_NS = time.sleep, time.monotonic_ns
@@ -91,26 +90,37 @@ class _Thread:
             raise RunEnded
 
 
-class Turns:
+class TimePlane(Protocol):
+    """What lets simulated time pass: the exchange, or a :class:`Node`."""
+
+    @property
+    def now_ns(self) -> int:
+        """Simulated nanoseconds since the start."""
+
+    def run_until(self, done: Done, until_ns: int) -> None:
+        """Let simulated time pass until ``done`` holds or the time is up."""
+
+
+class Turns(Threads):
     """Waits for simulated time on behalf of all threads of a ServerApp.
 
     Args:
-        exchange: the exchange whose time passes.
+        exchange: that whose time passes.
     """
 
-    def __init__(self, exchange: Exchange | Node) -> None:
+    def __init__(self, exchange: TimePlane) -> None:
         self._exchange = exchange
         self._main = threading.get_ident()
         self._threads: list[_Thread] = []
 
     @property
+    @override
     def now_ns(self) -> int:
-        """Simulated nanoseconds since the start."""
         return self._exchange.now_ns
 
     @property
+    @override
     def is_served(self) -> bool:
-        """Whether the calling thread takes turns with the main one."""
         return hasattr(_current, "thread")
 
     @property
@@ -124,16 +134,16 @@ class Turns:
         return threading.get_ident() != self._main and not self.is_served
 
     @property
+    @override
     def has_threads(self) -> bool:
-        """Whether any thread takes turns with the main one."""
         return bool(self._threads)
 
+    @override
     def serves(self, thread: threading.Thread) -> bool:
-        """Whether a thread takes turns and has not ended."""
         return any(each.thread is thread for each in self._threads)
 
+    @override
     def serve(self, thread: threading.Thread, call: Callable[[], None]) -> None:
-        """Let a thread that has not started take turns; it makes the call."""
         self._serve(thread, call, is_pooled=False)
 
     def _serve(
@@ -144,8 +154,8 @@ class Turns:
         thread.run = functools.partial(served.main, call)  # type: ignore[method-assign]
         return served
 
+    @override
     def leave(self) -> bool:
-        """Let the calling thread, which takes turns, wait on the host if the run has ended; whether it does."""
         thread: _Thread = _current.thread
         if thread.stopped:
             thread.leave()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from fedsim.api import read_scenario
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import assemble, build_station
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_station
+from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.deployment import TIMING
@@ -60,7 +61,7 @@ class Refused(Exception):
 
 
 def request(
-    assembly: Assembly,
+    assembly: World,
     dispatch: Dispatch,
     learner: LiveLearner,
     *,
@@ -108,7 +109,7 @@ def request(
 
 
 def received(
-    assembly: Assembly, dispatch: Dispatch, sent: Mapping[str, Tensor], reply: fl.Message
+    assembly: World, dispatch: Dispatch, sent: Mapping[str, Tensor], reply: fl.Message
 ) -> tuple[dict[str, Any], dict[str, Tensor], float]:
     """The course of a dispatch that its reply reports, the vectors of its update, and its training loss.
 
@@ -162,7 +163,7 @@ def received(
     return course, vectors, float(loss)
 
 
-def _vectors(assembly: Assembly, record: fl.ArrayRecord) -> dict[str, Tensor]:
+def _vectors(assembly: World, record: fl.ArrayRecord) -> dict[str, Tensor]:
     """The vectors that :func:`local_update` has sent."""
     method = assembly.method
     declared = {vector.name: vector.elements for vector in method.upload()}
@@ -176,7 +177,7 @@ def _vectors(assembly: Assembly, record: fl.ArrayRecord) -> dict[str, Tensor]:
 
 
 def _from_model(
-    assembly: Assembly, records: Mapping[str, fl.ArrayRecord], sent: Mapping[str, Tensor]
+    assembly: World, records: Mapping[str, fl.ArrayRecord], sent: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The update of a ClientApp that returns its model, as the method's clients would have sent it."""
     if len(records) != 1:
@@ -244,13 +245,12 @@ class _LocalUpdate:
 
     def __init__(self, loaded: LoadedScenario) -> None:
         self._loaded = loaded
-        self._assembly: Assembly | None = None
+        self._assembly: World | None = None
 
-    def _build(self) -> Assembly:
-        assembly = assemble(self._loaded)
-        scenario = assembly.scenario
-        training = scenario.training.model_copy(update={"threads": 1})
-        self._station = build_station(scenario, assembly.task, assembly.method, training)
+    def _build(self) -> World:
+        assembly = build(self._loaded)
+        training = assembly.training.model_copy(update={"threads": 1})
+        self._station = build_station(replace(assembly, training=training))
         (self._worker,) = self._station.workers(1)
         self._assembly = assembly
         return assembly

@@ -16,7 +16,7 @@ PARENT = "FEDSIM_FORK_SERVER_OF"
 MODULES = (
     "torch",
     "fedsim.parts.catalog",
-    "fedsim.composition.execution",
+    "fedsim.composition.run",
     "fedsim.learning.learner",
     "fedsim.analysis.report",
 )

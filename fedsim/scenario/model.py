@@ -20,7 +20,7 @@ from fedsim.parts.parameters import Parameters, mistake
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.units import Duration, Level, Size, parse_duration_s
+from fedsim.units import Duration, Level, Size, parse_duration_s, to_ns
 
 Pairing = Literal["in_order", "sample", "by_name"]
 """How clients are paired with the devices of a trace bundle: client i is device i, a device drawn with replacement, or
@@ -393,6 +393,11 @@ class Server(Parameters):
     concern edge servers. By default there are none."""
 
     @property
+    def failure_detection_ns(self) -> int | None:
+        """Time until the server notices a failure in nanoseconds; None if it never does."""
+        return None if self.failure_detection == "never" else to_ns(self.failure_detection)
+
+    @property
     def of_devices(self) -> Server:
         """The section of the servers that dispatch to the clients: the edge servers, or else this server."""
         edges = self.edges
@@ -424,6 +429,11 @@ class Stop(Parameters):
     target: dict[str, Level] = {}
     """A metric and the value at which the run ends, such as ``{accuracy: 0.8}`` or ``{accuracy: 80%}``; metrics for
     which lower values are better, such as ``loss``, must fall to the value."""
+
+    @property
+    def until_ns(self) -> int | None:
+        """Simulated nanoseconds of the run; None without that limit."""
+        return None if self.simulated_time is None else to_ns(self.simulated_time)
 
     @model_validator(mode="after")
     def _ends(self) -> Stop:

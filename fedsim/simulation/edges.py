@@ -29,8 +29,8 @@ from fedsim.simulation.engine import (
     Engine,
     ScheduledCall,
 )
-from fedsim.simulation.facts import Clients, Rules
-from fedsim.simulation.level import Level, Limits
+from fedsim.simulation.facts import Clients
+from fedsim.simulation.level import Level
 from fedsim.simulation.server import Above
 from fedsim.simulation.story import Server
 from fedsim.simulation.updates import EdgeRecorder, Updates
@@ -61,8 +61,7 @@ class Hierarchy:
     """The edge servers of a run, and the cloud above them.
 
     Attributes:
-        clients: the edge servers as clients of the cloud; their local steps are rounds.
-        rules: those of the cloud.
+        clients: the edge servers as clients of the cloud, with its rules; their local steps are rounds.
         workload: the transfers of an edge server.
         members: the clients that are ever at each edge server, by number.
         aggregation_ns: duration of an aggregation at an edge server.
@@ -70,7 +69,6 @@ class Hierarchy:
     """
 
     clients: Clients
-    rules: Rules
     workload: Workload
     members: Sequence[npt.NDArray[np.int64]]
     aggregation_ns: int
@@ -82,14 +80,13 @@ def build_hierarchy(
     hierarchy: Hierarchy,
     devices: Level,
     clients: Clients,
-    rules: Rules,
     recorder: EdgeRecorder,
     top: Above,
     seed: int,
 ) -> tuple[Level, Server]:
-    """The level of the edge servers, which dispatch to ``devices`` by ``rules``, and the cloud above them."""
+    """The level of the edge servers, which dispatch to ``devices``, and the cloud above them."""
     engine, plane = devices.engine, devices.plane
-    rules = replace(rules, aggregation_ns=hierarchy.aggregation_ns)
+    clients = replace(clients, aggregation_ns=hierarchy.aggregation_ns)
     models: dict[int, int] = {}
     edges = [Edge(hierarchy, engine, plane, models) for _ in hierarchy.members]
     mobility = hierarchy.mobility
@@ -104,7 +101,6 @@ def build_hierarchy(
         edge.server = (EdgeServer if mobility is None else MobileEdgeServer)(
             devices,
             replace(clients, members=members, availability_of_members=online),
-            rules,
             edge,
             seed=_seed(seed, number) if number else seed,
             edge=number,
@@ -123,12 +119,12 @@ def build_hierarchy(
         engine,
         hierarchy.clients,
         Workloads([workload]),
-        Limits(),
+        None,
         plane,
         _UpdatesOfEdges(recorder, plane, models),
         partial(live_dispatches, engine, network, process=process),
     )
-    return level, Server(level, hierarchy.clients, hierarchy.rules, top, seed=_seed(seed, 0))
+    return level, Server(level, hierarchy.clients, top, seed=_seed(seed, 0))
 
 
 def _seed(seed: int, number: int) -> int:
@@ -175,7 +171,7 @@ class EdgeServer(Server):
         self._epoch += 1
         self._postponed = []
         self._undetected.clear()
-        self._running = self._rules.schedule(self, self._selection)
+        self._running = self._clients.schedule(self, self._selection)
         self._is_fresh = True
         self.pause()
         self.withdraw_all()

@@ -45,13 +45,19 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The clients of a run.
+    """The clients of one or more servers, and the rules by which these dispatch work to them.
 
     Attributes:
         population: their devices.
         samples: training samples per client, (N,).
         work: work per dispatch.
         expected_duration_s: duration of a client's full workload at nominal speed and rates.
+        selection, schedule: create those of a server, through which they act.
+        failure_detection_ns: how long after a failure a server notices it; None if it never does.
+        aggregation_ns: duration of an aggregation.
+        first_updates: see :class:`fedsim.scheduling.port.ServerPort`.
+        keeps_from: version from which clients keep what they learned even if a server never uses it; None if never.
+        exchange: how clients exchange their updates among themselves; None if they send them to a server.
         members: the clients that belong to one edge server, by number, (M,); None for all.
         availability_of_members: when these are online; None for all clients.
     """
@@ -60,6 +66,13 @@ class Clients:
     samples: npt.NDArray[np.int64 | np.float64]
     work: Work
     expected_duration_s: Callable[[int], float]
+    selection: Callable[[ServerPort], Selection]
+    schedule: Callable[[ServerPort, Selection], Schedule]
+    failure_detection_ns: int | None = 0
+    aggregation_ns: int = 0
+    first_updates: int | None = None
+    keeps_from: int | None = None
+    exchange: Exchange | None = None
     members: npt.NDArray[np.int64] | None = None
     availability_of_members: AvailabilityIndex | None = None
 
@@ -69,33 +82,10 @@ class Clients:
         return self.availability_of_members or self.population.availability
 
 
-@dataclass(frozen=True, slots=True)
-class Rules:
-    """The rules of a server. Schedule and selection act through the server, so each run creates its own.
-
-    Attributes:
-        selection: creates the selection.
-        schedule: creates the schedule.
-        failure_detection_ns: how long after a failure the server notices it; None if it never does.
-        aggregation_ns: duration of an aggregation.
-        first_updates: see :class:`fedsim.scheduling.port.ServerPort`.
-        keeps_from: version from which clients keep what they learned even if the server never uses it; None if never.
-        exchange: how clients exchange their updates among themselves; None if they send them to the server.
-    """
-
-    selection: Callable[[ServerPort], Selection]
-    schedule: Callable[[ServerPort, Selection], Schedule]
-    failure_detection_ns: int | None = 0
-    aggregation_ns: int = 0
-    first_updates: int | None = None
-    keeps_from: int | None = None
-    exchange: Exchange | None = None
-
-
 class Facts:
     """The part of :class:`fedsim.scheduling.base.ServerPort` that is known before the first event."""
 
-    def __init__(self, clients: Clients, rules: Rules, seed: int) -> None:
+    def __init__(self, clients: Clients, seed: int) -> None:
         members = slice(None) if clients.members is None else clients.members
         work, self._step_s = clients.work, clients.population.compute.step_s[members]
         self.samples = clients.samples[members]
@@ -103,8 +93,8 @@ class Facts:
         self.default_steps = Work(work.steps[members], work.time_budget_ns).nominal_steps(
             self._step_s
         )
-        self.first_updates = rules.first_updates
-        self.detects_failures = rules.failure_detection_ns is not None
+        self.first_updates = clients.first_updates
+        self.detects_failures = clients.failure_detection_ns is not None
         footprint = clients.population.footprint
         grid = None if footprint is None else footprint.carbon
         self.grid = None if grid is None else grid.of(members)
@@ -127,15 +117,15 @@ class Facts:
         return Stream(self._seed, purpose, *keys)
 
 
-def check_rules(clients: Clients, rules: Rules, seed: int) -> None:
+def check_rules(clients: Clients, seed: int) -> None:
     """Check that schedule and selection accept their parameters and the facts of the run.
 
     Raises:
         UserError: one of them does not accept them, or the schedule would not use the selection.
     """
-    facts = cast(ServerPort, Facts(clients, rules, seed))
-    selection = rules.selection(facts)
-    schedule = rules.schedule(facts, selection)
+    facts = cast(ServerPort, Facts(clients, seed))
+    selection = clients.selection(facts)
+    schedule = clients.schedule(facts, selection)
     takes_all = type(selection) is Uniform and selection.cohort_size() >= facts.clients
     if not (schedule.draws() or takes_all):
         instead = f", or set server.schedule.{schedule.draws_if}" if schedule.draws_if else ""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from fedsim.network.base import Direction
+from fedsim.scenario.model import Stop
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatches import Dispatches, OnEnd
 from fedsim.simulation.energy import EnergyUse
@@ -40,31 +40,12 @@ class Receiver(Protocol):
         """Handle a dispatch that has ended by itself."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """When a run ends: at the first of these limits; see the scenario's ``stop``.
-
-    Attributes:
-        until_ns: simulated time.
-        rounds: rounds closed.
-        dispatches: dispatches handed out.
-        arrivals: updates received.
-        stalled_after: dispatches without an aggregated update, after which the run fails; None for the default.
-    """
-
-    until_ns: int | None = None
-    rounds: int | None = None
-    dispatches: int | None = None
-    arrivals: int | None = None
-    stalled_after: int | None = None
-
-
 class Level:
     """The clients of one level.
 
     Args:
         engine: simulated time.
-        clients, workloads, limits: the clients, their work, and the limits on it.
+        clients, workloads, stop: the clients, their work, and when it ends, by their own number or time; None if never.
         plane: executes the timeline; None for timing-only runs.
         updates: holds and records the updates of these clients.
         dispatches: makes the runner of dispatches, which calls a function when one ends by itself.
@@ -83,7 +64,7 @@ class Level:
         engine: Engine,
         clients: Clients,
         workloads: Workloads,
-        limits: Limits,
+        stop: Stop | None,
         plane: LearningPlane | None,
         updates: Updates,
         dispatches: Callable[[OnEnd], Dispatches],
@@ -95,7 +76,7 @@ class Level:
         steps = clients.work.steps
         self.same_steps = int(steps[0]) if steps.min() == steps.max() else None
         self.history = workloads.history
-        self.is_patient = limits.until_ns is not None
+        self.is_patient = stop is not None and stop.simulated_time is not None
         self.plane = plane
         self.updates = updates
         self.energy = EnergyUse(population.power)
@@ -103,10 +84,13 @@ class Level:
         self.servers: list[Receiver] = []
         self.dispatched = self.arrived = 0
         self.sequences = [0] * population.clients
-        self.last_dispatch = -1 if limits.dispatches is None else limits.dispatches
-        self.last_arrival = -1 if limits.arrivals is None else limits.arrivals
+        # No number of dispatches equals -1.
+        self.last_dispatch = -1 if stop is None else stop.dispatches or -1
+        self.last_arrival = -1 if stop is None else stop.arrivals or -1
         self._workloads = workloads
-        self._stalled_after = stalled_after(limits.stalled_after, population.clients)
+        self._stalled_after = stalled_after(
+            None if stop is None else stop.stalled_after, population.clients
+        )
         # A clock that stands still for so many dispatches will not move again.
         self._standstill_after = stalled_after(None, population.clients)
         self._clock_check, self._clock_ns = self._standstill_after, 0

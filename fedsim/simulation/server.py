@@ -19,7 +19,7 @@ from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.contract import check_draws
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher, OnDispatched, Steps
-from fedsim.simulation.facts import Clients, Facts, Rules
+from fedsim.simulation.facts import Clients, Facts
 from fedsim.simulation.level import Level
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
@@ -45,7 +45,7 @@ class ServerBase(Dispatcher, Facts, ServerPort):
 
     Args:
         level: its clients, and what it shares with the other servers that dispatch to them.
-        clients, rules, seed: the clients that are its own, its rules, and the seed of its draws.
+        clients, seed: the clients that are its own, and the seed of its draws.
         above: what it reports to.
         edge: number of the edge server; -1 if it is the only server, or the cloud.
 
@@ -62,20 +62,18 @@ class ServerBase(Dispatcher, Facts, ServerPort):
         self,
         level: Level,
         clients: Clients,
-        rules: Rules,
         above: Above,
         *,
         seed: int,
         edge: int = -1,
     ) -> None:
-        Facts.__init__(self, clients, rules, seed)
+        Facts.__init__(self, clients, seed)
         population = level.population
         self.edge = edge
         self.version = self.round = self.adopted = self.empty_draws = 0
         self._level = level
         self._above = above
         self._population = population
-        self._rules = rules
         # The numbers of the clients in the run, if they differ from those at this server.
         self._ids = None if clients.members is None else clients.members.data
         # Round, and instant, at which the clock was last seen to move.
@@ -99,13 +97,13 @@ class ServerBase(Dispatcher, Facts, ServerPort):
             is_patient=level.is_patient,
             prepare=self._prepare if population.compute.draws else None,
         )
-        self._selection = rules.selection(self)
+        self._selection = clients.selection(self)
         check_draws(self._selection, self.clients, self._count_empty_draw)
         # Checked once, because these methods are called for every dispatch and do nothing in most selections.
         kind = type(self._selection)
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
-        self.schedule = rules.schedule(self, self._selection)
+        self.schedule = clients.schedule(self, self._selection)
         level.servers.append(self)
 
     @abstractmethod

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
+from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatches import (
     ContendedDispatches,
@@ -20,8 +21,8 @@ from fedsim.simulation.edges import Hierarchy, build_hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.exchange import exchanging
-from fedsim.simulation.facts import Clients, Rules
-from fedsim.simulation.level import Level, Limits
+from fedsim.simulation.facts import Clients
+from fedsim.simulation.level import Level
 from fedsim.simulation.server import Above, ServerBase
 from fedsim.simulation.stall import clock_ends
 from fedsim.simulation.story import Server, device_processes
@@ -49,7 +50,8 @@ class Simulation(Above):
     """The time plane of one run; the server without edge servers, or the cloud, reports to it.
 
     Args:
-        clients, workloads, rules, limits, evaluations, seed: the scenario; with edge servers, ``rules`` are theirs.
+        clients, workloads, stop, evaluations, seed: the scenario; with edge servers, the rules in ``clients`` are
+            theirs.
         plane: executes the timeline; None for timing-only runs.
         recorder: takes the rows; an :class:`EdgeRecorder` with edge servers.
         on_progress: called after every version of the top server.
@@ -68,8 +70,7 @@ class Simulation(Above):
         self,
         clients: Clients,
         workloads: Workloads,
-        rules: Rules,
-        limits: Limits,
+        stop: Stop,
         evaluations: EvaluationTimes,
         plane: LearningPlane | None,
         recorder: Recorder,
@@ -80,19 +81,19 @@ class Simulation(Above):
         live: Live | None = None,
     ) -> None:
         self.ran_out = False
-        self._limits = limits
+        self._stop = stop
         self._on_progress = on_progress
         self._engine = engine = Engine() if live is None else live.engine
         self._evaluations = Evaluations(evaluations, engine, plane)
         network = clients.population.network
-        updates = Updates(recorder, plane, rules.keeps_from)
+        updates = Updates(recorder, plane, clients.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]
         if live is not None:
             dispatches = partial(live.dispatches, workloads)
-        elif rules.exchange is not None:
-            detection_ns = rules.failure_detection_ns or 0
+        elif clients.exchange is not None:
+            detection_ns = clients.failure_detection_ns or 0
             dispatches = partial(
-                exchanging, engine, network, workloads.of, rules.exchange, detection_ns
+                exchanging, engine, network, workloads.of, clients.exchange, detection_ns
             )
         elif isinstance(network, SharedNetwork):
             dispatches = partial(
@@ -102,15 +103,15 @@ class Simulation(Above):
             dispatches = partial(
                 PlannedDispatches, engine, workloads, process=device_processes(workloads.of)
             )
-        devices = Level(engine, clients, workloads, limits, plane, updates, dispatches)
+        devices = Level(engine, clients, workloads, stop, plane, updates, dispatches)
         self._levels = [devices]
         if hierarchy is None:
-            self.server = Server(devices, clients, rules, self, seed=seed)
+            self.server = Server(devices, clients, self, seed=seed)
             if live is not None:
                 live.server = self.server
         else:
             edges, self.server = build_hierarchy(
-                hierarchy, devices, clients, rules, cast(EdgeRecorder, recorder), self, seed
+                hierarchy, devices, clients, cast(EdgeRecorder, recorder), self, seed
             )
             self._levels.append(edges)
 
@@ -122,7 +123,7 @@ class Simulation(Above):
         """
         self._evaluations.start()
         self.server.start()
-        self._engine.run(self._limits.until_ns)
+        self._engine.run(self._stop.until_ns)
         self.ran_out = not self._engine.stopped
         if self.ran_out:
             kinds = ("client", "devices"), ("edge server", "server.edges")
@@ -146,7 +147,7 @@ class Simulation(Above):
 
     @override
     def ends_after(self, rounds: int) -> bool:
-        if self._limits.rounds is None or rounds < self._limits.rounds:
+        if self._stop.rounds is None or rounds < self._stop.rounds:
             return False
         self._engine.call_at(self._engine.now_ns, self._engine.stop, LEAVING_ORDER)
         return True

@@ -134,7 +134,7 @@ class Server(ServerBase):
         else:
             self._updates.close(dispatch, plan, Outcome.DROPPED, self._clock.now)
             self._undetected.add(dispatch.dispatch_id)
-            detection_ns = self._rules.failure_detection_ns
+            detection_ns = self._clients.failure_detection_ns
             if detection_ns is not None:
                 self._engine.call_at(
                     self._clock.now + detection_ns, lambda: self._on_failure(dispatch)
@@ -192,8 +192,8 @@ class Server(ServerBase):
             edge=self.edge,
             adopted=self.adopted,
         )
-        if self._rules.aggregation_ns:
-            self.busy_until_ns = now + self._rules.aggregation_ns
+        if self._clients.aggregation_ns:
+            self.busy_until_ns = now + self._clients.aggregation_ns
         if closes_round:
             self.close_round()
         elif not (self.round or self.schedule.synchronous):

@@ -20,7 +20,8 @@ from fedsim.analysis.comparison.targets import Target, metric_text, parse_metric
 from fedsim.analysis.precision import paired_ratio, restricted, seeds_to_run
 from fedsim.analysis.run import load_run
 from fedsim.analysis.steady import throughput
-from fedsim.composition.assembly import prepare
+from fedsim.composition.build import build
+from fedsim.composition.check import check
 from fedsim.errors import UserError
 from fedsim.files.durable import write_text
 from fedsim.runs.sweep import PRECISION, is_sweep, read_sweep
@@ -106,7 +107,7 @@ def sweep_to_precision(
         # A mistyped metric is found before the first run.
         goal = {precision.target.metric: precision.target.value}
         changed = planned[0].loaded.changed([Override("stop.target", goal, "--metric")])
-        prepare(changed, None, timing_only=bool(settings.get("timing_only")))
+        check(build(changed, timing_only=bool(settings.get("timing_only"))))
     earlier = [run.seed for run in read_sweep(folder).runs] if is_sweep(folder) else []
     seeds = list(dict.fromkeys([*(run.seed for run in planned), *earlier]))
     wanted, ran = seeds_to_run(np.zeros(0), precision.half_width, precision.most), 0

@@ -102,7 +102,7 @@ class Performer:
         self, task: Task, report: Callable[[float], None] | None, warnings: list[str]
     ) -> None:
         from fedsim.analysis.run import Run
-        from fedsim.composition.execution import Progress, execute, resume
+        from fedsim.composition.run import Progress, execute, resume
         from fedsim.scenario.loading import load_source
 
         reported_at = 0.0

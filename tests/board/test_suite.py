@@ -5,7 +5,8 @@ import itertools
 import pytest
 
 from fedsim.board.suite import Cell, suite
-from fedsim.composition.assembly import prepare
+from fedsim.composition.build import build
+from fedsim.composition.check import check
 from fedsim.composition.shared import Shared
 
 SETTINGS = 5
@@ -86,7 +87,7 @@ def test_every_entry_works_where_it_takes_part(scenario):
     whole, shared = suite(), Shared.through(None)
     question = whole.scenarios[scenario]
     for entry in whole.fitting(question):
-        prepare(whole.loaded(Cell(scenario, entry.name, "tuning", 3, 100)), shared)
+        check(build(whole.loaded(Cell(scenario, entry.name, "tuning", 3, 100)), shared))
 
 
 @pytest.mark.parametrize("scenario", suite("board-1-large").scenarios)

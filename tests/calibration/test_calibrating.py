@@ -15,7 +15,7 @@ from fedsim.calibration import Calibration, calibrate
 from fedsim.calibration.calibrating import QUANTILES
 from fedsim.calibration.prediction import round_durations_s, simulated_log
 from fedsim.cli import cli
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
@@ -56,7 +56,7 @@ def test_the_estimates_are_the_truth_within_their_errors(calibration: Calibratio
     estimates = calibration.estimates
     assert estimates.step_s.cv == pytest.approx(0.15, abs=3 * 0.15 * estimates.step_s.cv_error)
     assert [rate.cv for rate in estimates.rates_bps] == pytest.approx([0.1, 0.1], rel=0.15)
-    truth = assemble(load_scenario_dict(TRUTH, Path.cwd()), timing_only=True).population
+    truth = build(load_scenario_dict(TRUTH, Path.cwd()), timing_only=True).population
     seen = estimates.dispatches > 0
     z = (estimates.step_s.mean / truth.compute.step_s - 1)[seen] / estimates.step_s.error[seen]
     assert np.abs(z).max() < 4
@@ -338,16 +338,16 @@ def test_power_and_memory_are_those_of_the_devices(tmp_path: Path) -> None:
     result = calibrate(run.path, tmp_path / "bundle", logged)
     assert result.scenario is not None
     before, after = (
-        assemble(loaded, timing_only=True)
+        build(loaded, timing_only=True)
         for loaded in (logged, load_scenario_dict(result.scenario, tmp_path))
     )
     assert list(result.scenario["devices"]["energy"]["classes"]) == ["phone"]
     phone = before.population.power.of_client == 1
     assert phone.sum() > 0
     assert (after.population.power.of_client == before.population.power.of_client).all()
-    memory = before.world.memory_in_trace()
+    memory = before.devices.memory_in_trace()
     assert memory is not None
-    np.testing.assert_array_equal(after.world.memory_in_trace(), memory)
+    np.testing.assert_array_equal(after.devices.memory_in_trace(), memory)
 
 
 @pytest.mark.parametrize("assign", ["sample", "by_name"])
@@ -386,7 +386,7 @@ def test_estimates_belong_to_clients_and_availability_to_their_devices(
     result = calibrate(tmp_path / "log.csv", tmp_path / "bundle", logged)
     assert result.scenario is not None
     before, after = (
-        assemble(loaded, timing_only=True).population
+        build(loaded, timing_only=True).population
         for loaded in (logged, load_scenario_dict(result.scenario, tmp_path))
     )
     assert after.compute.step_s == pytest.approx([1.0, 2.0, 3.0, 4.0])

@@ -8,7 +8,7 @@ from unittest.mock import patch
 import pytest
 
 import fedsim
-from fedsim.composition import execution
+from fedsim.composition import run as execution
 from fedsim.runs.writer import RunWriter
 from tests.composition.worlds import digits
 

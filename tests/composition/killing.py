@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fedsim
-from fedsim.composition import execution
+from fedsim.composition import run as execution
 from fedsim.runs.writer import RunWriter
 from fedsim.sweeps import local
 

@@ -12,7 +12,7 @@ import pytest
 
 import fedsim
 from fedsim.cli import cli
-from fedsim.composition import execution
+from fedsim.composition import run as execution
 from fedsim.errors import UserError
 from fedsim.learning import learner
 from fedsim.learning.workers.distributed import Ranks

@@ -13,7 +13,9 @@ import fedsim
 from fedsim.analysis.figures.timeline import timeline
 from fedsim.analysis.perfetto import write_perfetto
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import build_server, check, prepare
+from fedsim.composition.build import build
+from fedsim.composition.check import check_scenario as check
+from fedsim.composition.planes import build_server
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from tests.composition.interrupting import interrupted_with_checkpoint
@@ -78,7 +80,7 @@ class Simulated:
 
     def __init__(self, scenario: dict[str, Any]) -> None:
         self.dispatches: list[tuple[int, int, int, int]] = []
-        assembly, _ = prepare(fedsim.read_scenario(scenario))
+        assembly = build(fedsim.read_scenario(scenario))
         simulation = build_server(assembly, None, self)
         simulation.run()
         self.version, self.now_ns = simulation.version, simulation.now_ns
@@ -470,7 +472,7 @@ def test_every_method_that_exchanges_a_model_works_at_the_cloud() -> None:
     for name in CATALOG.parts("method"):
         server = {"method": name, "edges": {"count": 2, "rounds": 3, "network": FREE}}
         try:
-            prepare(fedsim.read_scenario(digits(server=server)))
+            check(fedsim.read_scenario(digits(server=server)))
         except UserError as error:
             refused[name] = str(error)
     assert refused.keys() == set(REFUSED.split())
@@ -539,7 +541,7 @@ def test_a_client_that_moves(
 def test_an_interrupted_run_is_resumed_to_the_same_bits(
     server: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
+    monkeypatch.setattr("fedsim.composition.run.CHECKPOINT_INTERVAL_S", 0.0)
     network = {"name": "static", "latency": "200ms", "down": "20Mbps", "up": "1Mbps"}
     server["edges"]["network"] = network
     scenario = digits(server=server, stop={"rounds": 8}, evaluation={"every_rounds": 1})
@@ -672,4 +674,4 @@ def test_optimizer_states_are_not_sent_through_edge_servers() -> None:
     content["training"] |= {"optimizer": {"name": "sgd", "lr": 1, "momentum": 0.5}}
     content["training"]["optimizer_state"] = "sent"
     with pytest.raises(UserError, match="edge servers do not send the state of the"):
-        prepare(fedsim.read_scenario(content))
+        check(fedsim.read_scenario(content))

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import check
+from fedsim.composition.check import check_scenario as check
 from fedsim.composition.needs import unmet_requirements
 from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.methods.base import Method

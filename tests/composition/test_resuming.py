@@ -41,7 +41,7 @@ def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) ->
 def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
+    monkeypatch.setattr("fedsim.composition.run.CHECKPOINT_INTERVAL_S", 0.0)
     path, model_file = tmp_path / "run", "models/version-00000001.safetensors"
 
     world = digits(checkpoint_models={"every": "1 versions"})
@@ -105,7 +105,7 @@ class Pick(Selection):
 def test_a_timeline_that_is_not_repeated_is_one_error_and_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("fedsim.composition.execution.CHECKPOINT_INTERVAL_S", 0.0)
+    monkeypatch.setattr("fedsim.composition.run.CHECKPOINT_INTERVAL_S", 0.0)
     (tmp_path / "pick.py").write_text(_SELECTION)
     path = tmp_path / "run"
     selection = {"name": f"{tmp_path}/pick.py:Pick", "cohort": 4}

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.composition.shared import KEPT_DATASETS, Bundles, Datasets, Mapped, Shared
 from fedsim.parts.component import Parameters
 from fedsim.scenario.loading import load_scenario_dict
@@ -99,9 +99,9 @@ def test_runs_share_what_is_loaded() -> None:
     tasks: list[Any] = []
     for seed in (0, 1):
         loaded = load_scenario_dict(digits(seed=seed), Path.cwd(), CATALOG)
-        tasks.append(assemble(loaded, shared).task)
+        tasks.append(build(loaded, shared).task)
     assert tasks[0].dataset is tasks[1].dataset
     assert tasks[0].samples.tolist() != tasks[1].samples.tolist()
-    alone = assemble(load_scenario_dict(digits(), Path.cwd(), CATALOG)).task
+    alone = build(load_scenario_dict(digits(), Path.cwd(), CATALOG)).task
     assert isinstance(alone, type(tasks[0]))
     assert alone.dataset is not tasks[0].dataset

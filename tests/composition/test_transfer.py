@@ -25,10 +25,10 @@ def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
     start = fedsim.run(world, users / "zero", overrides=["training.optimizer.lr=1e-300"]).model()
     run = fedsim.run(world, users / "run")
 
-    from fedsim.composition.world import build_world
+    from fedsim.composition.build import build_task
     from fedsim.scenario.loading import load_scenario
 
-    task: Any = build_world(load_scenario(run.folder.scenario)).task
+    task: Any = build_task(load_scenario(run.folder.scenario))
     model = copy.deepcopy(task.module).double()
     model.load_state_dict(start)
     for clients in ([0], [0, 1], [1]):

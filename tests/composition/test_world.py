@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.runs.folder import Status
 from fedsim.runs.tables import read_parquet
 from fedsim.scenario.loading import load_scenario_dict
@@ -30,7 +30,7 @@ def test_what_grows_with_the_clients_is_built_once_and_not_read_back(
         read.append(path.name)
         return read_parquet(path)
 
-    monkeypatch.setattr("fedsim.composition.assembly.Simulation", counting_server)
+    monkeypatch.setattr("fedsim.composition.planes.Simulation", counting_server)
     monkeypatch.setattr("fedsim.runs.run.read_parquet", counting_read)
     run = fedsim.run(quadratic([[0, 1]]), tmp_path / "run")
     assert run.status is Status.COMPLETE
@@ -60,5 +60,5 @@ def test_the_time_of_day_is_that_of_the_clock_of_the_trace(
     scenario = quadratic([[0, 1]])
     trace = {"name": "trace", "trace": str(tmp_path / "bundle"), **availability}
     scenario["devices"]["availability"] = trace
-    assembly = assemble(load_scenario_dict(scenario, tmp_path))
-    assert assembly.world.time_of_day_s == time_of_day_s
+    assembly = build(load_scenario_dict(scenario, tmp_path))
+    assert assembly.devices.time_of_day_s == time_of_day_s

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fedsim.analysis.comparison.targets import Target
-from fedsim.composition.execution import execute
+from fedsim.composition.run import execute
 from fedsim.decisions.goal import Goal, Limit, parse_objectives
 from fedsim.errors import UserError
 from fedsim.runs.run import Run

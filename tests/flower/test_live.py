@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import fedsim
-from fedsim.composition import execution
+from fedsim.composition import run as execution
 from fedsim.errors import UserError
 from fedsim.flower import server_app
 from tests.flower.loopback import LoopbackGrid, spoiled

@@ -9,8 +9,9 @@ import numpy.typing as npt
 import pandas as pd
 
 import fedsim
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_server
+from fedsim.composition.world import World
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
 from tests.scheduling.worlds import Recording
@@ -42,7 +43,7 @@ class Simulated:
         return self.learner.store[name].get(np.arange(self.learner.station.task.clients)).numpy()
 
 
-def station_of(assembly: Assembly, **training: Any) -> Station:
+def station_of(assembly: World, **training: Any) -> Station:
     """Where an assembled scenario is learned, with these changes of its training section."""
     scenario = assembly.scenario
     assert assembly.task is not None
@@ -55,7 +56,7 @@ def station_of(assembly: Assembly, **training: Any) -> Station:
 def simulate(scenario: Mapping[str, Any]) -> Simulated:
     """Run a scenario, given as a YAML file would hold it."""
     loaded = fedsim.read_scenario(scenario)
-    assembly = assemble(loaded)
+    assembly = build(loaded)
     learner = Recording(station_of(assembly, verify="eager"))
     book = Book(assembly.population.power)
     server = build_server(assembly, learner, book)

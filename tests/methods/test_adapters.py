@@ -9,8 +9,7 @@ import numpy.typing as npt
 import pytest
 
 import fedsim
-from fedsim.composition.assembly import assemble
-from fedsim.composition.world import build_world
+from fedsim.composition.build import build, build_task
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.composition.interrupting import interrupted_with_checkpoint
@@ -205,7 +204,7 @@ def drawn(model: Model, client: int, sequence: int) -> Model:
 
 def by_hand(run: Any, start: Model, method: str, ranks: tuple[int, ...]) -> Model:
     """The rounds of a run."""
-    task: Any = build_world(load_scenario(run.folder.scenario)).task
+    task: Any = build_task(load_scenario(run.folder.scenario))
     model, sequences = start, [0, 0]
     for clients in ROUNDS:
         models, samples = [], []
@@ -332,14 +331,14 @@ def test_memory_chooses_the_rank(tmp_path: Path) -> None:
     content = unequal("flexlora")
     content["server"]["submodels"]["by"] = "memory"
     content["devices"]["memory"] = "1GB"
-    assembly = assemble(load_scenario_dict(content, tmp_path))
-    parts = assembly.world.parts
+    assembly = build(load_scenario_dict(content, tmp_path))
+    parts = assembly.parts
     assert parts is not None
-    needs = [assembly.world.memory_of_part(assembly.method, parts, level) for level in range(2)]
+    needs = [assembly.devices.memory_of_part(assembly.method, parts, level) for level in range(2)]
     saved = 2 * (A + B) * 2 // 3 + assembly.task.samples * 2 * 2
     assert (needs[0] - needs[1]).tolist() == (8 * saved).tolist()
     content["devices"]["memory"] = [int(needs[0][0]) - 1, int(needs[0][1])]
-    parts = assemble(load_scenario_dict(content, tmp_path)).world.parts
+    parts = build(load_scenario_dict(content, tmp_path)).parts
     assert parts is not None
     assert parts.level.tolist() == [1, 0]
 
@@ -365,10 +364,10 @@ def test_frozen_matrices_save_operations_and_memory(tmp_path: Path) -> None:
     steps, needs = {}, {}
     for method in ("fedavg", "ffa_lora"):
         content = scenario(method, devices=devices)
-        assembly = assemble(load_scenario_dict(content, tmp_path))
+        assembly = build(load_scenario_dict(content, tmp_path))
         steps[method] = float(assembly.population.compute.step_s[0])
         assert assembly.task.flops_per_sample() == 2 * (622 + 362)
-        needs[method] = float(assembly.world.memory_needed(assembly.method)[0])
+        needs[method] = float(assembly.devices.memory_needed(assembly.method, assembly.parts)[0])
     # 622 products forward: 64 x 5 + 5 x 10 + A + B. 362 backward: through W and A of the second layer (50 + 15), the
     # gradients of B (45), of what enters B (45) and of A (207). With A frozen, what enters the first B needs none.
     assert steps["ffa_lora"] / steps["fedavg"] == pytest.approx(1 - (A + 15) / (622 + 362))

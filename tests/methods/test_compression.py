@@ -10,7 +10,7 @@ import torch
 
 import fedsim
 from benchmarks import compressed_methods
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.errors import UserError
 from fedsim.learning.compression import Draws
 from fedsim.parts.catalog import CATALOG
@@ -258,7 +258,7 @@ def test_groups_threads_deferral_and_resuming_do_not_change_bits(
 def test_states_of_optimizers_cross_as_they_are(tmp_path: Path, state: str) -> None:
     content = scenario("signsgd", "qsgd")
     content["training"] |= {"optimizer": {"name": "adam", "lr": RATE}, "optimizer_state": state}
-    (down, up) = assemble(load_scenario_dict(content, tmp_path)).traffic_bytes()
+    (down, up) = build(load_scenario_dict(content, tmp_path)).traffic_bytes()
     # 4 numbers, compressed to 4 bits with one norm, or to signs with one magnitude; 9 numbers of the optimizer.
     extra = 72 if state == "sent" else 0
     assert (down, up) == (2 + 8 + extra, 0.5 + 8 + extra)
@@ -354,7 +354,7 @@ def test_errors_are_not_kept_if_they_would_count_with_another_factor(tmp_path: P
     """A learning rate that falls would make the server's c another number than the mean of the c_i."""
     up = {"name": "topk", "share": 0.4}
     with pytest.raises(UserError, match="an error of an earlier dispatch") as caught:
-        assemble(load_scenario_dict(scenario(up, method=ONE_VECTOR), tmp_path))
+        build(load_scenario_dict(scenario(up, method=ONE_VECTOR), tmp_path))
     assert caught.value.hint == "set error_feedback: false"
     content = scenario({**up, "error_feedback": False}, method=ONE_VECTOR)
     content["training"]["lr_schedule"] = {"name": "cosine", "length": 2}
@@ -395,8 +395,8 @@ def test_a_memory_that_is_not_declared_is_refused(tmp_path: Path) -> None:
     method = f"{tmp_path / 'mine.py'}:Mine"
     assert np.isfinite(final_model(tmp_path / "run", scenario(method=method))).all()
     with pytest.raises(UserError, match="what clients keep as 'own'") as caught:
-        assemble(load_scenario_dict(scenario("qsgd", method=method), tmp_path))
-    assert "server.compression.up" in str(caught.value.where)
+        build(load_scenario_dict(scenario("qsgd", method=method), tmp_path))
+    assert "server.compression.up" in str(caught.value)
     assert "follows=" in caught.value.hint
 
 
@@ -412,14 +412,14 @@ def test_a_memory_that_is_not_declared_is_refused(tmp_path: Path) -> None:
 def test_downloads_that_must_arrive_as_they_are(tmp_path: Path, method: Any, message: str) -> None:
     content = scenario("none", "qsgd", method=method)
     with pytest.raises(UserError, match=message):
-        assemble(load_scenario_dict(content, tmp_path))
+        build(load_scenario_dict(content, tmp_path))
 
 
 def test_the_message_names_parts_that_move(tmp_path: Path) -> None:
     submodels = {"name": "fedrolex", "rates": [1, 0.5], "by": "speed"}
     server = {"method": "fedprox", "submodels": submodels, "compression": {"up": "topk"}}
     with pytest.raises(UserError, match=r"fedrolex does not work with .* it changes with every"):
-        assemble(load_scenario_dict(digits(server=server), tmp_path))
+        build(load_scenario_dict(digits(server=server), tmp_path))
 
 
 NORMALIZED = """
@@ -453,7 +453,7 @@ def test_buffers_are_not_compressed(tmp_path: Path, method: Any) -> None:
     assert max(runs[2].dispatches["bytes_up"]) == round((parameters + 32 + 16 * 32) / 8)
     content["server"] |= {"method": FRAGMENTS, "compression": {"up": "qsgd"}}
     with pytest.raises(UserError, match="fragments contain running statistics"):
-        assemble(load_scenario_dict(content, tmp_path))
+        build(load_scenario_dict(content, tmp_path))
 
 
 FRAGMENTS = {"name": "streaming_diloco", "fragments": 2, "overlap": 0}
@@ -480,8 +480,8 @@ def test_what_cannot_be_compressed_is_refused(
     tmp_path: Path, method: Any, compression: dict[str, Any], where: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message) as caught:
-        assemble(load_scenario_dict(scenario(method=method, compression=compression), tmp_path))
-    assert where in str(caught.value.where)
+        build(load_scenario_dict(scenario(method=method, compression=compression), tmp_path))
+    assert where in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
 from tests.methods.simulated import world
@@ -120,7 +120,7 @@ def test_states_of_personal_parts_stay_with_the_clients(tmp_path: Path) -> None:
 def test_only_what_is_sent_costs_bytes(tmp_path: Path) -> None:
     adam = OPTIMIZERS["adam"][0]
     traffic = {
-        state: assemble(load_scenario_dict(scenario(adam, state), tmp_path)).traffic_bytes()
+        state: build(load_scenario_dict(scenario(adam, state), tmp_path)).traffic_bytes()
         for state in ("reset", "kept", "sent")
     }
     # A model of one number, and two moments with the number of steps, 8 bytes each.
@@ -143,7 +143,7 @@ def test_a_method_that_trains_twice_is_refused_before_the_run(name: str) -> None
     content["task"]["names"] = {"body": 1, "head": 1}
     content["task"] |= {"centers": [[1, 0], [2, 1], [0, 3]], "curvatures": 1.0, "initial": 0.0}
     with pytest.raises(UserError, match="trains more than once"):
-        assemble(load_scenario_dict(content, Path()))
+        build(load_scenario_dict(content, Path()))
 
 
 def test_the_state_is_averaged_beside_fragments(tmp_path: Path) -> None:

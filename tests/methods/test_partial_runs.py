@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from tests.composition.worlds import digits
 from tests.oracle.compare import write_bundle
 
@@ -218,7 +218,7 @@ def test_personal_parts_are_what_the_final_metrics_measured(tmp_path: Path) -> N
     """The saved global and personal tensors, put together, give a client's last accuracy."""
     scenario = personal_digits({"name": "fedper"})
     run = fedsim.run(scenario, tmp_path / "run")
-    task = assemble(fedsim.read_scenario(scenario)).task
+    task = build(fedsim.read_scenario(scenario)).task
     assert task is not None
     parts, model = run.personal_parts(), run.model()
     row, client = 0, int(parts["clients"][0])

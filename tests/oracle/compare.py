@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import assemble, build_server
+from fedsim.composition.build import build
+from fedsim.composition.planes import build_server
 from fedsim.composition.shared import Shared
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import make_table
@@ -126,7 +127,7 @@ def product(case: dict[str, Any], folder: Path) -> tuple[list[dict[str, Any]], l
         path = folder / f"bundle{len(list(folder.iterdir()))}"
         write_bundle(case["tables"], path)
         scenario["devices"] = {**scenario["devices"], "trace": str(path)}
-    assembly = assemble(read_scenario(scenario), Shared(), timing_only=True)
+    assembly = build(read_scenario(scenario), Shared(), timing_only=True)
     book = Book(assembly.population.power)
     build_server(assembly, None, book).run()
     return rows_of(book), list(map(version_of, book.aggregates))

@@ -18,10 +18,11 @@ import torch
 from torch import Tensor
 
 from fedsim.api import read_scenario
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import build_server, build_station, prepare
-from fedsim.composition.distributed import build_learner
+from fedsim.composition.build import build
+from fedsim.composition.check import check
+from fedsim.composition.planes import build_learner, build_server, build_station
 from fedsim.composition.shared import Shared
+from fedsim.composition.world import World
 from fedsim.devices import grid
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers.distributed import Ranks
@@ -96,7 +97,7 @@ class Finished:
     """A run that has ended, in memory."""
 
     content: Content
-    assembly: Assembly
+    assembly: World
     learner: Learner
     calls: Calls
     rows: Rows
@@ -164,14 +165,14 @@ def quick() -> contextlib.ExitStack:
     return stack
 
 
-def prepared(content: Content) -> Assembly:
+def prepared(content: Content) -> World:
     """The parts of a scenario that is not refused."""
     loaded = read_scenario(content, ())
-    assembly = prepare(loaded, SHARED)[0]
-    scenario, task = assembly.scenario, assembly.task
-    if task.may_lack_kernel(scenario.training):
+    assembly = build(loaded, SHARED, threads=1)
+    check(assembly)
+    if assembly.task.may_lack_kernel(assembly.training):
         with loaded.locating_errors():
-            build_station(scenario, task, assembly.method, scenario.training)
+            build_station(assembly)
     return assembly
 
 
@@ -181,9 +182,7 @@ def run(content: Content) -> Finished:
     rows = Rows()
     run = Finished(content, assembly, None, [], rows, [], [], [], [], [])
     with _watched(run):
-        run.learner = build_learner(
-            assembly, 1, None, on_metrics=lambda *got: run.metrics.append(got)
-        )
+        run.learner = build_learner(assembly, on_metrics=lambda *got: run.metrics.append(got))
         plane = Plane(run.learner)
         try:
             build_server(assembly, plane, rows).run()
@@ -302,7 +301,7 @@ def again(finished: Finished, execution: str) -> tuple[Learner, list[Any]]:
     metrics: list[Any] = []
     checkpoint = None
     if execution == "resumed":
-        half = build_learner(prepared(content), 1, None)
+        half = build_learner(prepared(content))
         _play(half, finished.calls[: len(finished.calls) // 2])
         half.flush()
         tensors, meta = half.state()
@@ -310,7 +309,6 @@ def again(finished: Finished, execution: str) -> tuple[Learner, list[Any]]:
         half.stop()
     learner = build_learner(
         prepared(content),
-        1,
         ranks,
         checkpoint=checkpoint,
         on_metrics=lambda *got: metrics.append(got),
@@ -345,7 +343,7 @@ def left(learner: Learner) -> dict[str, Tensor]:
 def written(content: Content, folder: Path) -> Any:
     """Run a scenario into a folder, without its report."""
     from fedsim.analysis.run import Run
-    from fedsim.composition.execution import execute
+    from fedsim.composition.run import execute
 
     with patch.object(Run, "report", lambda *_, **__: None), patch("os.fsync", lambda _: None):
         return execute(read_scenario(content, ()), folder, shared=SHARED, threads=1)

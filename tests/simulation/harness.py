@@ -21,12 +21,11 @@ from fedsim.network.static import StaticNetwork
 from fedsim.network.topology import Topology
 from fedsim.parts.catalog import CATALOG
 from fedsim.runs.schema import DISPATCHES
-from fedsim.scenario.model import Energy, Failures
+from fedsim.scenario.model import Energy, Failures, Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.simulation.evaluations import EvaluationTimes
-from fedsim.simulation.facts import Clients, Rules, Work
+from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.history import History
-from fedsim.simulation.level import Limits
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.updates import Ended
@@ -242,7 +241,12 @@ def simulate(
             population,
             counts,
             Work(np.broadcast_to(np.asarray(steps, dtype=np.int64), (clients,)).copy()),
-            expected_duration_s=lambda client: float((expected_s or step_s)[client]),
+            lambda client: float((expected_s or step_s)[client]),
+            partial(selection_class, selection_class.Params(**selection)),
+            make_schedule,
+            failure_detection_ns=None if failure_detection == "never" else to_ns(failure_detection),
+            aggregation_ns=to_ns(aggregation_time),
+            exchange=exchange,
         ),
         Workloads(
             [workload],
@@ -250,15 +254,8 @@ def simulate(
             if steps_ahead
             else None,
         ),
-        Rules(
-            partial(selection_class, selection_class.Params(**selection)),
-            make_schedule,
-            failure_detection_ns=None if failure_detection == "never" else to_ns(failure_detection),
-            aggregation_ns=to_ns(aggregation_time),
-            exchange=exchange,
-        ),
-        Limits(
-            until_ns=None if until_s is None else to_ns(until_s),
+        Stop.model_construct(
+            simulated_time=until_s,
             rounds=rounds,
             dispatches=dispatches,
             arrivals=arrivals,

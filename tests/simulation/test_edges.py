@@ -12,11 +12,10 @@ from fedsim.devices.population import Population
 from fedsim.network.base import Direction, Network
 from fedsim.network.static import StaticNetwork
 from fedsim.parts.catalog import CATALOG
-from fedsim.scenario.model import Failures
+from fedsim.scenario.model import Failures, Stop
 from fedsim.simulation.edges import Hierarchy, Mobility
 from fedsim.simulation.evaluations import EvaluationTimes
-from fedsim.simulation.facts import Clients, Rules, Work
-from fedsim.simulation.level import Limits
+from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
@@ -82,14 +81,14 @@ class Recorder:
         return tuple(client_of[one.dispatch_id] for one in aggregate.contributions)
 
 
-def rules(kind: tuple[Any, ...]) -> Rules:
+def rules(kind: tuple[Any, ...]) -> tuple[Any, Any]:
     name, given = "sync", {}
     if kind[0] == "async":
         name, given = "async", {"next_client": "same"}
     else:
         given = {"stragglers": kind[2]} | ({"deadline": kind[1] / 1e9} if kind[1] else {})
     schedule, uniform = CATALOG.parts("schedule")[name], CATALOG.parts("selection")["uniform"]
-    return Rules(
+    return (
         partial(uniform, uniform.Params()),
         lambda server, selection: schedule(schedule.Params(**given), server, selection),
     )
@@ -119,13 +118,12 @@ def simulated(case: Case) -> Recorder:
     edges = make_population([1.0] * count, Backhaul(case["down"], case["up"]))
     stays = stays_of(case)
 
-    def clients(population: Population, steps: int) -> Clients:
+    def clients(population: Population, steps: int, kind: tuple[Any, ...]) -> Clients:
         ones = np.ones(population.clients, dtype=np.int64)
-        return Clients(population, ones, Work(steps * ones), lambda client: 1.0)
+        return Clients(population, ones, Work(steps * ones), lambda client: 1.0, *rules(kind))
 
     hierarchy = Hierarchy(
-        clients=clients(edges, rounds),
-        rules=rules(case["cloud"]),
+        clients=clients(edges, rounds, case["cloud"]),
         workload=workload(edges),
         members=stays.members,
         mobility=Mobility(stays.moves, stays.availability(devices, case["until"]), stays.drops)
@@ -136,10 +134,9 @@ def simulated(case: Case) -> Recorder:
     )
     recorder = Recorder()
     Simulation(
-        clients(devices, 1),
+        clients(devices, 1, case["edge"]),
         Workloads([workload(devices)]),
-        rules(case["edge"]),
-        Limits(until_ns=case["until"]),
+        Stop.model_construct(simulated_time=case["until"] / 1e9),
         EvaluationTimes(),
         None,
         recorder,

@@ -10,7 +10,7 @@ from fedsim.errors import UserError
 from fedsim.network.static import StaticNetwork
 from fedsim.parts.catalog import CATALOG
 from fedsim.scheduling.selections.uniform import Uniform
-from fedsim.simulation.facts import Clients, Rules, Work, check_rules
+from fedsim.simulation.facts import Clients, Work, check_rules
 from tests.simulation.harness import make_population, simulate
 
 
@@ -24,8 +24,6 @@ def check(schedule: dict[str, Any], selection: dict[str, Any], **rules: Any) -> 
             np.ones(3, dtype=np.int64),
             Work(np.full(3, 10)),
             lambda client: 1.0 + client,
-        ),
-        Rules(
             lambda server: picked(picked.Params(**selection), server),
             lambda server, selection: made(made.Params(**schedule), server, selection),
             **rules,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.composition.assembly import check
+from fedsim.composition.check import check_scenario as check
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.run import Run

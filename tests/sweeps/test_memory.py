@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import fedsim
-from fedsim.composition.assembled import Assembly
+from fedsim.composition.world import World
 from fedsim.learning.learner import Learner
 from fedsim.scenario.source import Source
 from fedsim.simulation.simulation import Simulation
@@ -19,7 +19,7 @@ from tests.sweeps.worlds import broken
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
-PARTS = (Assembly, Learner, Simulation, torch.Tensor)
+PARTS = (World, Learner, Simulation, torch.Tensor)
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from fedsim.vocabulary.formatting import (
 from fedsim.vocabulary.outcomes import Outcome
 
 if TYPE_CHECKING:
-    from fedsim.composition.assembled import Assembly
+    from fedsim.composition.world import World
 
 _FEW = 0.5
 _FAR_ABOVE = 10.0
@@ -40,23 +40,23 @@ class FinishedRun:
 
     Attributes:
         run: the run.
-        assembly: what was run; None for a Flower app, which selects and trains by itself.
+        world: what was run; None for a Flower app, which selects and trains by itself.
         ran_out: whether the run ended before its limits, because no work was left.
         drew_nobody: whether a user's selection has drawn nobody although clients were available.
         nodes_online: most nodes online at once, if a Flower app has waited until the end for more of them.
     """
 
     run: Run
-    assembly: Assembly | None = None
+    world: World | None = None
     ran_out: bool = False
     drew_nobody: bool = False
     nodes_online: int | None = None
 
     def in_schedule(self, fix: str, otherwise: str) -> tuple[str | None, str]:
         """Where a rule applies and how to fix it: in the process of the user's schedule, or in its settings."""
-        if self.assembly is None:
+        if self.world is None:
             return None, otherwise
-        server = self.assembly.scenario.server
+        server = self.world.scenario.server
         schedule = server.of_devices.schedule.type
         if is_bundled(schedule):
             return f"{server.section_of_devices}.schedule", otherwise
@@ -84,11 +84,11 @@ SHOWN_BY_REPORT = ("diverged-model", "target-met-at-start")
 @FINISHED
 def nothing_dispatched(finished: FinishedRun) -> Iterator[UserError]:
     """The run has dispatched no work, so that its tables are empty and its model is the initial one."""
-    if len(finished.run.dispatches) or finished.assembly is None or finished.targets_met_at_start:
+    if len(finished.run.dispatches) or finished.world is None or finished.targets_met_at_start:
         return
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
     if finished.drew_nobody:
-        selection = finished.assembly.scenario.server.of_devices.selection.type
+        selection = finished.world.scenario.server.of_devices.selection.type
         yield UserError(
             f"draws nobody although clients are available; {message}",
             where=place(selection, "draw"),
@@ -112,7 +112,7 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
     arrived = int(finished.run.dispatches["arrived_s"].notna().sum())
     happened = f"{format_counted(arrived, 'update')} arrived"
     fix = "let the run last longer (stop), or lower the number of updates that a version needs"
-    if finished.assembly is None:
+    if finished.world is None:
         errors = finished.run.info.get("client_errors")
         fix = "compare the timeouts of the app and stop with the duration of a dispatch"
         if errors:
@@ -129,7 +129,7 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         fix = "let the run last longer (stop); if work was lost, the report shows why"
     elif arrived == (outcomes == "late").sum():
         happened = "every update that arrived was late"
-        schedule = finished.assembly.scenario.server.of_devices.schedule
+        schedule = finished.world.scenario.server.of_devices.schedule
         fix = f"{fixes(Outcome.LATE, schedule.params)}, or give the clients less work"
     aggregate = (
         "call self.server.aggregate(dispatches) with the updates that have arrived; a Round counts what its "
@@ -173,10 +173,10 @@ def waited_for_nodes(finished: FinishedRun) -> Iterator[UserError]:
 @FINISHED
 def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     """Most rounds began with less than half of the cohort, although the schedule could have waited for more clients."""
-    if finished.assembly is None or finished.run.has_edges:
+    if finished.world is None or finished.run.has_edges:
         return
-    run, server = finished.run, finished.assembly.scenario.server
-    cohort, demands = cohort_of(server.selection.params), finished.assembly.prospects.demands
+    run, server = finished.run, finished.world.scenario.server
+    cohort, demands = cohort_of(server.selection.params), finished.world.prospects.demands
     sizes = np.bincount(run.dispatches["round"].to_numpy())
     sizes = sizes[sizes > 0]
     if not cohort or demands.cohort != 1:
@@ -187,7 +187,7 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     yield UserError(
         f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
         f"{cohort}, because few clients were available",
-        where=f"{finished.assembly.scenario.server.section_of_devices}.schedule.min_cohort",
+        where=f"{finished.world.scenario.server.section_of_devices}.schedule.min_cohort",
         hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
     )
 
@@ -198,17 +198,17 @@ def drifting_hours(finished: FinishedRun) -> Iterator[UserError]:
 
     The warning comes before the run if ``stop.simulated_time`` says how long it is, and otherwise at its end.
     """
-    assembly = finished.assembly
-    if assembly is not None and assembly.scenario.stop.simulated_time is None:
-        yield from drifting_until(assembly.population, to_ns(finished.run.simulated_s))
+    world = finished.world
+    if world is not None and world.scenario.stop.simulated_time is None:
+        yield from drifting_until(world.population, to_ns(finished.run.simulated_s))
 
 
 @FINISHED
 def unobserved_time(finished: FinishedRun) -> Iterator[UserError]:
     """The run touched times at which its devices were not observed, and no ``on_end`` says what they do then."""
-    assembly = finished.assembly
-    if assembly is not None and assembly.scenario.stop.simulated_time is None:
-        yield from unobserved_until(assembly, to_ns(finished.run.simulated_s))
+    world = finished.world
+    if world is not None and world.scenario.stop.simulated_time is None:
+        yield from unobserved_until(world, to_ns(finished.run.simulated_s))
 
 
 @FINISHED

@@ -31,11 +31,11 @@ from fedsim.vocabulary.formatting import (
 )
 
 if TYPE_CHECKING:
-    from fedsim.composition.assembled import Assembly
-    from fedsim.composition.world import PartName
+    from fedsim.composition.devices import PartName
+    from fedsim.composition.world import World
     from fedsim.traces.bundle import TraceBundle
 
-PLANNED: RuleTable[Assembly] = RuleTable()
+PLANNED: RuleTable[World] = RuleTable()
 """The rules on a scenario that is put together."""
 
 UNITS = (
@@ -75,12 +75,12 @@ _MOST_WATTS = 1000.0
 
 
 @PLANNED
-def unmatched_names(assembly: Assembly) -> Iterator[UserError]:
+def unmatched_names(world: World) -> Iterator[UserError]:
     """Clients have the names of devices of the trace, but are paired with other devices.
 
     ``devices.assign: in_order`` pairs the first client with the first device, whatever their names are.
     """
-    wrong, clients = assembly.world.clients_on_other_devices(), assembly.task.clients
+    wrong, clients = world.devices.clients_on_other_devices(), world.task.clients
     if wrong:
         yield UserError(
             f"{format_count(wrong)} of {format_counted(clients, 'client')} {'is' if wrong == 1 else 'are'} not on the "
@@ -91,9 +91,9 @@ def unmatched_names(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def unused_latency(assembly: Assembly) -> Iterator[UserError]:
+def unused_latency(world: World) -> Iterator[UserError]:
     """The trace has round-trip times, but every client has the default latency."""
-    if assembly.world.ignores_round_trips():
+    if world.devices.ignores_round_trips():
         yield UserError(
             "every client has the default of 40 ms, but the trace has round-trip times",
             where="devices.network.latency",
@@ -102,45 +102,45 @@ def unused_latency(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def implausible_times(assembly: Assembly) -> Iterator[UserError]:
+def implausible_times(world: World) -> Iterator[UserError]:
     """The times of the availability trace were probably read in a wrong unit.
 
     Its median interval is shorter than 1 s or longer than 10 days, or the trace lasts for more than 5 years. If it was
     imported with a ``time_unit``: or its intervals are shorter than a minute, in less than 3 hours.
     """
-    yield from _of_trace(assembly, "availability", doubt_of_times)
+    yield from _of_trace(world, "availability", doubt_of_times)
 
 
 @PLANNED
-def implausible_rates(assembly: Assembly) -> Iterator[UserError]:
+def implausible_rates(world: World) -> Iterator[UserError]:
     """The rates of the network trace were probably read in a wrong unit.
 
     Their median is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above 400 Gbit/s.
     """
-    yield from _of_trace(assembly, "network", doubt_of_rates)
+    yield from _of_trace(world, "network", doubt_of_rates)
 
 
 def _of_trace(
-    assembly: Assembly, part: PartName, doubt_of: Callable[[TraceBundle], UserError | None]
+    world: World, part: PartName, doubt_of: Callable[[TraceBundle], UserError | None]
 ) -> Iterator[UserError]:
-    bundle = assembly.world.replayed_trace(part)
+    bundle = world.devices.replayed_trace(part)
     if bundle is not None and (doubt := doubt_of(bundle)):
-        where = assembly.world.trace_key(part)
+        where = world.devices.trace_key(part)
         yield UserError(f"{doubt.where}: {doubt.message}", where=where, hint=doubt.hint)
 
 
 @PLANNED
-def invalid_devices(assembly: Assembly) -> Iterator[UserError]:
+def invalid_devices(world: World) -> Iterator[UserError]:
     """Clients are devices that the trace marks as invalid."""
-    world = assembly.world
-    bundle = world.replayed_trace("availability")
+    devices = world.devices
+    bundle = devices.replayed_trace("availability")
     if bundle is None:
         return
-    if invalid := int(np.count_nonzero(~bundle.valid[world.device_rows("availability")])):
+    if invalid := int(np.count_nonzero(~bundle.valid[devices.device_rows("availability")])):
         yield UserError(
-            f"{format_count(invalid)} of {format_counted(assembly.task.clients, 'client')} are devices that the trace "
+            f"{format_count(invalid)} of {format_counted(world.task.clients, 'client')} are devices that the trace "
             "marks as invalid",
-            where=world.trace_key("availability"),
+            where=devices.trace_key("availability"),
             hint="'fedsim traces sample' takes only usable devices",
         )
 
@@ -149,19 +149,19 @@ def invalid_devices(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def doubtful_task(assembly: Assembly) -> Iterator[UserError]:
+def doubtful_task(world: World) -> Iterator[UserError]:
     """The task doubts its data or its model.
 
     Labels that begin at 1, classes whose names differ only in upper and lower case, or a module that ends with a
     softmax, whose loss expects logits.
     """
-    yield from assembly.task.doubts()
+    yield from world.task.doubts()
 
 
 @PLANNED
-def nothing_measured(assembly: Assembly) -> Iterator[UserError]:
+def nothing_measured(world: World) -> Iterator[UserError]:
     """The run trains a model, but measures no metric, because the data set has no test samples."""
-    if assembly.learns and not assembly.measured:
+    if world.learns and not world.measured:
         yield UserError(
             "the data set has no test samples, so the run measures no metric",
             where="task.dataset",
@@ -171,9 +171,9 @@ def nothing_measured(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def seldom_evaluated(assembly: Assembly) -> Iterator[UserError]:
+def seldom_evaluated(world: World) -> Iterator[UserError]:
     """The run ends before its first periodic evaluation."""
-    evaluation, stop = assembly.scenario.evaluation, assembly.scenario.stop
+    evaluation, stop = world.scenario.evaluation, world.scenario.stop
     intervals = {
         "every": (evaluation.every, stop.simulated_time),
         "every_rounds": (evaluation.every_rounds, stop.rounds),
@@ -183,7 +183,7 @@ def seldom_evaluated(assembly: Assembly) -> Iterator[UserError]:
         for key, (interval, end) in intervals.items()
         if interval is not None and end is not None and interval > end
     ]
-    if late and assembly.learns:
+    if late and world.learns:
         models = "the initial and the final model" if evaluation.at_start else "the final model"
         yield UserError(
             f"only {models} will be evaluated, because the run ends before the first interval does",
@@ -193,13 +193,13 @@ def seldom_evaluated(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def undeclared_direction(assembly: Assembly) -> Iterator[UserError]:
+def undeclared_direction(world: World) -> Iterator[UserError]:
     """A run stops at a target of your own metric, which does not declare whether higher values are better.
 
     Without a declaration, higher values are better, so that an error of 0.5 meets a target of 0.1.
     """
-    target = assembly.scenario.stop.target
-    for metric in assembly.metrics if assembly.learns else ():
+    target = world.scenario.stop.target
+    for metric in world.metrics if world.learns else ():
         if metric.column in target and not declares_direction(metric):
             yield UserError(
                 f"the metric {metric.column} does not declare whether higher values are better, which is assumed: the "
@@ -210,10 +210,10 @@ def undeclared_direction(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def unmeasured_personal_models(assembly: Assembly) -> Iterator[UserError]:
+def unmeasured_personal_models(world: World) -> Iterator[UserError]:
     """Clients have personal models, but only the shared model is measured, because they have no test samples."""
-    method, task = assembly.method, assembly.task
-    if not (assembly.learns and method.personal) or assembly.scenario.evaluation.objective:
+    method, task = world.method, world.task
+    if not (world.learns and method.personal) or world.scenario.evaluation.objective:
         return
     of_all = task.evaluation_passes(per_client=False, objective=False)
     of_clients = task.evaluation_passes(per_client=True, objective=False) - of_all
@@ -227,12 +227,12 @@ def unmeasured_personal_models(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def unusual_schedule(assembly: Assembly) -> Iterator[UserError]:
+def unusual_schedule(world: World) -> Iterator[UserError]:
     """The paper of the method uses a different schedule, so results are not those of the published method.
 
     Your own schedules are never unusual, nor are schedules of your own methods, unless they give ``paper_schedules``.
     """
-    method, server = assembly.method, assembly.scenario.server.of_devices
+    method, server = world.method, world.scenario.server.of_devices
     schedule, of_paper = server.schedule.type.name, method.paper_schedules
     if not of_paper or not schedule or schedule in of_paper or server.schedule.user is not None:
         return
@@ -247,13 +247,13 @@ def unusual_schedule(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def unused_setting(assembly: Assembly) -> Iterator[UserError]:
+def unused_setting(world: World) -> Iterator[UserError]:
     """A setting changes nothing, because another one on which it depends is missing."""
     server, section = (
-        assembly.scenario.server.of_devices,
-        assembly.scenario.server.section_of_devices,
+        world.scenario.server.of_devices,
+        world.scenario.server.section_of_devices,
     )
-    failures, energy = assembly.scenario.devices.failures, assembly.scenario.devices.energy
+    failures, energy = world.scenario.devices.failures, world.scenario.devices.energy
     schedule, given = server.schedule, server.schedule.params
     is_sync = isinstance(given, SyncParams)
     draws_all = "cohort" in type(server.selection.params).model_fields
@@ -314,9 +314,9 @@ def unused_setting(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def absent_clients_weigh(assembly: Assembly) -> Iterator[UserError]:
+def absent_clients_weigh(world: World) -> Iterator[UserError]:
     """Clients that are offline keep a weight in the model of this method, and fewer than half of them are online."""
-    method, availability = assembly.method, assembly.population.availability
+    method, availability = world.method, world.population.availability
     if not method.weight_of_absent:
         return
     end_ns = min(to_ns(method.context.availability_cycle_s), availability.horizon_ns)
@@ -325,7 +325,7 @@ def absent_clients_weigh(assembly: Assembly) -> Iterator[UserError]:
         yield UserError(
             f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
             "online, so each version moves the model little",
-            where=f"{assembly.scenario.server.section_of_devices}.method",
+            where=f"{world.scenario.server.section_of_devices}.method",
             hint="use a method that averages over the received updates, such as fedavg, fedbuff (scale: mean) or fedat "
             "(silent_tiers: skip), or a trace with more clients online",
         )
@@ -335,9 +335,9 @@ def absent_clients_weigh(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def large_cohort(assembly: Assembly) -> Iterator[UserError]:
+def large_cohort(world: World) -> Iterator[UserError]:
     """A round selects more clients than can ever be given work."""
-    prospects, selection = assembly.prospects, assembly.scenario.server.of_devices.selection
+    prospects, selection = world.prospects, world.scenario.server.of_devices.selection
     cohort = cohort_of(selection.params)
     if cohort is None or selection.type.with_replacement:
         return
@@ -345,19 +345,19 @@ def large_cohort(assembly: Assembly) -> Iterator[UserError]:
     if selected > prospects.count:
         yield UserError(
             f"{format_count(selected)} clients should work at once, but {prospects.available}",
-            where=f"{assembly.scenario.server.section_of_devices}.selection.cohort",
+            where=f"{world.scenario.server.section_of_devices}.selection.cohort",
             hint="rounds will have fewer clients than the scenario requests",
         )
 
 
 @PLANNED
-def slow_clients(assembly: Assembly) -> Iterator[UserError]:
+def slow_clients(world: World) -> Iterator[UserError]:
     """More than a tenth of the clients need longer than the schedule waits, at nominal speed.
 
     Their updates are late in every round. A few stragglers are usually intended.
     """
-    prospects = assembly.prospects
-    late = _if_many(assembly, prospects.late)
+    prospects = world.prospects
+    late = _if_many(world, prospects.late)
     if late:
         slowest = prospects.needed_s.max()
         yield UserError(
@@ -369,9 +369,9 @@ def slow_clients(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def frequent_crashes(assembly: Assembly) -> Iterator[UserError]:
+def frequent_crashes(world: World) -> Iterator[UserError]:
     """Clients crash so often that fewer than 1 in 1,000 of their dispatches finish."""
-    rate, prospects = assembly.scenario.devices.failures.crash_rate, assembly.prospects
+    rate, prospects = world.scenario.devices.failures.crash_rate, world.prospects
     survives = np.exp(-rate * prospects.compute_s / _HOUR_S)
     if crashing := int(np.count_nonzero(survives < _RARELY)):
         yield UserError(
@@ -383,9 +383,9 @@ def frequent_crashes(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def short_run(assembly: Assembly) -> Iterator[UserError]:
+def short_run(world: World) -> Iterator[UserError]:
     """``stop.simulated_time`` is so short that most clients cannot finish one dispatch."""
-    until_s, prospects = assembly.scenario.stop.simulated_time, assembly.prospects
+    until_s, prospects = world.scenario.stop.simulated_time, world.prospects
     longer = 0 if until_s is None else int(np.count_nonzero(prospects.needed_s > until_s))
     if until_s is not None and longer > prospects.count / 2:
         yield UserError(
@@ -397,16 +397,16 @@ def short_run(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def long_latency(assembly: Assembly) -> Iterator[UserError]:
+def long_latency(world: World) -> Iterator[UserError]:
     """The latency of more than a tenth of the clients is above 5 s, or that of a link of the topology above 1 s.
 
     The unit of a number without one is seconds: write ``40ms``.
     """
-    network = assembly.population.network
-    latencies_s = network.latencies_ns(Direction.DOWN)[assembly.prospects.usable] / NS_PER_S
-    if far := _if_many(assembly, latencies_s > _LONGEST_LATENCY_S):
+    network = world.population.network
+    latencies_s = network.latencies_ns(Direction.DOWN)[world.prospects.usable] / NS_PER_S
+    if far := _if_many(world, latencies_s > _LONGEST_LATENCY_S):
         yield UserError(
-            f"the latency of {format_count(far)} of {assembly.prospects.those} is above "
+            f"the latency of {format_count(far)} of {world.prospects.those} is above "
             f"{format_duration(_LONGEST_LATENCY_S)}",
             where="devices.network",
             hint="a latency without a unit is in seconds; write, for example, 40ms",
@@ -422,14 +422,14 @@ def long_latency(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def fast_links(assembly: Assembly) -> Iterator[UserError]:
+def fast_links(world: World) -> Iterator[UserError]:
     """The links of more than a tenth of the clients have more than 100 Gbit/s, which only data centers have."""
     for direction in Direction:
-        rates_bps = assembly.population.network.rates_bps(direction)[assembly.prospects.usable]
+        rates_bps = world.population.network.rates_bps(direction)[world.prospects.usable]
         too_fast = np.isfinite(rates_bps) & (rates_bps > _FASTEST_LINK_BPS)
-        if fast := _if_many(assembly, too_fast):
+        if fast := _if_many(world, too_fast):
             yield UserError(
-                f"the {direction.name.lower()}link of {format_count(fast)} of {assembly.prospects.those} has more than "
+                f"the {direction.name.lower()}link of {format_count(fast)} of {world.prospects.those} has more than "
                 "100 Gbit/s",
                 where="devices.network",
                 hint="check the unit of the rates; of an imported trace, its option rate_unit",
@@ -437,12 +437,12 @@ def fast_links(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def slow_links(assembly: Assembly) -> Iterator[UserError]:
+def slow_links(world: World) -> Iterator[UserError]:
     """The links of more than a tenth of the clients have less than 1 kbit/s, or a link of the topology 10 kbit/s.
 
     The unit of a number without one is bits per second: write ``5Mbps``.
     """
-    network = assembly.population.network
+    network = world.population.network
     if isinstance(network, SharedNetwork):
         capacity_bps = network.topology.capacity_bps
         yield from _of_topology(
@@ -452,10 +452,10 @@ def slow_links(assembly: Assembly) -> Iterator[UserError]:
             "a capacity without a unit is in bits per second; write 1Gbps",
         )
     for direction in Direction:
-        rates_bps = network.rates_bps(direction)[assembly.prospects.usable]
-        if slow := _if_many(assembly, (rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
+        rates_bps = network.rates_bps(direction)[world.prospects.usable]
+        if slow := _if_many(world, (rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
             yield UserError(
-                f"the {direction.name.lower()}link of {format_count(slow)} of {assembly.prospects.those} has less than "
+                f"the {direction.name.lower()}link of {format_count(slow)} of {world.prospects.those} has less than "
                 "1 kbit/s",
                 where="devices.network",
                 hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
@@ -463,9 +463,9 @@ def slow_links(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def high_power(assembly: Assembly) -> Iterator[UserError]:
+def high_power(world: World) -> Iterator[UserError]:
     """A device draws more than 1 kW, which only servers do; power is in watts, not milliwatts."""
-    energy = assembly.scenario.devices.energy
+    energy = world.scenario.devices.energy
     of_kinds = {f"devices.energy.classes.{kind}": each for kind, each in energy.classes.items()}
     for where, power in {"devices.energy": energy, **of_kinds}.items():
         for key in ("compute_w", "download_w", "upload_w"):
@@ -478,14 +478,14 @@ def high_power(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def small_battery(assembly: Assembly) -> Iterator[UserError]:
+def small_battery(world: World) -> Iterator[UserError]:
     """A full battery of more than a tenth of the clients does not last for a dispatch, so each of them is dropped."""
-    prospects = assembly.prospects
+    prospects = world.prospects
     if prospects.batteries is None:
         return
     needed_j, full_j, _ = prospects.batteries
     lasts = needed_j <= full_j
-    if empty := _if_many(assembly, ~lasts):
+    if empty := _if_many(world, ~lasts):
         worst = int(np.where(lasts, -np.inf, needed_j).argmax())
         yield UserError(
             f"for {format_count(empty)} of {prospects.those}, a full battery ({format_energy(full_j[worst])}) does not "
@@ -496,14 +496,14 @@ def small_battery(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def low_battery_floor(assembly: Assembly) -> Iterator[UserError]:
+def low_battery_floor(world: World) -> Iterator[UserError]:
     """More than a tenth of the clients accept work with a charge that does not last for it, so it is dropped."""
-    prospects = assembly.prospects
+    prospects = world.prospects
     if prospects.batteries is None:
         return
     needed_j, full_j, floor_j = prospects.batteries
     is_low = (needed_j <= full_j) & (needed_j > floor_j)
-    if low := _if_many(assembly, is_low):
+    if low := _if_many(world, is_low):
         share = np.divide(needed_j, full_j, out=np.zeros_like(needed_j), where=is_low)
         worst = int(share.argmax())
         floor = math.ceil(share[worst] * 100) / 100
@@ -517,14 +517,14 @@ def low_battery_floor(assembly: Assembly) -> Iterator[UserError]:
 
 
 @PLANNED
-def drifting_hours(assembly: Assembly) -> Iterator[UserError]:
+def drifting_hours(world: World) -> Iterator[UserError]:
     """Availability repeats within the run, but at other hours of the day, because its period is not a number of days.
 
     If the scenario does not give the length of the run, the warning comes at its end.
     """
-    until_s = assembly.scenario.stop.simulated_time
+    until_s = world.scenario.stop.simulated_time
     if until_s is not None:
-        yield from drifting_until(assembly.population, to_ns(until_s))
+        yield from drifting_until(world.population, to_ns(until_s))
 
 
 def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]:
@@ -540,20 +540,20 @@ def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]
 
 
 @PLANNED
-def unobserved_time(assembly: Assembly) -> Iterator[UserError]:
+def unobserved_time(world: World) -> Iterator[UserError]:
     """The run touches times at which its devices were not observed, and no ``on_end`` says what they do then.
 
     If the scenario does not give the length of the run, the warning comes at its end.
     """
-    until_s = assembly.scenario.stop.simulated_time
+    until_s = world.scenario.stop.simulated_time
     if until_s is not None:
-        yield from unobserved_until(assembly, to_ns(until_s))
+        yield from unobserved_until(world, to_ns(until_s))
 
 
-def unobserved_until(assembly: Assembly, until_ns: int) -> Iterator[UserError]:
+def unobserved_until(world: World, until_ns: int) -> Iterator[UserError]:
     """The warning of ``unobserved-time`` for a run that ends at this time."""
-    share = assembly.population.availability.unobserved_share(until_ns)
-    params: Any = assembly.scenario.devices.availability.params
+    share = world.population.availability.unobserved_share(until_ns)
+    params: Any = world.scenario.devices.availability.params
     if share > _UNOBSERVED and params.on_end is None:
         yield UserError(
             f"{format_share(share)} of the clients' time in this run was not observed in their trace, and is filled in "
@@ -564,10 +564,10 @@ def unobserved_until(assembly: Assembly, until_ns: int) -> Iterator[UserError]:
         )
 
 
-def _if_many(assembly: Assembly, affected: npt.NDArray[np.bool_]) -> int:
+def _if_many(world: World, affected: npt.NDArray[np.bool_]) -> int:
     """The number of affected clients among those that can be given work; 0 if they are only a few."""
     number = int(np.count_nonzero(affected))
-    return number if number > _MANY * assembly.prospects.count else 0
+    return number if number > _MANY * world.prospects.count else 0
 
 
 def _of_topology(

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import assemble
-from fedsim.composition.execution import execute
+from fedsim.composition.build import build
 from fedsim.composition.rules.finished import FINISHED, FinishedRun
+from fedsim.composition.run import execute
 from fedsim.errors import UserError
 from tests.composition.worlds import quadratic, timed
 from tests.runs.test_divergence import NAN, run_of
@@ -54,7 +54,7 @@ def finished(
     cohort = {"name": "uniform", "cohort": 6}
     scenario = timed(task={"name": "timing", "clients": 10}, server={"selection": cohort, **server})
     scenario["devices"]["compute"]["step"] = "1s"
-    return FinishedRun(run, assemble(read_scenario(scenario)), ran_out, drew_nobody)
+    return FinishedRun(run, build(read_scenario(scenario)), ran_out, drew_nobody)
 
 
 def target(run: Any, **levels: float) -> Any:

@@ -10,7 +10,7 @@ import pytest
 
 import fedsim
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import check
+from fedsim.composition.check import check_scenario as check
 from fedsim.composition.rules.planned import PLANNED
 from fedsim.traces.bundle import TraceBundle
 from tests.cli.invoking import invoke

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fedsim
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.devices.availability.always import Always
 from fedsim.errors import UserError
 from fedsim.units import NEVER
@@ -41,7 +41,7 @@ def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
             "network": LINKS,
             "availability": options,
         }
-        index = assemble(fedsim.read_scenario(timing(devices, clients=1))).population.availability
+        index = build(fedsim.read_scenario(timing(devices, clients=1))).population.availability
         start = index.next_online(0, 0)
         return [start / 3600 / S, index.online_until(0, start) / 3600 / S]
 
@@ -53,7 +53,7 @@ def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
     devices = {"trace": phones(tmp_path), "compute": STEPS, "network": LINKS}
     loaded = fedsim.read_scenario(timing({**devices, "availability": {"require": "charging"}}))
     with pytest.raises(UserError, match="no device_events table"):
-        assemble(loaded)
+        build(loaded)
 
 
 def test_everything_recorded_on_a_device_starts_together(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 import fedsim
-from fedsim.composition.assembly import assemble
+from fedsim.composition.build import build
 from fedsim.devices.compute.base import ComputeModel, ComputeParams, Perturbation, Stragglers
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
@@ -57,15 +57,15 @@ def test_a_table_of_times_only_cannot_be_asked_for_relative_speeds(tmp_path: Pat
     folder = phones(tmp_path, compute=columns)
     devices = {"trace": folder, "compute": {"reference_step": 1}, "network": LINKS}
     with pytest.raises(UserError, match="has no relative_speed for 4 of 4 clients") as caught:
-        assemble(fedsim.read_scenario(timing(devices)))
+        build(fedsim.read_scenario(timing(devices)))
     assert "devices.compute.reference_step" in str(caught.value)
     assert "remove it" in str(caught.value)
     devices["compute"] = {"train_factor": 3}
-    times = assemble(fedsim.read_scenario(timing(devices))).population.compute.step_s
+    times = build(fedsim.read_scenario(timing(devices))).population.compute.step_s
     assert times.tolist() == pytest.approx([3 * 16 * 0.1] * 4)
     bundle = phones(tmp_path, "trained", compute={**columns, "phase": ["training"] * 4})
     with pytest.raises(UserError, match="not measured for inference"):
-        assemble(fedsim.read_scenario(timing({**devices, "trace": bundle})))
+        build(fedsim.read_scenario(timing({**devices, "trace": bundle})))
 
 
 def test_rows_of_a_task_are_chosen_and_the_first_of_a_device_counts(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ def test_rows_of_a_task_are_chosen_and_the_first_of_a_device_counts(tmp_path: Pa
     def steps(task: str) -> list[float]:
         devices = {"trace": str(tmp_path / "two"), "compute": {"task": task}, "network": LINKS}
         world = timing(devices, clients=2)
-        return list(assemble(fedsim.read_scenario(world)).population.compute.step_s)
+        return list(build(fedsim.read_scenario(world)).population.compute.step_s)
 
     assert steps("cnn") == [1 + 16 * 0.5, 2 + 16 * 0.25]
     assert steps("lstm") == [16 * 1.0, 16 * 2.0]
@@ -150,7 +150,7 @@ def test_operations_are_counted_for_a_model_that_declares_it_whatever_its_file(
     def step_s(compute: dict[str, Any]) -> list[float]:
         scenario = digits()
         scenario["devices"]["compute"] = compute
-        population = assemble(fedsim.read_scenario(scenario)).population
+        population = build(fedsim.read_scenario(scenario)).population
         times_s: list[float] = population.compute.step_s.tolist()
         return times_s
 
@@ -170,7 +170,7 @@ def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
     def steps(compute: dict[str, Any], **task: Any) -> list[float]:
         world = timing({"trace": folder, "compute": compute, "network": LINKS})
         world["task"].update(task)
-        times: list[float] = assemble(fedsim.read_scenario(world)).population.compute.step_s
+        times: list[float] = build(fedsim.read_scenario(world)).population.compute.step_s
         return list(times)
 
     # From a reference time; from 16 samples of 2 GFLOP at 8 GFLOP/s on a device of speed 1, after a fixed second.
@@ -179,7 +179,7 @@ def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
     assert steps(flops, flops_per_sample=2e9) == [5.0, 2.5, 10.0, 1.25]
     with pytest.raises(UserError, match="it has relative speeds: give") as caught:
         steps({})
-    assert str(caught.value).startswith("devices.compute: the trace bundle ")
+    assert str(caught.value).startswith("scenario: devices.compute: the trace bundle ")
     online = {f"d{i}": [(0, DAY)] for i in range(4)}
     of_one = {"device_id": ["d3"], "task": ["*"], "phase": ["training"], "relative_speed": [1.0]}
     bundle_of(online, tables={"compute": of_one}).write(tmp_path / "gaps")

@@ -14,10 +14,10 @@ from torch.nn import functional
 
 import fedsim
 from fedsim.analysis.figures.time import vectors
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import assemble, prepare
+from fedsim.composition.build import build, build_task
+from fedsim.composition.check import check_scenario
 from fedsim.composition.submodels import parts_of
-from fedsim.composition.world import build_world
+from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts
 from fedsim.methods.submodels import _Overlapping
@@ -63,12 +63,12 @@ def scenario(kind: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def assembled(content: Mapping[str, Any], folder: Path) -> Assembly:
-    return assemble(load_scenario_dict(content, folder))
+def assembled(content: Mapping[str, Any], folder: Path) -> World:
+    return build(load_scenario_dict(content, folder))
 
 
 def parts_in(content: Mapping[str, Any], folder: Path) -> Parts:
-    parts = assembled(content, folder).world.parts
+    parts = assembled(content, folder).parts
     assert parts is not None
     return parts
 
@@ -76,7 +76,7 @@ def parts_in(content: Mapping[str, Any], folder: Path) -> Parts:
 def unassembled(content: Mapping[str, Any], folder: Path) -> Parts:
     """The parts alone, all clients with the first."""
     loaded = load_scenario_dict(content, folder)
-    parts = parts_of(loaded.scenario, build_world(loaded).task, np.zeros(3, dtype=np.int64))
+    parts = parts_of(loaded.scenario, build_task(loaded), np.zeros(3, dtype=np.int64))
     assert parts is not None
     return parts
 
@@ -391,7 +391,7 @@ def test_equal_parts_are_fedavg_on_the_smaller_model_bit_for_bit(tmp_path: Path)
     )
     content["server"]["submodels"] |= {"scaler": False, "masked_loss": False}
     half = final_model(tmp_path / "half", content)
-    (part,) = assembled(content, tmp_path).world.parts.tasks  # type: ignore[union-attr]
+    (part,) = assembled(content, tmp_path).parts.tasks  # type: ignore[union-attr]
     start = assembled(content, tmp_path).task
     assert isinstance(start, SupervisedTask)
     model = start.initial(Stream(0, Purpose.INITIAL_MODEL))
@@ -423,7 +423,7 @@ def test_bytes_operations_and_memory_are_those_of_a_module_of_that_size(
     content["devices"]["compute"] = {"name": "flops", "flops_per_s": 1e6, "sigma": 0, "fixed": "1s"}
     content["devices"]["memory"] = "1GB"
     assembly = assembled(content, tmp_path)
-    parts = assembly.world.parts
+    parts = assembly.parts
     assert parts is not None
     assert sorted(parts.level.tolist()) == [0, 1, 2]
     samples, seconds = assembly.task.samples, []
@@ -438,7 +438,7 @@ def test_bytes_operations_and_memory_are_those_of_a_module_of_that_size(
         seconds.append((6 * sum(products) - 2 * products[0]) / 1e6)
         # Model and gradient; inputs of layers, log-softmax and label per sample.
         needed = 8 * (2 * parameters + (sum(n for n, _ in layers) + 11) * samples)
-        memory = assembly.world.memory_of_part(assembly.method, parts, level)
+        memory = assembly.devices.memory_of_part(assembly.method, parts, level)
         assert memory.tolist() == needed.tolist()
     if kind == "fjord":
         seconds = [np.mean(seconds[level:]) for level in range(3)]
@@ -552,11 +552,11 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
     memory = int(needed(0.5).max())
     content["devices"]["memory"] = memory
     assembly = assembled(content, tmp_path)
-    assert assembly.world.parts is not None
+    assert assembly.parts is not None
     assert not assembly.population.short_of_memory.any()
     fits = [needed(rate) <= memory for rate in RATES]
-    assert assembly.world.parts.level.tolist() == np.argmax(fits, axis=0).tolist()
-    assert sorted(set(assembly.world.parts.level.tolist())) == [0, 1]
+    assert assembly.parts.level.tolist() == np.argmax(fits, axis=0).tolist()
+    assert sorted(set(assembly.parts.level.tolist())) == [0, 1]
     del content["server"]["submodels"]
     short = assembled(content, tmp_path).population.short_of_memory
     assert (~short).tolist() == fits[0].tolist()
@@ -632,7 +632,7 @@ def test_refusals(tmp_path: Path, changes: dict[str, Any], where: str, fix: str)
             section = section[name]
         section[last] = value
     with pytest.raises(UserError) as caught:
-        prepare(load_scenario_dict(content, tmp_path))
+        check_scenario(load_scenario_dict(content, tmp_path))
     text = str(caught.value)
     assert where in text
     assert fix.lower() in text.lower()
@@ -654,5 +654,5 @@ def test_a_module_without_exits_is_not_divided_by_depth(tmp_path: Path) -> None:
     content = scenario("depth")
     content["task"]["model"] = f"{tmp_path / 'net.py'}:Net"
     with pytest.raises(UserError, match="this one returns one tensor") as caught:
-        prepare(load_scenario_dict(content, tmp_path))
+        check_scenario(load_scenario_dict(content, tmp_path))
     assert "cannot process" not in str(caught.value)

@@ -11,7 +11,7 @@ import pytest
 from ruamel.yaml import YAML
 
 import fedsim
-from fedsim.composition.execution import execute
+from fedsim.composition.run import execute
 from fedsim.errors import UserError
 from fedsim.learning.learner import Learner
 from fedsim.methods.fedavg import FedAvg
@@ -241,7 +241,7 @@ def test_a_run_told_to_stop_while_it_is_prepared_is_interrupted(
     world = quadratic([[0, 1], [2]])
     for start in (lambda: fedsim.run(world, path), lambda: fedsim.resume(path)):
         with monkeypatch.context() as patched:
-            patched.setattr("fedsim.composition.execution.build_server", stop)
+            patched.setattr("fedsim.composition.run.build_server", stop)
             with pytest.raises(KeyboardInterrupt):
                 start()
         assert fedsim.load(path).status is Status.INTERRUPTED
@@ -277,7 +277,7 @@ def test_checkpoints_are_at_most_30_seconds_apart_unless_they_take_long(
     """
     now = 0.0
     clock = SimpleNamespace(monotonic=lambda: now, perf_counter=lambda: now)
-    monkeypatch.setattr("fedsim.composition.execution.time", clock)
+    monkeypatch.setattr("fedsim.composition.run.time", clock)
     saved: list[float] = []
     train = Learner._train
 

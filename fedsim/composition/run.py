@@ -1,6 +1,6 @@
 """Runs a scenario into a run folder, and finishes a run that was interrupted.
 
-:func:`execute` and :meth:`_Execution.run` are the steps of a run from top to bottom.
+:func:`execute` and :meth:`Execution.run` are the steps of a run from top to bottom.
 """
 
 from __future__ import annotations
@@ -16,16 +16,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedsim.analysis.run import Run
-from fedsim.composition.assembled import Assembly
-from fedsim.composition.assembly import assemble, build_server, prepare
+from fedsim.composition.build import build
+from fedsim.composition.check import check
 from fedsim.composition.closing import spent, write_edges, write_population
-from fedsim.composition.distributed import (
-    await_claim,
-    build_learner,
-    claimed,
-    follow,
-    joined,
-)
+from fedsim.composition.distributed import await_claim, claimed, follow, joined
 from fedsim.composition.edges import recorded_edges
 from fedsim.composition.extras import (
     Stopwatch,
@@ -35,9 +29,11 @@ from fedsim.composition.extras import (
     model_keeper,
     rare_garbage_collection,
 )
+from fedsim.composition.planes import build_learner, build_server
 from fedsim.composition.resuming import load_original, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.shared import Shared
+from fedsim.composition.world import World
 from fedsim.errors import ProcessLost, UserError, raise_all
 from fedsim.files.durable import is_disk_full
 from fedsim.processes.launch import follows
@@ -87,10 +83,10 @@ class Deployment(Live, Protocol):
     def begin(self, folder: RunFolder) -> None:
         """Open its files in the run folder, and read what an interrupted run has left there."""
 
-    def joined(self, assembly: Assembly) -> Assembly:
-        """The parts of the run, with what the server knows about these clients in place of simulated devices."""
+    def joined(self, world: World) -> World:
+        """The world of the run, with what the server knows about these clients in place of simulated devices."""
 
-    def learner(self, assembly: Assembly, **options: Any) -> Learner:
+    def learner(self, world: World, **options: Any) -> Learner:
         """The learning plane, to which the clients' updates come."""
 
     def finish(self, columns: Callable[[Sequence[Ended]], Mapping[str, Any]]) -> None:
@@ -149,13 +145,14 @@ def execute(
     with contextlib.ExitStack() as stack:
         ranks = stack.enter_context(joined(loaded.scenario))
         stack.enter_context(watched(lambda where: on_warning(unseeded(where))))
-        # Step 1. The scenario is put together and checked; a mistake is found before anything is written.
-        assembly, warnings = prepare(loaded, shared, timing_only=timing_only)
+        # Step 1. The world is built and checked; a mistake is found before anything is written.
+        world = build(loaded, shared, timing_only=timing_only, threads=threads)
+        warnings = check(world)
         if shared is None:
-            assembly.world.release_traces()
+            world.devices.release_traces()
         if ranks is not None and ranks.number:
             await_claim(ranks)
-            follow(assembly, ranks, threads=threads)
+            follow(world, ranks)
             stack.close()  # Rank 0 has then written the run.
             return Run(folder)
         for warning in warnings:
@@ -163,15 +160,14 @@ def execute(
         # Step 2. The run folder is claimed, and says what is run.
         stack.enter_context(loaded.locating_errors())
         stack.enter_context(claimed(folder, ranks, overwrite=overwrite))
-        info = _first_info(assembly, folder, warnings)
+        info = _first_info(world, folder, warnings)
         folder.begin(loaded.resolved_yaml(), info if live is None else {**info, **live.info})
         write_sources(folder.path, loaded.sources())
         # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
-        execution = _Execution(
-            assembly,
+        execution = Execution(
+            world,
             folder,
             undo=folder.remove,
-            threads=threads,
             on_progress=on_progress,
             on_warning=on_warning,
             began=began,
@@ -182,18 +178,18 @@ def execute(
         return execution.run()
 
 
-def _first_info(assembly: Assembly, folder: RunFolder, warnings: list[UserError]) -> dict[str, Any]:
+def _first_info(world: World, folder: RunFolder, warnings: list[UserError]) -> dict[str, Any]:
     """The content of ``run.json`` when a run begins."""
-    loaded, scenario = assembly.loaded, assembly.scenario
+    loaded, scenario = world.loaded, world.scenario
     info: dict[str, Any] = {
         "name": scenario.name,
         "seed": scenario.seed,
-        "clients": assembly.task.clients,
+        "clients": world.task.clients,
         "method": scenario.server.method.name.rpartition(":")[2],
         "target": dict(scenario.stop.target),
         "tags": list(scenario.tags),
-        "timing_only": not assembly.learns,
-        "steps_ahead": assembly.method.steps_ahead(),
+        "timing_only": not world.learns,
+        "steps_ahead": world.method.steps_ahead(),
         "workers": scenario.training.workers.name,
         "user_code": loaded.user_code(),
         "data_files": loaded.data_files(),
@@ -250,24 +246,22 @@ def resume(
                 hint="run its scenario again, with this folder as the output",
             )
         loaded = load_original(folder, info, overrides)
-        timing_only = bool(info.get("timing_only"))
         ranks = stack.enter_context(joined(loaded.scenario))
-        assembly = assemble(loaded, shared, timing_only=timing_only)
+        timing_only = bool(info.get("timing_only"))
+        world = build(loaded, shared, timing_only=timing_only, threads=threads)
         if shared is None:
-            assembly.world.release_traces()
+            world.devices.release_traces()
         if ranks is not None and ranks.number:
-            checkpoint = Checkpoints(folder.checkpoint).load()
-            follow(assembly, ranks, threads=threads, checkpoint=checkpoint)
+            follow(world, ranks, checkpoint=Checkpoints(folder.checkpoint).load())
             stack.close()
             return Run(folder)
         earlier = {name: float(info.get(name) or 0) for name in _WALL}
         folder.reopen(resumed=int(info.get("resumed", 0)) + 1)
         with folder.tables_aside() as put_tables_back:
-            execution = _Execution(
-                assembly,
+            execution = Execution(
+                world,
                 folder,
                 undo=partial(folder.update_info, status=info["status"]),
-                threads=threads,
                 on_progress=on_progress,
                 began=began,
                 ranks=ranks,
@@ -301,13 +295,13 @@ def _checked(run: Run) -> Run:
     return run
 
 
-class _Execution:
+class Execution:
     """A run in progress.
 
     Args:
-        assembly, folder: what is run, and where.
+        world, folder: what is run, and where.
         undo: called if the run cannot begin.
-        threads, on_progress, on_warning: as for :func:`execute`.
+        on_progress, on_warning: as for :func:`execute`.
         began: instant of ``time.perf_counter``.
         ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
@@ -316,11 +310,10 @@ class _Execution:
 
     def __init__(
         self,
-        assembly: Assembly,
+        world: World,
         folder: RunFolder,
         *,
         undo: Callable[[], object],
-        threads: int | None,
         on_progress: OnProgress | None,
         began: float,
         ranks: Ranks | None,
@@ -331,8 +324,8 @@ class _Execution:
         self._live = live
         if live is not None:
             live.begin(folder)
-            assembly = live.joined(assembly)
-        self.assembly = assembly
+            world = live.joined(world)
+        self.world = world
         self.folder = folder
         self.on_progress = on_progress
         self.on_warning = on_warning
@@ -340,7 +333,7 @@ class _Execution:
         self._ranks = ranks
         self._resumed = earlier is not None
         self._earlier = earlier or {}
-        self._stop = assembly.scenario.stop.model_dump()
+        self._stop = world.scenario.stop.model_dump()
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
         self._checkpointed_at = self._rested_at = time.monotonic()
@@ -351,13 +344,13 @@ class _Execution:
         self._trackers: Trackers | None = None
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
-        of_edges = {"clients": assembly.task.clients, **recorded_edges(assembly.edges)}
-        self.writer = RunWriter(folder, **recorded(assembly.population), **of_edges)
+        of_edges = {"clients": world.task.clients, **recorded_edges(world.edges)}
+        self.writer = RunWriter(folder, **recorded(world.population), **of_edges)
         try:
-            if assembly.learns:
-                self._learner = self._make_learner(threads)
+            if world.learns:
+                self._learner = self._make_learner()
                 self._plane = TimedPlane(self._learner, self._learning)
-            self._server = build_server(assembly, self._plane, self.writer, self._on_update, live)
+            self._server = build_server(world, self._plane, self.writer, self._on_update, live)
         except BaseException as error:
             self.writer.close()
             if isinstance(error, Exception):
@@ -414,23 +407,20 @@ class _Execution:
 
     def _close(self) -> Run:
         """Write the remaining files of a finished run, check its consistency, and return it."""
-        assembly, folder = self.assembly, self.folder
-        run = Run(folder, assembly.loaded.resolved())
+        world, folder = self.world, self.folder
+        run = Run(folder, world.loaded.resolved())
         run.written(self.writer.finish())
-        population, end_ns = assembly.population, self._server.now_ns
+        population, end_ns = world.population, self._server.now_ns
         simulated_s = end_ns / NS_PER_S
         client_metrics = self._learner.client_metrics() if self._learner is not None else None
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
-        names = assembly.world.names()
-        if assembly.edges is not None:
-            names["edge"] = assembly.edges.stays.of_client
         if self._live is not None:
             self._live.finish(recorded(population)["columns"])
-        write_population(run, population, assembly.task.samples, end_ns, client_metrics, names)
-        if assembly.edges is not None:
-            write_edges(run, assembly.edges)
-        labels = assembly.task.partition_rows()
+        write_population(run, population, world.task.samples, end_ns, client_metrics, world.names())
+        if world.edges is not None:
+            write_edges(run, world.edges)
+        labels = world.task.partition_rows()
         if labels is not None:
             table = from_columns(PARTITION, labels)
             write_parquet(folder.parquet(PARTITION.name), PARTITION, table)
@@ -438,7 +428,7 @@ class _Execution:
             save_model(folder.model, self._learner.named_model(), self._learner.personal_parts())
         time_plane_s = self._wall()["wall_time_plane_s"]
         verify_run(run)
-        down_bytes, up_bytes = assembly.traffic_bytes()
+        down_bytes, up_bytes = world.traffic_bytes()
         self._warn(run)
         folder.report.unlink(missing_ok=True)  # It shows an earlier part of the run.
         run.info = folder.close(
@@ -450,16 +440,16 @@ class _Execution:
             ineligible_clients=int(np.count_nonzero(population.short_of_memory)),
             excluded_clients=int(np.count_nonzero(population.excluded)),
             bytes_down_per_dispatch=down_bytes,
-            bytes_down_first_dispatch=max(down_bytes, assembly.first_download_bytes()),
+            bytes_down_first_dispatch=max(down_bytes, world.first_download_bytes()),
             bytes_up_per_dispatch=up_bytes,
-            vectors=assembly.vectors,
-            parts=assembly.part_rows,
+            vectors=world.vectors,
+            parts=world.part_rows,
             **spent(run),
-            prologue=assembly.prologue_bytes is not None,
-            **flows(assembly.population.network),
+            prologue=world.prologue_bytes is not None,
+            **flows(world.population.network),
             metrics=dict(self._metrics),
-            label_names=list(assembly.task.label_names),
-            time_of_day_s=assembly.world.time_of_day_s,
+            label_names=list(world.task.label_names),
+            time_of_day_s=world.devices.time_of_day_s,
             **{**self._wall(), "wall_time_plane_s": time_plane_s},
             learning=None if self._learner is None else self._learner.describe(),
         )
@@ -471,10 +461,10 @@ class _Execution:
     def _warn(self, run: Run) -> None:
         """Give the warnings of the finished run, and note them in ``run.json``."""
         server = self._server
-        finished = FinishedRun(run, self.assembly, server.ran_out, server.empty_draws > 0)
+        finished = FinishedRun(run, self.world, server.ran_out, server.empty_draws > 0)
         notes = self.folder.read_info().get("notes", [])
-        for warning in FINISHED.warnings(finished, self.assembly.scenario.ignore):
-            self.on_warning(self.assembly.loaded.located(warning))
+        for warning in FINISHED.warnings(finished, self.world.scenario.ignore):
+            self.on_warning(self.world.loaded.located(warning))
             # A resumed run may find a note that is there already.
             if warning.rule not in SHOWN_BY_REPORT and warning.message not in notes:
                 notes.append(warning.message)
@@ -499,8 +489,8 @@ class _Execution:
             self._leave(Status.INTERRUPTED)
         return self.folder.no_room()
 
-    def _make_learner(self, threads: int | None) -> Learner:
-        kept = self.assembly.scenario.checkpoint_models
+    def _make_learner(self) -> Learner:
+        kept = self.world.scenario.checkpoint_models
         keeps: dict[str, Any] = (
             {} if kept is None else {"on_version": model_keeper(kept, self.folder)}
         )
@@ -509,13 +499,10 @@ class _Execution:
         # A killed run could not record its time, but its last checkpoint did.
         noted = (self._reached or {}).get("wall", {})
         self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
-        build = (
-            partial(build_learner, threads=threads, ranks=self._ranks)
-            if self._live is None
-            else self._live.learner
-        )
-        learner = build(
-            self.assembly,
+        live = self._live
+        make = partial(build_learner, ranks=self._ranks) if live is None else live.learner
+        learner = make(
+            self.world,
             folder=self.folder.path,
             checkpoint=checkpoint,
             on_metrics=self._on_metrics,
@@ -524,7 +511,7 @@ class _Execution:
         )
         definitions = to_document(learner.metric_definitions.values())
         self.folder.update_info(**{DEFINITIONS_KEY: definitions})
-        self._trackers = Trackers(self.assembly.loaded, self.folder, resumed=self._resumed)
+        self._trackers = Trackers(self.world.loaded, self.folder, resumed=self._resumed)
         return learner
 
     # -- during the run ----------------------------------------------------------------------------------------------

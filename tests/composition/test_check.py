@@ -8,7 +8,7 @@ import torch
 
 import fedsim
 from fedsim.api import read_scenario
-from fedsim.composition.assembly import check
+from fedsim.composition.check import check_scenario as check
 from fedsim.errors import UserError
 from fedsim.methods.base import Vector
 from tests.composition.adapters import scenario

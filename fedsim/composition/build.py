@@ -1,0 +1,229 @@
+"""Builds the world of a run from its scenario: the clients, what they learn and how, their devices, edge servers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from fedsim.composition.devices import Devices
+from fedsim.composition.edges import (
+    edge_servers,
+    relocated,
+    relocating,
+    unmet_with_edges,
+    with_edges,
+)
+from fedsim.composition.exchange import unmet_exchange
+from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
+from fedsim.composition.shared import Shared
+from fedsim.composition.submodels import divided
+from fedsim.composition.world import World
+from fedsim.errors import UserError, further_checks, raise_all
+from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, ways_to_measure
+from fedsim.learning.rates import learning_rate
+from fedsim.learning.submodels import Parts, Submodels
+from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.buffers import with_averaged_buffers
+from fedsim.methods.compression import with_compression
+from fedsim.methods.optimizer_state import with_optimizer_state
+from fedsim.methods.submodels import with_submodels
+from fedsim.parts.component import is_bundled
+from fedsim.processes.cluster import machine_bytes
+from fedsim.randomness import isolated
+from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.model import Scenario
+from fedsim.scenario.training import ThreadWorkers
+from fedsim.simulation.facts import Work
+from fedsim.tasks.base import ITEM_BYTES, Task, TaskContext
+from fedsim.units import to_ns
+from fedsim.vocabulary.formatting import format_bytes
+
+if TYPE_CHECKING:
+    import torch
+
+
+def build(
+    loaded: LoadedScenario,
+    shared: Shared | None = None,
+    *,
+    timing_only: bool = False,
+    threads: int | None = None,
+) -> World:
+    """Build everything in a scenario except the two planes of its run.
+
+    No parameter values are created and no samples loaded, unless a user's model or the counting of FLOPs needs them.
+
+    Args:
+        loaded: the scenario.
+        shared: traces and data sets already loaded, to share them between runs.
+        timing_only: simulate time only.
+        threads: worker threads of local training, if the scenario gives none; never changes a result.
+
+    Raises:
+        UserError: parts of the scenario are not compatible, or data is missing.
+    """
+    with further_checks(), loaded.locating_errors():
+        return _build(loaded, shared or Shared(), timing_only, threads)
+
+
+def _build(loaded: LoadedScenario, shared: Shared, timing_only: bool, threads: int | None) -> World:
+    scenario, training = loaded.scenario, loaded.scenario.training
+    if threads is not None and training.threads is None:
+        training = training.model_copy(update={"threads": threads})
+    if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
+        # Before the data set is read, which may have to be downloaded.
+        raise_all(unknown_target(scenario.stop.target, known_columns(scenario.evaluation)))
+    task = build_task(loaded, shared)
+    learns = task.learns and not timing_only
+    _check_learning(scenario, task, learns)
+    budget_ns = None if training.time_budget is None else to_ns(training.time_budget)
+    # Traces are read when the population is built, or when the length of their cycle is needed.
+    work = Work(task.local_steps(training), budget_ns)
+    devices = Devices(scenario, loaded.folder, shared.bundles, task, work)
+    with relocating(scenario):
+        method = build_method(devices, learns=learns)
+    parts = divided(devices, method)
+    if parts is not None:
+        method = build_method(devices, parts, learns=learns)
+    edges = edge_servers(devices, method)
+    metrics = chosen_metrics(scenario.evaluation, task)
+    measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
+    target = scenario.stop.target if learns else {}
+    raise_all(
+        [
+            *_unmet(scenario, method, learns=learns, client_accuracies=task.has_client_accuracies),
+            *unmet_with_edges(scenario, edges, method),
+            *unmet_exchange(scenario, method),
+            *unmet_target(target, measured, ways_to_measure(task) if target else {}),
+        ]
+    )
+    population = devices.population(method, parts)
+    return with_edges(
+        World(
+            loaded, devices, training, learns, method, population, metrics, measured, parts, edges
+        )
+    )
+
+
+def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
+    """The task of a scenario, with its data and their partition.
+
+    Raises:
+        UserError: its parts are not compatible, or data is missing.
+    """
+    scenario, shared = loaded.scenario, shared or Shared()
+    submodels: Submodels = scenario.server.submodels.create()
+    context = TaskContext(
+        scenario.training,
+        scenario.seed,
+        loaded.folder,
+        shared.datasets.load,
+        merges=scenario.server.of_devices.method.type.merges,
+        adapted=submodels.adapted,
+    )
+    kind = scenario.task.type
+    if is_bundled(kind):
+        task: Task = kind.build(scenario.task.params, context)
+    else:
+        with isolated(scenario.seed):
+            task = kind.build(scenario.task.params, context)
+    submodels.check(task)
+    task.check(scenario.training, scenario.evaluation)
+    return task
+
+
+def _unmet(
+    scenario: Scenario, method: Method, *, learns: bool, client_accuracies: bool
+) -> list[UserError]:
+    """The needs of the parts that deal with the clients which the scenario does not meet."""
+    errors = unmet_requirements(
+        method,
+        scenario.server.of_devices,
+        learns=learns,
+        client_accuracies=client_accuracies,
+        pauses=scenario.devices.availability.params.on_disconnect == "pause",
+    )
+    if scenario.server.edges is None:
+        return errors
+    return [relocated(error) for error in errors]
+
+
+def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
+    """Refuse a target without training, a model that is larger than the memory, and hardware that there is not."""
+    if not learns:
+        if scenario.stop.target:
+            raise UserError(
+                "a target needs training, but this run only simulates time",
+                where="stop.target",
+                hint="remove it (-s 'stop.target={}'), or run a task that trains a model without --timing-only",
+            )
+        return
+    model_bytes = (task.layout.size + task.fixed_elements) * ITEM_BYTES[scenario.training.dtype]
+    memory_bytes = machine_bytes()
+    if memory_bytes is not None and model_bytes > memory_bytes:
+        raise UserError(
+            f"the model takes {format_bytes(model_bytes)}, but this machine has {format_bytes(memory_bytes)} of memory",
+            where="task.model",
+            hint="make it smaller, or simulate only time (fedsim run --timing-only)",
+        )
+    training = scenario.training
+    if (
+        training.device == "cuda"
+        or training.autocast != "none"
+        or not isinstance(training.workers, ThreadWorkers)
+    ):
+        from fedsim.learning.device import Execution
+
+        Execution.of(training)
+
+
+def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool = True) -> Method:
+    """The method of a scenario, with the facts of the run that it may use.
+
+    Args:
+        devices: the clients.
+        parts: the parts of the model that clients train; None if all train the whole model.
+        learns: whether a model is trained; otherwise only time is simulated.
+
+    Raises:
+        UserError: the method does not support the model, or what it declares makes no sense.
+    """
+    scenario, task = devices.scenario, devices.task
+    training, server = scenario.training, scenario.server.of_devices
+
+    @cache
+    def tensors() -> tuple[torch.dtype, torch.device]:
+        import torch
+
+        from fedsim.learning.device import Execution
+
+        if not learns:
+            return torch.float32, torch.device("cpu")
+        execution = Execution.of(training)
+        return execution.dtype, execution.device
+
+    part, state = server.method, training.optimizer_state
+    if state != "reset" and training.optimizer.create().buffers:
+        part = replace(part, component=with_optimizer_state(part.type, state))
+    part = replace(part, component=with_averaged_buffers(part.type, task.layout))
+    wire = server.compression
+    up, down = wire.up.create(task.layout), wire.down.create(task.layout)
+    if not (up.changes_nothing and down.changes_nothing):
+        part = replace(part, component=with_compression(part.type, up, down))
+    if parts is not None:
+        part = replace(part, component=with_submodels(part.type, parts))
+    method: Method = part.create(
+        MethodContext(
+            layout=task.layout,
+            clients=task.clients,
+            samples=task.samples,
+            learning_rate=learning_rate(training),
+            local_steps=task.local_steps(training),
+            tensors=tensors,
+            seed=scenario.seed,
+            availability_cycle_s=devices.availability_cycle_s,
+            optimizer=training.optimizer.create(),
+        )
+    )
+    return method
