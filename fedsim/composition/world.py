@@ -34,7 +34,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
 from fedsim.scenario.training import Training
 from fedsim.simulation.facts import Work
-from fedsim.tasks.base import Task, TaskContext
+from fedsim.tasks.base import ITEM_BYTES, Task, TaskContext
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
@@ -97,6 +97,11 @@ class World:
         start, end = (bundle.numpy("devices", f"window_{edge}_us") for edge in ("start", "end"))
         period_s = float(device_periods(bundle, end - start).max(initial=0)) / 1e6
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
+
+    def wire_bytes(self, sent: float) -> float:
+        """Bytes on the network of what has ``sent`` bytes; as many, unless ``task.size`` is set."""
+        size_bytes, item = self.task.size_bytes, ITEM_BYTES[self.scenario.training.dtype]
+        return sent if size_bytes is None else sent * size_bytes / (self.task.layout.size * item)
 
     def names(self) -> dict[str, Any]:
         """The clients' names in the data set and the main trace: the columns name, device and kind, as far as known.
