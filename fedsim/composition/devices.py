@@ -31,7 +31,7 @@ from fedsim.network.columns import AccessParams
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
 from fedsim.simulation.facts import Work
-from fedsim.tasks.base import Task
+from fedsim.tasks.base import ITEM_BYTES, Task
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.intervals import device_periods
 from fedsim.traces.parameters import TraceParameters
@@ -91,6 +91,11 @@ class Devices:
         start, end = (bundle.numpy("devices", f"window_{edge}_us") for edge in ("start", "end"))
         period_s = float(device_periods(bundle, end - start).max(initial=0)) / 1e6
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
+
+    def wire_bytes(self, sent: float) -> float:
+        """Bytes on the network of what has ``sent`` bytes; as many, unless ``task.size`` is set."""
+        size_bytes, item = self.task.size_bytes, ITEM_BYTES[self.scenario.training.dtype]
+        return sent if size_bytes is None else sent * size_bytes / (self.task.layout.size * item)
 
     @cached_property
     def names(self) -> dict[str, Any]:

@@ -140,7 +140,7 @@ def _by_deadline(devices: Devices, method: Method, parts: Parts) -> IntArray:
         layout, elements = parts.tasks[level].layout, parts.sent(level)
         for direction, way in zip(Direction, (method.download(), method.upload()), strict=True):
             vectors = [method.of_part(one, layout, elements) for one in way]
-            size = sum(one.size_bytes(item) for one in vectors)
+            size = devices.wire_bytes(sum(one.size_bytes(item) for one in vectors))
             needed_s = needed_s + wires_s(
                 population.network, np.arange(len(step_s)), direction, size
             )

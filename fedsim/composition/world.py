@@ -133,7 +133,7 @@ class World:
     @property
     def vectors(self) -> list[dict[str, Any]]:
         """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
-        item = ITEM_BYTES[self.scenario.training.dtype]
+        item, wire_bytes = ITEM_BYTES[self.scenario.training.dtype], self.devices.wire_bytes
         ways = (("down", self.method.download()), ("up", self.method.upload()))
         return [
             {
@@ -142,9 +142,11 @@ class World:
                 "compression": vector.compression.name or type(vector.compression).__name__
                 if vector.compression
                 else "none",
-                "bytes_raw": vector.raw_bytes(item),
-                "bytes": vector.size_bytes(item),
-                "bytes_first": (vector.in_full if direction == "down" else vector).size_bytes(item),
+                "bytes_raw": wire_bytes(vector.raw_bytes(item)),
+                "bytes": wire_bytes(vector.size_bytes(item)),
+                "bytes_first": wire_bytes(
+                    (vector.in_full if direction == "down" else vector).size_bytes(item)
+                ),
             }
             for direction, vectors in ways
             for vector in vectors
@@ -205,7 +207,7 @@ class World:
 
         fixed_bytes = task.fixed_elements * item
         down, up = (
-            sum(map(size_bytes, vectors)) + included * fixed_bytes
+            self.devices.wire_bytes(sum(map(size_bytes, vectors)) + included * fixed_bytes)
             for vectors, included in zip((download, upload), fixed, strict=True)
         )
         return down, up

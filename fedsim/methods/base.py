@@ -125,6 +125,21 @@ class MethodContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Rounds:
+    """The rounds of a scenario with the ``sync`` schedule, for :meth:`Method.is_fedavg`.
+
+    Attributes:
+        full_work: whether no update has fewer local steps than assigned.
+        equal_work: whether all updates have the same number of local steps.
+        all_clients: whether every client takes part in every round.
+    """
+
+    full_work: bool
+    equal_work: bool
+    all_clients: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Vector:
     """A vector that crosses the network with every dispatch.
 
@@ -589,6 +604,10 @@ class Method(Component, ABC):
     def vector_operations(self) -> float:
         """Additions and multiplications per parameter in one local step, beyond those of the optimizer."""
         return 0.0
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """A clause that says why the method, with its parameters, does what FedAvg does; empty if it does not."""
+        return ""
 
     # -- the rules --------------------------------------------------------------------------------------------------
 

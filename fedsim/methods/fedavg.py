@@ -13,6 +13,7 @@ from fedsim.methods.base import (
     FloatArray,
     LocalRule,
     Method,
+    Rounds,
     ServerState,
     Tensor,
     Updates,
@@ -90,6 +91,8 @@ def _of_full_work(updates: Updates, weights: FloatArray) -> FloatArray:
     return weights / (weights.sum() or 1.0)
 
 
+NO_PARTIAL_WORK = "no client sends partial work (server.partial_work, training.limited)"
+EVERYONE = "all clients take part in every round"
 PROXIMAL_OPERATIONS = 3.0
 """Operations per parameter of :func:`proximal_rule`: a difference, a product and a sum."""
 
@@ -140,6 +143,10 @@ class FedProx(Proximal, FedAvg):
     paper = "Li et al., Federated Optimization in Heterogeneous Networks, MLSys 2020, Algorithm 2 and equation 2"
     Params = FedProxParams
 
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """Without the term."""
+        return "" if self.strength else "mu is 0"
+
     @property
     def strength(self) -> float:
         """mu."""
@@ -161,6 +168,10 @@ class FedNova(FedAvg):
         "NeurIPS 2020, equations 4 and 6 and section 4"
     )
     needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """If the distances are equal."""
+        return "all clients do the same number of local steps" if rounds.equal_work else ""
 
     def factors(self, updates: Updates) -> FloatArray:
         """(sum p_j a_j) / a_i, (C,)."""
@@ -184,6 +195,10 @@ class Rescale(FedAvg):
         "Baseline for Li et al., FedLGA: Toward System-Heterogeneity of Federated Learning via Local Gradient "
         "Approximation, IEEE Transactions on Cybernetics 54(1), 2024"
     )
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """Without partial work."""
+        return NO_PARTIAL_WORK if rounds.full_work else ""
 
     def factors(self, updates: Updates) -> FloatArray:
         """S_full / S, (C,)."""

@@ -15,12 +15,14 @@ from fedsim.methods.base import (
     LocalUpdate,
     Method,
     MethodContext,
+    Rounds,
     ServerState,
     Tensor,
     Trainer,
     Updates,
     averaging_weights,
 )
+from fedsim.methods.fedavg import NO_PARTIAL_WORK
 from fedsim.parts.component import Parameters
 
 
@@ -77,6 +79,10 @@ class FedLga(Method):
         self._remembers = params.k2_empty == "last"
         if params.grad_source == "last_grad":
             self.uploads = ("delta", "gradient")
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """Without corrections."""
+        return NO_PARTIAL_WORK if rounds.full_work else "lam is 0" if not self.params.lam else ""
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The model and, if it may be needed, the last mean full update (NaN before the first one)."""

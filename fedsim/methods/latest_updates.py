@@ -11,11 +11,13 @@ from fedsim.methods.base import (
     Memory,
     Method,
     Prologue,
+    Rounds,
     ServerState,
     Tensor,
     Updates,
     averaging_weights,
 )
+from fedsim.methods.fedavg import EVERYONE
 from fedsim.methods.gradients import GradientParams
 from fedsim.parts.component import Parameters
 
@@ -41,6 +43,10 @@ class LatestUpdates(Method):
 
     paper_schedules = ("sync",)
     server_vectors = ("mean",)
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """With full participation."""
+        return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
         """The latest update of each client, at the server."""

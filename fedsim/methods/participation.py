@@ -16,6 +16,7 @@ from fedsim.methods.base import (
     Memory,
     Method,
     MethodContext,
+    Rounds,
     ServerState,
     Tensor,
     Trainer,
@@ -23,7 +24,7 @@ from fedsim.methods.base import (
     WeightedParams,
     averaging_weights,
 )
-from fedsim.methods.fedavg import FedAvg
+from fedsim.methods.fedavg import EVERYONE, FedAvg
 from fedsim.parts.component import Parameters
 from fedsim.units import Duration, to_ns
 
@@ -54,6 +55,10 @@ class FedAu(FedAvg):
         "ICLR 2024, Algorithms 1 and 2"
     )
     Params = FedAuParams
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """With full participation."""
+        return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
         """Integers at the server: each client's last participation, the number of its intervals, and their sum."""
@@ -118,6 +123,10 @@ class FedAwe(Method):
     uploads = ("amplified",)
     only_synchronous = "clients wait for the model that contains their update"
     needs_exact = MappingProxyType({"model": "the server keeps the model of each client"})
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """With full participation."""
+        return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
         """Each client's own model and its version (0 before the client participates)."""
@@ -215,6 +224,10 @@ class GeneralizedFedAvg(Method):
         super().__init__(params, context)
         length_s = context.availability_cycle_s if params.every == "cycle" else params.every
         self._length_ns = max(1, to_ns(length_s))
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """Without amplification."""
+        return "amplification is 1" if self.params.amplification == 1 else ""
 
     def initial_state(self, model: Tensor) -> ServerState:
         """Model, u, and counters: updates made, start of the current window in updates and in nanoseconds."""

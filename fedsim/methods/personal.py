@@ -18,6 +18,7 @@ from fedsim.methods.base import (
     LocalUpdate,
     Memory,
     MethodContext,
+    Rounds,
     ServerState,
     Tensor,
     Trained,
@@ -161,6 +162,11 @@ class FedSim(FedAvg):
         self.elements = self.split.shared_size
         base = context.learning_rate(0, 0.0)
         self._factors = ((params.gamma_u or base) / base, (params.gamma_v or base) / base)
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """Without a personal part."""
+        shares_all = not self.split.personal_size and self._factors[0] == 1
+        return "no part of the model is personal" if shares_all else ""
 
     def memories(self) -> Mapping[str, Memory]:
         """The personal part."""

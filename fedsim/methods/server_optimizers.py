@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 
 from fedsim.methods.base import (
     Method,
+    Rounds,
     ServerState,
     Tensor,
     Updates,
@@ -43,6 +44,10 @@ class FedAvgM(FedAvg):
     )
     server_vectors: ClassVar[Sequence[str]] = ("momentum",)
     Params = FedAvgMParams
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """Without momentum."""
+        return "" if self.params.momentum else "momentum is 0"
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
         """v first, then the model with the new v."""

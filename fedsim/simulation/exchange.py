@@ -271,6 +271,7 @@ class Exchanges:
             self._last_of[member.dispatch.client_id] = self._last
             member.is_done = True
             group.ready[number]()
+        group.members.clear()  # A later look finds nobody; an exchange of one member has no step by which to know.
 
 
 def exchanging(

@@ -9,7 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedsim.errors import UserError, without_numbers
+from fedsim.composition.assembly import prepare
+from fedsim.composition.shared import Shared
+from fedsim.errors import UserError, UserErrors, raise_all, without_numbers
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.processes.cluster import usable_cores
 from fedsim.processes.stopping import Grace, grace
@@ -27,6 +29,8 @@ from fedsim.vocabulary.formatting import format_counted, format_duration
 Engine = Ray | Slurm | None
 """Where runs take place: a Ray cluster, an array of Slurm, or processes of this machine (None)."""
 _INDEX_S = 5.0
+_CHECK_S = 10.0
+"""Wall seconds after which no further variant is checked before the first run; it is checked when it runs."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,15 @@ def sweep(
     """
     planned = plan_runs(loaded)
     path = output if output is not None else default_sweep_folder(loaded)
+    if engine is None:  # Other machines may have the data and the GPU that this one lacks.
+        check_variants(
+            {
+                run.name.removesuffix(f"seed{run.seed}").rstrip("_"): run.loaded
+                for run in reversed(planned)
+                if not is_done(path / run.name)
+            },
+            timing_only=timing_only,
+        )
     with claimed(path):
         planned = record(path, loaded, planned, timing_only=timing_only)
         write_own_code(path, [run.loaded for run in planned])
@@ -139,6 +152,26 @@ def sweep(
         no_longer_swept=tuple(no_longer_swept(path, planned)),
         warned=tuple(tally.warned),
     )
+
+
+def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool = False) -> None:
+    """Check before the first run that the parts of each variant fit together, and that its clients can do the work.
+
+    Raises:
+        UserError: variants cannot run; each mistake once, with the name of the first of them.
+    """
+    until, shared, problems = time.monotonic() + _CHECK_S, Shared(), dict[str, UserError]()
+    for name, loaded in reversed(variants.items()):
+        if time.monotonic() > until:
+            break
+        try:
+            prepare(loaded, shared, timing_only=timing_only)
+        except UserError as error:
+            for one in error.errors if isinstance(error, UserErrors) else (error,):
+                lines = [one.hint, name and f"this is the variant {name}"]
+                hint = "\n  ".join(filter(None, lines))
+                problems.setdefault(str(one), UserError(one.message, where=one.where, hint=hint))
+    raise_all(problems.values())
 
 
 def write_own_code(path: Path, scenarios: Sequence[LoadedScenario]) -> None:

@@ -14,15 +14,17 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.parts.component import Component
+from fedsim.parts.component import Component, Parameters
 from fedsim.randomness import Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
 from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import Family
+from fedsim.units import Size
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 if TYPE_CHECKING:
@@ -62,6 +64,15 @@ class TaskContext:
     adapted: Callable[[ModelComponent], ModelComponent] = lambda model: model
 
 
+class SizedParams(Parameters):
+    """Parameters of a task whose model may stand for one of another size on the network."""
+
+    size: Size | None = Field(default=None, gt=0)
+    """Size of the model on the network: with 25MB, a whole vector of parameters has 25 MB before
+    ``server.compression``, and everything else that is sent is scaled in proportion. Training, computing time and
+    memory are those of the model that is trained. By default, the size of its parameters."""
+
+
 class Task(Component, ABC):
     """A learning problem whose data is distributed over clients.
 
@@ -72,6 +83,8 @@ class Task(Component, ABC):
         model_family: determines the gradient kernels that may be used.
         dataset: the samples on which the model is trained and tested; None if there are none.
         fixed_elements: number of the model's values that training does not change; the flat vector does not hold them.
+        size_bytes: bytes of a whole vector of parameters on the network, if not those of its elements; all that is sent
+            is then larger or smaller in proportion.
     """
 
     learns: ClassVar[bool] = True
@@ -80,6 +93,7 @@ class Task(Component, ABC):
     model_family: Family
     dataset: Dataset | None = None
     fixed_elements: int = 0
+    size_bytes: float | None = None
 
     @property
     def closed_form(self) -> AnalyticTask | None:

@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from fedsim.sweeps import Sweep
 from tests.sweeps.worlds import SMALL, broken, command, scenario, write
@@ -55,18 +56,42 @@ def test_a_failed_run_is_reported_and_the_others_go_on(tmp_path: Path) -> None:
 
 def test_an_error_that_runs_share_is_shown_once(tmp_path: Path) -> None:
     data = scenario(seeds=[0, 1, 2])
-    data["server"] = {"selection": {"name": "uniform", "cohort": 2}, "schedule": "compass"}
+    data["server"]["method"] = {"name": broken(tmp_path, "return 1 / 0")}
     path, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
     result = command("sweep", path, "-j", 1, "-o", out)
     assert result.exit_code == 2, result.output
-    error = "under the compass schedule all clients participate all the time, so it takes no selection\n  "
+    error = "ZeroDivisionError: division by zero"
     assert result.stderr.count(error) == 1
     lines = result.stderr.splitlines()
     assert f"failed: {out / 'seed0'}" in lines
     for seed in (1, 2):
         assert f"failed: {out / f'seed{seed}'}, with the same error as seed0" in lines
-    assert Sweep(out).index["error"].str.contains("compass").all()
+    assert Sweep(out).index["error"].str.contains("Zero").all()
     assert Sweep(out).index["status"].tolist() == ["failed"] * 3
+
+
+def test_variants_that_cannot_run_are_found_before_the_first_run(tmp_path: Path) -> None:
+    """Parts that do not fit, in one of two variants; a selection that needs what the devices lack, in one of two."""
+    whole = {"name": "uniform", "cohort": 2}
+    variants: list[tuple[str, list[Any], str, str]] = [
+        ("server.schedule", ["sync", "compass"], "it takes no selection", "compass"),
+        (
+            "server.selection",
+            [whole, {"name": "carbon_aware", "cohort": 2}],
+            "carbon",
+            "carbon_aware",
+        ),
+    ]
+    for path, values, error, name in variants:
+        data = scenario(seeds=[0, 1], grid={path: values})
+        data["server"] = {"selection": whole}
+        file, out = write(tmp_path / "s.yaml", data), tmp_path / "sweep"
+        result = command("sweep", file, "-j", 1, "-o", out)
+        assert result.exit_code == 2, result.output
+        assert result.stderr.count("error: ") == 1
+        assert error in result.stderr
+        assert f"this is the variant {name}" in result.stderr
+        assert not out.exists()
 
 
 def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> None:

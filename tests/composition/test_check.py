@@ -37,6 +37,24 @@ def test_everything_is_sent_with_transfer_all(users: Path) -> None:
         assert torch.equal(run.model()[name], value), "only bytes differ"
 
 
+@pytest.mark.parametrize(("up", "share"), [("none", 1), ({"name": "factor", "factor": 0.2}, 0.2)])
+def test_a_small_network_stands_for_a_large_one(tmp_path: Path, up: Any, share: float) -> None:
+    """25 MB at 80 and 8 Mbit/s: 2.5 s down, and 25 s up before compression. What is learned stays the same."""
+    network = {"name": "static", "latency": 0, "down": "80Mbps", "up": "8Mbps"}
+    world = quadratic([[0, 1], [1, 2]])
+    world["devices"]["network"] = network
+    world["server"]["compression"] = {"up": up}
+    small, large = (
+        fedsim.run(world, tmp_path / name, overrides=overrides)
+        for name, overrides in (("small", {}), ("large", {"task.size": "25MB"}))
+    )
+    assert large.dispatches["download_s"].to_list() == [2.5] * 4
+    assert large.dispatches["upload_s"].to_numpy() == pytest.approx([25 * share] * 4)
+    assert set(large.dispatches["bytes_up"]) == {25e6 * share}
+    assert [vector["bytes_raw"] for vector in large.info["vectors"]] == [25e6] * 2
+    assert all(torch.equal(large.model()[name], value) for name, value in small.model().items())
+
+
 def test_the_bits_of_a_vector_are_charged() -> None:
     assert Vector("a", 10).size_bytes(4) == 40
     assert Vector("a", 10, bits=8).size_bytes(4) == 10

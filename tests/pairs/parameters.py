@@ -199,6 +199,7 @@ def parameters() -> dict[str, Values]:
             },
         },
         "task": TASKS,
+        "size": {"counted": {}, "given": {"task.size": "0.3kB"}},
         "partial_work": {
             "drop": {},
             "send": {"server.partial_work": "send"},

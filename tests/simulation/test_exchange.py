@@ -190,6 +190,13 @@ def test_a_client_that_crashes_before_the_barrier_does_not_block_it() -> None:
     assert by_client(book)[0]["arrived"] == 1.5 + 3 + 1
 
 
+def test_a_client_left_alone_at_the_instant_of_its_last_step() -> None:
+    """Client 1 leaves at 1.5 s; it is noticed at 4.5 s, when client 0 has done its step."""
+    away = online([(0.0, 1e6)], [(0.0, 1.5)])
+    book = rounds(2, availability=away, failure_detection=3.0, step_s=[3.5, 1.0])
+    assert by_client(book)[0]["arrived"] == 4.5
+
+
 def test_the_slowest_client_holds_up_the_ring() -> None:
     """Its waiting counts as the upload of the others."""
     rows = by_client(rounds(2, step_s=[1.0, 5.0], rounds=1))

@@ -63,7 +63,9 @@ class Lead(NamedTuple):
         speedup: time of the second over that of the first; ``rate_ratio / updates_ratio``.
         updates_ratio, rate_ratio: client updates of the first, and these per hour, over those of the second.
         client_updates, client_updates_per_h: those of the first and of the second.
-        waits: shares of the critical paths of the first and of the second by cause, the largest first.
+        waits: shares of the critical paths of the first and of the ``rival`` by cause, the largest first.
+        rival: the baseline, or the second if the baseline is first; empty if there is none.
+        losses: see :func:`losses_of`, of the first and of the rival.
         tied: the variants that are first, several if they tie.
         quickest: the variant with the shortest mean time.
         contenders: the other variants over which the lead may mean nothing.
@@ -80,6 +82,8 @@ class Lead(NamedTuple):
     client_updates: list[float]
     client_updates_per_h: list[float]
     waits: list[dict[str, float]]
+    rival: str
+    losses: list[dict[str, float]]
     tied: list[str]
     quickest: str
     contenders: list[str]
@@ -140,6 +144,7 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         if reason := doubt(pair, label, by_s, gap_s, times[[first, label]].dropna()):
             doubts[label] = f"{first}'s lead over {label}{where} is uncertain: {reason}."
     two = [first, second or first]
+    rival = second if first == comparison.baseline else comparison.baseline
     times_s = comparison.at(setting, target)[two].dropna()
     updates = comparison.at(setting, target, CLIENT_UPDATES).loc[times_s.index, two]
     means = pd.DataFrame({"time_s": [*times_s.mean()], CLIENT_UPDATES: [*updates.mean()]})
@@ -155,12 +160,32 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         rate_ratio=float(ratios["per_h"]),
         client_updates=means[CLIENT_UPDATES].tolist(),
         client_updates_per_h=means["per_h"].tolist(),
-        waits=[_waits(groups[label]) for label in (first, second or first)],
+        waits=[_waits(groups[label]) for label in (first, rival or first)],
+        rival=rival,
+        losses=[losses_of(groups[label]) for label in (first, rival or first)],
         tied=order[tied].tolist(),
         quickest=str(order[0]),
         contenders=[label for label in others if label in doubts],
         doubt=next(iter(doubts.values()), ""),
     )
+
+
+def losses_of(group: Group) -> dict[str, float]:
+    """Shares of a variant's resources that went into nothing, means over its runs; without those that are unknown.
+
+    ``idle`` and ``waiting`` (from the arrival of an update to its aggregation) are shares of the clients' time,
+    ``lost`` is the share of the local steps.
+    """
+    rows = []
+    for run in group.runs:
+        whole_s = sum(run.spent_s.values())
+        shares = (
+            {name: run.spent_s.get(name, np.nan) / whole_s for name in ("idle", "waiting")}
+            if whole_s
+            else {}
+        )
+        rows.append({**shares, "lost": run.figures.get("lost_steps", np.nan)})
+    return {str(name): float(mean) for name, mean in pd.DataFrame(rows).mean().dropna().items()}
 
 
 def _waits(group: Group) -> dict[str, float]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fedsim.analysis.comparison.findings import Lead, ahead, leads, most_often
+from fedsim.analysis.comparison.findings import Lead, ahead, leads, losses_of, most_often
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
@@ -31,7 +31,25 @@ def headline(comparison: ComparisonTables) -> list[str]:
     goals = targets_in_order(comparison)
     if goals:
         return on(comparison, goals[0])
-    return [best_at_the_end(comparison) if comparison.metrics else most_updates(comparison)]
+    if not comparison.metrics:
+        return [most_updates(comparison), *_best_causes(comparison, "client_updates_per_h")]
+    metric = comparison.definition(comparison.metrics[0])
+    column, higher = f"final_{metric.name}", metric.higher_is_better
+    return [best_at_the_end(comparison), *_best_causes(comparison, column, higher=higher)]
+
+
+def _best_causes(
+    comparison: ComparisonTables, column: str, *, higher: bool = True
+) -> Iterator[str]:
+    """The :func:`causes` of the best variant beside the baseline, or beside the next best, if there is one setting."""
+    order = comparison.summary.sort_values(column, ascending=not higher, kind="stable")["label"]
+    if len(comparison.grouping.settings) == 1:
+        first, second, *_ = order
+        rival = second if first == comparison.baseline else comparison.baseline
+        groups = {group.label: group for group in comparison.groups}
+        yield from filter(
+            None, [causes(first, rival, [losses_of(groups[each]) for each in (first, rival)])]
+        )
 
 
 def targets_in_order(comparison: ComparisonTables) -> list[Target]:
@@ -108,7 +126,8 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
     after = f"{format_duration(rows['time_s'][lead.first])}{some(lead.first)}"
     text = f"{format_names(lead.tied)} reached {comparison.phrase(target)} first, after {after}"
     if lead.speedup > 1:
-        text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}"
+        seeds = f" on {format_counted(lead.seeds, 'common seed')}" if lead.seeds else ""
+        text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}{seeds}"
     if not lead.contenders:
         return [f"{text}."]
     variants = [*lead.tied, *lead.contenders]
@@ -128,6 +147,8 @@ def explanations(lead: Lead) -> Iterator[str]:
         yield lead.doubt
     if lead.has_cause and not lead.contenders:
         yield explanation(lead)
+    if lead.rival and (text := causes(lead.first, lead.rival, lead.losses, lead.waits)):
+        yield text
 
 
 def explanation(lead: Lead) -> str:
@@ -135,14 +156,41 @@ def explanation(lead: Lead) -> str:
     where = f" ({lead.setting})" if lead.setting else ""
     updates = " against ".join(map(format_mean_count, lead.client_updates))
     rates = " against ".join(map(format_number, lead.client_updates_per_h))
-    waits = [next(iter(shares.items()), None) for shares in lead.waits]
-    went = [f"{format_share(most[1])} went to: {CAUSES[most[0]]}" for most in waits if most]
-    path = f" Of {lead.first}'s time, {went[0]}; of {lead.second}'s, {went[1]}." if went[1:] else ""
     return (
         f"{lead.first} was {_times_as(lead.speedup, 'fast')} as {lead.second}{where}: it needed "
         f"{_times_as(lead.updates_ratio, 'many')} client updates ({updates}) and aggregated them "
-        f"{_times_as(lead.rate_ratio, 'fast')} ({rates} per hour).{path}"
+        f"{_times_as(lead.rate_ratio, 'fast')} ({rates} per hour)."
     )
+
+
+_LOSSES = {
+    "idle": "of the clients' time idle",
+    "waiting": "of it spent waiting for the server to use an update",
+    "lost": "of the local steps lost",
+}
+
+
+def causes(
+    first: str,
+    rival: str,
+    losses: Sequence[Mapping[str, float]],
+    waits: Sequence[Mapping[str, float]] = ({}, {}),
+) -> str:
+    """Where the time and the work of two variants went into nothing, where they differ; empty if nowhere.
+
+    Args:
+        first, rival: their labels.
+        losses: see :func:`fedsim.analysis.comparison.findings.losses_of`, of each.
+        waits: shares of their critical paths by cause, the largest first.
+    """
+    pairs = {name: [format_share(each.get(name, 0.0)) for each in losses] for name in _LOSSES}
+    known = [name for name in _LOSSES if name in losses[0] and len(set(pairs[name])) > 1]
+    parts = [f"{' against '.join(pairs[name])} {_LOSSES[name]}" for name in known]
+    most = [next(iter(shares.items())) for shares in waits if shares]
+    if len({cause for cause, _ in most}) > 1:
+        went = [f"{CAUSES[cause]} ({format_share(share)})" for cause, share in most]
+        parts.append(f"most of the server's time in {went[0]} against {went[1]}")
+    return f"{first} against {rival}: {', '.join(parts)}." if parts else ""
 
 
 def _times_as(ratio: float, word: str) -> str:

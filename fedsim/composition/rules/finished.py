@@ -23,6 +23,7 @@ from fedsim.vocabulary.formatting import (
     format_counted,
     format_duration,
     format_names,
+    format_share,
 )
 from fedsim.vocabulary.outcomes import Outcome
 
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 _FEW = 0.5
 _FAR_ABOVE = 10.0
+_GUESSED = 1.25
+"""Multiple of the accuracy of a guess below which a model counts as guessing."""
 _FIRST_EVALUATIONS = 20
 
 
@@ -214,17 +217,55 @@ def unobserved_time(finished: FinishedRun) -> Iterator[UserError]:
 @FINISHED
 def high_loss(finished: FinishedRun) -> Iterator[UserError]:
     """The loss of the last model is finite, but more than ten times that of the initial model."""
-    run = finished.run
-    if "loss" not in run.metrics.columns or has_diverged(run):
-        return
-    evaluated = run.metrics[["version", "loss"]].dropna()
-    if evaluated.empty or evaluated["version"].iloc[0] != 0:
-        return
-    first, last = evaluated["loss"].iloc[0], evaluated["loss"].iloc[-1]
+    first, last = _losses(finished.run)
     if 0 < first * _FAR_ABOVE < last < math.inf:
-        shown = run.metric_definition("loss").format
-        problem = f"its loss is {shown(last)}, and that of the initial model was {shown(first)}"
-        yield _diverged(run, problem)
+        yield _diverged(finished.run, _loss_grew(finished.run))
+
+
+@FINISHED
+def learned_nothing(finished: FinishedRun) -> Iterator[UserError]:
+    """The last model is about as accurate as a guess among the classes, or its loss is above that of the initial model.
+
+    The loss counts if no accuracy is known.
+    """
+    run, dataset = finished.run, None
+    if finished.assembly is not None:
+        dataset = finished.assembly.task.dataset
+    first, last = _losses(run)
+    if not len(run.aggregations) or has_diverged(run) or 0 < first * _FAR_ABOVE < last:
+        return
+    fix, problems = "try another learning rate, or let it run longer", []
+    if last > first:
+        problems, fix = [_loss_grew(run)], "try a smaller learning rate, or training.clip_norm"
+    if "accuracy" in run.metrics.columns:
+        accuracies = run.metrics["accuracy"].dropna()
+        classes = 0 if dataset is None else dataset.classes or 0
+        if accuracies.empty or classes < 2 or accuracies.iloc[-1] >= _above_chance(classes):
+            return
+        guess = f"a guess among {classes} classes reaches {format_share(1 / classes)}"
+        problems.insert(0, f"its accuracy is {format_share(accuracies.iloc[-1])}, and {guess}")
+    if problems:
+        message = f"the model seems to have learned nothing: {'; '.join(problems)}"
+        yield UserError(message, hint=fix)
+
+
+def _above_chance(classes: int) -> float:
+    """The accuracy from which a model has learned something."""
+    return min(_GUESSED / classes, 1 / classes + (_GUESSED - 1) / 5 * (1 - 1 / classes))
+
+
+def _losses(run: Run) -> tuple[float, float]:
+    """The loss of the initial and of the last model that was evaluated; NaN if the initial one was not."""
+    if "loss" in run.metrics.columns and not has_diverged(run):
+        evaluated = run.metrics[["version", "loss"]].dropna()
+        if not evaluated.empty and evaluated["version"].iloc[0] == 0:
+            return float(evaluated["loss"].iloc[0]), float(evaluated["loss"].iloc[-1])
+    return math.nan, math.nan
+
+
+def _loss_grew(run: Run) -> str:
+    first, last = map(run.metric_definition("loss").format, _losses(run))
+    return f"its loss is {last}, and that of the initial model was {first}"
 
 
 @FINISHED

@@ -14,6 +14,7 @@ from fedsim.composition.rules import RuleTable
 from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import declares_direction
+from fedsim.methods.base import Rounds
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import cohort_of
@@ -311,6 +312,43 @@ def unused_setting(world: World) -> Iterator[UserError]:
             yield UserError(
                 f"it changes nothing: {why}", where=where, hint=f"{hint}, or leave it out"
             )
+
+
+@PLANNED
+def plain_fedavg(world: World) -> Iterator[UserError]:
+    """With its parameters, and the work and the clients of the rounds, the method does what FedAvg does."""
+    scenario, prospects = world.scenario, world.prospects
+    server, devices, training = scenario.server.of_devices, scenario.devices, scenario.training
+    schedule, drawn = server.schedule, server.selection
+    if schedule.type is not Sync:
+        return
+    full = (
+        server.partial_work != "send"
+        and training.limited is None
+        and training.time_budget is None
+        and devices.availability.params.on_disconnect != "send_partial"
+    )
+    draws_all = "cohort" in type(drawn.params).model_fields and not drawn.type.with_replacement
+    failures, loses = devices.failures, devices.energy.has_batteries
+    loses |= bool(failures.crash_rate or failures.upload_loss or schedule.params.deadline)
+    because = world.method.is_fedavg(
+        Rounds(
+            full_work=full,
+            equal_work=full and len(np.unique(world.task.local_steps(training))) == 1,
+            all_clients=draws_all
+            and (cohort_of(drawn.params) or world.task.clients) >= world.task.clients
+            and prospects.count == world.task.clients
+            and devices.availability.name == "always"
+            and schedule.params.quorum is None
+            and not loses,
+        )
+    )
+    if because:
+        yield UserError(
+            f"{world.method.title} is FedAvg here: {because}",
+            where=f"{scenario.server.section_of_devices}.method",
+            hint="call it fedavg, or change that",
+        )
 
 
 @PLANNED

@@ -12,7 +12,7 @@ from pydantic import Field
 from fedsim.errors import UserError
 from fedsim.parts.parameters import Parameters
 from fedsim.randomness import Stream
-from fedsim.tasks.base import AnalyticTask, IntArray, TaskContext, as_tensor
+from fedsim.tasks.base import AnalyticTask, IntArray, SizedParams, TaskContext, as_tensor
 from fedsim.tasks.layout import Layout
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class NoiseEntry(Parameters):
     """Vector (d,) added to the gradient."""
 
 
-class QuadraticParams(Parameters):
+class QuadraticParams(SizedParams):
     """Client i minimizes f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
 
     centers: list[float] | list[list[float]] | None = None
@@ -72,6 +72,7 @@ class QuadraticTask(AnalyticTask):
 
     def __init__(self, params: QuadraticParams) -> None:
         self.params = params
+        self.size_bytes = params.size
         centers, slopes = (_rows(getattr(params, name), name) for name in ("centers", "slopes"))
         given = centers if centers is not None else slopes
         if given is None:

@@ -11,12 +11,18 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.parts.parameters import Parameters
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.parts import OfKind, Part
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray, Task, TaskContext, as_tensor
+from fedsim.tasks.base import (
+    FORWARD_PASSES_PER_STEP,
+    IntArray,
+    SizedParams,
+    Task,
+    TaskContext,
+    as_tensor,
+)
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
@@ -33,7 +39,7 @@ _SEED_MASK = (1 << 63) - 1
 _PROBE_SAMPLES = 2
 
 
-class SupervisedParams(Parameters):
+class SupervisedParams(SizedParams):
     """Real training on a data set partitioned among the clients."""
 
     dataset: Annotated[Part[Any], OfKind("dataset")]
@@ -119,7 +125,7 @@ class SupervisedTask(Task):
         dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
         partition = params.partition.create().split(dataset, stream, context.folder)
-        return cls(
+        task = cls(
             dataset,
             partition,
             context.adapted(params.model.create()),
@@ -127,6 +133,8 @@ class SupervisedTask(Task):
             dtype=context.training.dtype,
             merges=context.merges,
         )
+        task.size_bytes = params.size
+        return task
 
     def with_model(self, model: ModelComponent) -> SupervisedTask:
         """A task with the same samples and clients, and another model, whose frozen tensors are those of this one."""

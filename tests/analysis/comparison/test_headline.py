@@ -77,7 +77,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"slow": SLOW, "quick": QUICK}],
             (100, 80),
             [
-                "quick reached 80% accuracy first, after 10 s: 2 times as fast as slow.",
+                "quick reached 80% accuracy first, after 10 s: 2 times as fast as slow on 3 common seeds.",
                 "quick was 2 times as fast as slow: it needed 80.0% as many client updates (80 against 100) and "
                 "aggregated them 1.6 times as fast (28,800 against 18,000 per hour).",
             ],
@@ -88,7 +88,8 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (),
             [
                 "No clear winner between a and b to 80% accuracy.",
-                "a reached 80% accuracy first, after 1 min 18 s: 3.85 times as fast as b (2 of 4 runs).",
+                "a reached 80% accuracy first, after 1 min 18 s: 3.85 times as fast as b (2 of 4 runs) on 2 "
+                "common seeds.",
                 "b has the shortest mean time, but another variant was faster on the seeds with which both reached it.",
                 "a's lead over b is uncertain: it rests on 2 common seeds.",
             ],
@@ -134,18 +135,41 @@ def test_sentences(
     assert headline(comparison) == expected
 
 
-def test_what_the_servers_waited_for() -> None:
-    runs = racers(slow=SLOW, quick=QUICK, updates=(100, 80))
-    waits = {
-        "slow": {"too_few_online": 90.0, "compute": 10.0},
-        "quick": {"compute": 3, "upload": 1},
-    }
-    timed = [
-        replace(each, waits_s=waits[each.scenario["server"]["method"]["name"]]) for each in runs
-    ]
-    assert headline(of(*timed, goals=(GOAL,)))[1].endswith(
-        " Of quick's time, 75.0% went to: local steps; of slow's, 90.0% went to: too few online."
-    )
+@pytest.mark.parametrize(
+    ("spent", "waits", "lost", "said"),
+    [
+        (
+            [
+                {"compute": 60, "idle": 30, "waiting": 10},
+                {"compute": 10, "idle": 30, "waiting": 60},
+            ],
+            [{"compute": 3, "upload": 1}, {"too_few_online": 90, "compute": 10}],
+            [0.0, 0.25],
+            "quick against slow: 10.0% against 60.0% of it spent waiting for the server to use an update, 0.0% against "
+            "25.0% of the local steps lost, most of the server's time in local steps (75.0%) against too few online "
+            "(90.0%).",
+        ),
+        (
+            [{"compute": 60, "idle": 40}, {"compute": 10, "idle": 90}],
+            [{"compute": 996, "upload": 4}, {"compute": 999, "upload": 1}],
+            [0.0, 0.0],
+            "quick against slow: 40.0% against 90.0% of the clients' time idle.",
+        ),
+        ([{}, {}], [{}, {}], [0.1, 0.1], ""),
+    ],
+)
+def test_causes_are_what_two_variants_wasted(
+    spent: list[Any], waits: list[Any], lost: list[float], said: str
+) -> None:
+    """Whether or not the lead is clear, and against the baseline."""
+    for slow in (SLOW, QUICK[:1] + SLOW[1:]):
+        runs = []
+        for each in racers(slow=slow, quick=QUICK, updates=(100, 80)):
+            row = each.scenario["server"]["method"]["name"] == "slow"
+            figures = {**each.figures, "lost_steps": lost[row]}
+            runs.append(replace(each, spent_s=spent[row], waits_s=waits[row], figures=figures))
+        last = headline(of(*runs, goals=(GOAL,)))[-1]
+        assert last == said or (not said and "against slow:" not in last)
 
 
 def test_a_page_writes_only_the_first_sentence_large(sweep: Sweep) -> None:

@@ -2,6 +2,7 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 from fedsim.api import read_scenario
 from fedsim.composition.build import build
-from fedsim.composition.rules.finished import FINISHED, FinishedRun
+from fedsim.composition.rules.finished import FINISHED, FinishedRun, learned_nothing
 from fedsim.composition.run import execute
 from fedsim.errors import UserError
 from tests.composition.worlds import quadratic, timed
@@ -99,6 +100,10 @@ EXAMPLES: dict[str, tuple[FinishedRun, FinishedRun]] = {
         finished(table_of(AGGREGATED, loss=[2.0, 1.0, 20.1])),
         finished(table_of(AGGREGATED, loss=[2.0, 30.0, 20.0])),
     ),
+    "learned-nothing": (
+        finished(table_of(AGGREGATED, loss=[2.0, 2.1])),
+        finished(table_of(AGGREGATED, loss=[2.0, 1.9])),
+    ),
     "diverged-model": (
         finished(table_of(AGGREGATED, loss=[2.0, math.inf])),
         finished(table_of(AGGREGATED, loss=[2.0, NAN, 1.0])),
@@ -166,6 +171,27 @@ def test_a_loss_is_compared_with_that_of_the_initial_model(
     losses: list[float], warned: bool
 ) -> None:
     assert ("high-loss" in rules_of(finished(table_of(AGGREGATED, loss=losses)))) == warned
+
+
+@pytest.mark.parametrize(
+    ("classes", "accuracy", "losses", "said"),
+    [
+        (10, 0.117, [2.3, 9.0], ["11.7%", "a guess among 10 classes reaches 10", "9", "smaller"]),
+        (10, 0.117, [2.3, 2.3], ["11.7%", "another learning rate"]),
+        (10, 0.13, [2.3, 9.0], []),
+        (2, 0.52, [0.7, 0.7], ["52.0%", "50.0%"]),
+        (2, 0.53, [0.7, 0.7], []),
+        (100, 0.012, [4.6, 4.6], ["1.0%"]),
+    ],
+)
+def test_an_accuracy_is_compared_with_that_of_a_guess(
+    classes: int, accuracy: float, losses: list[float], said: list[str]
+) -> None:
+    run = table_of(AGGREGATED, loss=losses, accuracy=[0.1, accuracy])
+    world: Any = SimpleNamespace(task=SimpleNamespace(dataset=SimpleNamespace(classes=classes)))
+    warnings = list(learned_nothing(FinishedRun(run, world)))
+    assert len(warnings) == bool(said)
+    assert all(text in str(warnings[0]) for text in said)
 
 
 @pytest.mark.parametrize(

@@ -178,6 +178,10 @@ EXAMPLES: dict[str, tuple[World, World]] = {
         timed(server=sync(deadline=50, grace=5) | {"partial_work": "send"}),
         timed(server=sync(deadline=50, grace=5, quorum=2) | {"partial_work": "send"}),
     ),
+    "plain-fedavg": (
+        timed(server={"method": "fedlga"}),
+        timed(server=sync(deadline=50) | {"method": "fedlga", "partial_work": "send"}),
+    ),
     "absent-clients-weigh": (
         on_phones(availability=PHONES) | {"server": {"method": "fedcompass"}},
         on_phones(availability=PHONES) | {"server": {"method": "fedbuff"}},
@@ -236,6 +240,38 @@ def test_a_rule_applies_to_its_example_only_and_can_be_ignored(rule: str, tmp_pa
     assert rules_of({**scenario, "ignore": [rule]}, tmp_path) == others
     (tmp_path / "quiet").mkdir()
     assert rule not in rules_of(passes, tmp_path / "quiet")
+
+
+WHOLE = {"cohort": None}
+PARTIAL = {"local_steps": 2, "limited": {"share": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("method", "changes", "because"),
+    [
+        ({"name": "fedprox", "mu": 0}, {}, "FedProx is FedAvg here: mu is 0"),
+        ({"name": "fedprox", "mu": 0}, {"server.schedule": "async"}, ""),
+        ("fedprox", {}, ""),
+        ("fedavg", {}, ""),
+        ({"name": "fedavgm", "momentum": 0}, {}, "momentum is 0"),
+        ({"name": "generalized_fedavg", "amplification": 1}, {}, "amplification is 1"),
+        ("fedlga", {}, "no client sends partial work"),
+        ("rescale", {}, "no client sends partial work"),
+        ("rescale", {"training": PARTIAL}, ""),
+        ("fednova", {}, "the same number of local steps"),
+        ("fednova", {"training": PARTIAL}, ""),
+        ("fedau", {"server.selection": WHOLE}, "all clients take part in every round"),
+        ("fedvarp", {"server.selection": WHOLE}, "all clients take part in every round"),
+        ("fedau", {"server.selection": WHOLE, "devices.failures.crash_rate": 1}, ""),
+        ("fedau", {"server.selection": {"cohort": 2}}, ""),
+    ],
+)
+def test_a_method_that_is_fedavg_says_why(method: Any, changes: World, because: str) -> None:
+    """By the formulas of the methods; tests/methods compare their models with those of FedAvg bit for bit."""
+    scenario = read_scenario(timed(), {"server.method": method, **changes})
+    said = [str(warning) for warning in check(scenario) if warning.rule == "plain-fedavg"]
+    assert len(said) == bool(because)
+    assert all(because in text for text in said)
 
 
 @pytest.mark.parametrize(
