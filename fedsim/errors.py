@@ -62,6 +62,8 @@ class UserError(FedsimError):
 def printable(data: Any) -> Any:
     """Plain data with escaped control and bidirectional characters, so that a name cannot control the terminal."""
     if isinstance(data, str):
+        if data.isascii() and data.isprintable():
+            return data
         return _CONTROL.sub(lambda match: repr(match.group())[1:-1], data)
     if isinstance(data, dict):
         return {printable(key): printable(value) for key, value in data.items()}

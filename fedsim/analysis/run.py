@@ -23,7 +23,7 @@ class Run(RunTables):
     """
 
     def report(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write the report page and return its path.
+        """Write the report page and return its path; in the folder of a complete run, also the facts for comparisons.
 
         Args:
             path: the file; ``report.html`` in the run folder if None.
@@ -31,11 +31,14 @@ class Run(RunTables):
         Raises:
             UserError: the run folder is damaged, or the page cannot be written.
         """
+        from fedsim.analysis.comparison.facts import keep_facts
         from fedsim.analysis.pages import write_page
         from fedsim.analysis.report import render
 
         target = self.folder.report if path is None else Path(path)
         write_page(target, render(self))
+        if path is None:
+            keep_facts(self)
         return target
 
     def plot(self, metric: str | None = None, against: str = "time_s", **style: Any) -> Figure:

@@ -91,11 +91,12 @@ def text_sha256(text: str) -> str:
 
 def stamped(document: Mapping[str, Any], key: str = _KEY) -> dict[str, Any]:
     """The document with the checksum of its other content under ``key``."""
-    return {**document, key: _content_sha256(document, key)}
+    # Through JSON and back, so that a document has the same checksum before it is written and after it is read.
+    return {**document, key: _content_sha256(json.loads(json_text(document)), key)}
 
 
 def is_unchanged(document: Mapping[str, Any], key: str = _KEY) -> bool:
-    """Whether a document that was read still has the content for which :func:`stamped` computed the checksum."""
+    """Whether a document that was read from JSON still has the content for which :func:`stamped` made the checksum."""
     return document.get(key) == _content_sha256(document, key)
 
 
@@ -110,5 +111,4 @@ def later_format(written: int, path: Path) -> UserError:
 
 def _content_sha256(document: Mapping[str, Any], key: str) -> str:
     content = {name: value for name, value in document.items() if name != key}
-    # Through JSON and back, so that a document has the same checksum before it is written and after it is read.
-    return text_sha256(json_text(json.loads(json_text(content)), sort_keys=True))
+    return text_sha256(json_text(content, sort_keys=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 from collections.abc import Mapping
@@ -10,7 +11,11 @@ from typing import Any
 
 def json_text(data: Any, *, indent: int | None = None, sort_keys: bool = False) -> str:
     """Plain data as JSON, in which numbers that are not finite are null, because JSON has no word for them."""
-    return json.dumps(_finite(data), indent=indent, sort_keys=sort_keys, allow_nan=False)
+    written = functools.partial(json.dumps, indent=indent, sort_keys=sort_keys, allow_nan=False)
+    try:
+        return written(data)
+    except (TypeError, ValueError):  # other mappings, or a number that is not finite
+        return written(_finite(data))
 
 
 def parsed(text: str | bytes) -> Any:

@@ -19,7 +19,7 @@ from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
-from fedsim.runs.records import RUN
+from fedsim.runs.records import FACTS, RUN
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
 from fedsim.runs.sweep import is_sweep
 from fedsim.scenario import own_code
@@ -55,6 +55,8 @@ class RunFolder:
         """The final model."""
         self.report = self.path / "report.html"
         """The report page."""
+        self.facts = self.path / FACTS.file
+        """What comparisons use of the tables; absent until the run is complete."""
         self.checkpoint = self.path / "checkpoint"
         """The folder of checkpoints; absent once the run is complete."""
         self.original_scenario = self.checkpoint / "scenario.yaml"
@@ -191,7 +193,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
-        files = [self.scenario, self.info, self.model, self.report, *self._tables]
+        files = [self.scenario, self.info, self.model, self.report, self.facts, *self._tables]
         folders = (self.checkpoint, self.models, self.tracking, self.path / own_code.FOLDER)
         what = "cannot remove the files of the earlier run"
         with writing(self.path, what, "choose another output folder with -o"):

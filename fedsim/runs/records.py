@@ -11,6 +11,7 @@ from typing_extensions import TypedDict
 from fedsim.files.records import Checksums, Number, Record, Whole, entries
 from fedsim.scenario import own_code
 
+Pairs = list[Annotated[list[str], Field(min_length=2, max_length=2)]]
 Count = Annotated[Whole, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
@@ -100,6 +101,23 @@ class _Run(TypedDict, total=False):
     wall_time_plane_s: Amount
 
 
+@entries
+class _Facts(TypedDict):
+    run: str
+    """The checksum of the ``run.json`` of these results."""
+    digest: str
+    metrics: list[str]
+    lost: list[str]
+    unequal_samples: bool
+    progress: Pairs
+    figures: Pairs
+    spent_s: Pairs
+    waits_s: Pairs
+    client_accuracy: str
+    lorenz: str
+    diverged_s: str
+
+
 def _plain_name(name: str) -> str:
     """Refuse a name that leads outside the folder of a sweep."""
     if name != Path(name).name or name in ("", "..") or "\\" in name:
@@ -142,6 +160,10 @@ RUN = Record(
     _Run,
     hint="restore the file from a copy, or repeat the run with --overwrite",
 )
+FACTS = Record(
+    "facts.json", 1, _Facts, hint="remove it: rm {path}; comparisons then read the tables"
+)
+"""What comparisons use of the tables of a complete run."""
 SWEEP = Record(
     "sweep.json",
     2,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,7 +12,7 @@ from fedsim.files.locks import is_owned
 from fedsim.files.records import Record
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.records import ANSWERS, SWEEP
+from fedsim.runs.records import ANSWERS, FACTS, SWEEP
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
 
 State = Literal["intact", "damaged", "not verifiable", "unfinished", "failed"]
@@ -58,7 +59,13 @@ def verify_run_folder(path: Path) -> Verdict:
     problems = folder.problems(info)
     checkpoints = Checkpoints(folder.checkpoint)
     problems += [folder.damaged(file, message) for file, message in checkpoints.damaged()]
-    files = 1 + len(info.get("files", {})) + checkpoints.count_files()
+    with contextlib.suppress(FileNotFoundError):
+        try:
+            FACTS.read(path)
+        except UserError as error:
+            problems.append(error)
+    kept = folder.facts.exists()
+    files = 1 + kept + len(info.get("files", {})) + checkpoints.count_files()
     if problems:
         return Verdict(path, "damaged", files, tuple(problems))
     if info["status"] == Status.COMPLETE:

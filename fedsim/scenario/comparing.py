@@ -76,7 +76,13 @@ def key_of(flat: Values, paths: Sequence[str]) -> str:
 def differing(every: Sequence[Values]) -> list[str]:
     """The paths at which some scenarios differ, in order of appearance."""
     paths = dict.fromkeys(path for flat in every for path in flat)
-    return [path for path in paths if len({key_of(flat, [path]) for flat in every}) > 1]
+    return [path for path in paths if _differ([flat.get(path, _ABSENT) for flat in every])]
+
+
+def _differ(values: Sequence[Any]) -> bool:
+    first = values[0]
+    # Most values of the runs of a sweep are the same object, because a section is parsed once.
+    return any(value is not first and text(value) != text(first) for value in values)
 
 
 class Namer:

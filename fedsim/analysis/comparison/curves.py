@@ -39,9 +39,7 @@ def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
     """Costs and values of a run's evaluations of a metric."""
     if metric not in run.metrics:
         return np.zeros(0), np.zeros(0)
-    # Arrays instead of columns: a page draws hundreds of curves, and a frame costs more than its numbers.
-    values = run.progress[metric].to_numpy(dtype=np.float64, na_value=np.nan)
-    costs = run.progress[against].to_numpy(dtype=np.float64, na_value=np.nan)
+    values, costs = run.evaluations[metric], run.evaluations[against]
     known = ~np.isnan(values)
     if metric in run.lost:
         # The curve ends at the first evaluation that is not finite.

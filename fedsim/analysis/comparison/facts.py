@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import functools
 import hashlib
 import re
@@ -18,11 +19,13 @@ import pyarrow as pa
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
 from fedsim.bundled import PREFIX, written
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.runs import Run, RunFolder
 from fedsim.runs.critical import waiting_by_cause
 from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
+from fedsim.runs.folder import Status
 from fedsim.runs.phases import aggregated_versions, aggregation_times
+from fedsim.runs.records import FACTS
 from fedsim.runs.tables import read_parquet
 from fedsim.scenario.source import parse_yaml
 from fedsim.vocabulary.formatting import Kind
@@ -96,6 +99,7 @@ class RunFacts:
         spent_s: client-seconds by activity.
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
+        digest: see :func:`results_digest`.
         definitions: definitions of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
         lost: the metrics whose last value is not finite.
@@ -112,6 +116,7 @@ class RunFacts:
     spent_s: Mapping[str, float]
     client_accuracy: Floats
     lorenz: Floats
+    digest: str = ""
     definitions: Mapping[str, MetricDefinition] = field(default_factory=dict)
     unequal_samples: bool = False
     lost: tuple[str, ...] = ()
@@ -120,17 +125,12 @@ class RunFacts:
     variant: str = ""
 
     @functools.cached_property
-    def digest(self) -> str:
-        """A hash of all events and learned values, however the files are compressed; equal for identical results."""
-        content = hashlib.sha256()
-        for name in DIGESTED:
-            sink = pa.BufferOutputStream()
-            table = read_parquet(RunFolder(self.path).parquet(name))
-            table = table.combine_chunks().replace_schema_metadata()
-            with pa.ipc.new_stream(sink, table.schema) as writer:
-                writer.write_table(table)
-            content.update(sink.getvalue())
-        return content.hexdigest()
+    def evaluations(self) -> Mapping[str, Floats]:
+        """The columns of :attr:`progress` as arrays: a page draws thousands of curves from them."""
+        return {
+            str(name): column.to_numpy(dtype=np.float64, na_value=np.nan)
+            for name, column in self.progress.items()
+        }
 
     @property
     def target(self) -> dict[str, float]:
@@ -154,13 +154,14 @@ class RunFacts:
         """The last value of a metric; NaN if it was not measured or is not finite."""
         if metric not in self.metrics or metric in self.lost:
             return np.nan
-        return float(self.progress[metric].dropna().iloc[-1])
+        values = self.evaluations[metric]
+        return float(values[~np.isnan(values)][-1])
 
     def best(self, metric: str) -> float:
         """The best value of a metric; NaN if it was not measured."""
         if metric not in self.metrics:
             return np.nan
-        return self.definition(metric).best(self.progress[metric])
+        return self.definition(metric).best(self.evaluations[metric])
 
 
 EDGE_FIGURES = ("backhaul_bytes", "edge_rounds", "edge_gini", "edge_worst", "edge_spread")
@@ -191,6 +192,17 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         if text not in sections:
             sections[text] = parse_yaml(text, str(run.folder.scenario)).data or {}
     run.scenario = {key: value for text in texts for key, value in sections[text].items()}
+    return RunFacts(
+        path=run.path,
+        scenario=compared_scenario(run, run.scenario),
+        seed=run.entry("seed"),
+        definitions=run.metric_definitions,
+        **(_kept(run) or _measured(run)),
+    )
+
+
+def _measured(run: Run) -> dict[str, Any]:
+    """The fields of :class:`RunFacts` that follow from the tables of a run."""
     clients = population(run)
     table = run.clients if run.has_clients else None
     values = run.metrics.iloc[:, 3:].dropna(axis=1, how="all")
@@ -198,22 +210,86 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
     accuracy = table["last_accuracy"].dropna().to_numpy() if table is not None else np.zeros(0)
     given = statistics.participation_counts(run.dispatches, clients)
     curve = statistics.lorenz_curve(given)
-    return RunFacts(
-        path=run.path,
-        scenario=compared_scenario(run, run.scenario),
-        seed=run.entry("seed"),
-        progress=_progress(run),
-        metrics=tuple(sorted(measured, key=lambda name: name != "accuracy")),
-        figures=_figures(run, given),
-        spent_s=statistics.where_time_went(run.work_phases, table),
-        client_accuracy=accuracy,
-        lorenz=np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
-        definitions=run.metric_definitions,
-        unequal_samples=table is not None and table["samples"].nunique() > 1,
-        lost=tuple(lost_metrics(run)),
-        waits_s={} if run.critical is None else dict(waiting_by_cause(run.critical)),
-        diverged_s=lost_since(run)[0].time_s if has_diverged(run) else np.nan,
-    )
+    return {
+        "progress": _progress(run),
+        "metrics": tuple(sorted(measured, key=lambda name: name != "accuracy")),
+        "figures": _figures(run, given),
+        "spent_s": statistics.where_time_went(run.work_phases, table),
+        "client_accuracy": accuracy,
+        "lorenz": np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
+        "digest": results_digest(run.folder),
+        "unequal_samples": table is not None and table["samples"].nunique() > 1,
+        "lost": tuple(lost_metrics(run)),
+        "waits_s": {} if run.critical is None else dict(waiting_by_cause(run.critical)),
+        "diverged_s": lost_since(run)[0].time_s if has_diverged(run) else np.nan,
+    }
+
+
+def results_digest(folder: RunFolder) -> str:
+    """A hash of all events and learned values, however the files are compressed; equal for identical results."""
+    content = hashlib.sha256()
+    for name in DIGESTED:
+        sink = pa.BufferOutputStream()
+        table = read_parquet(folder.parquet(name))
+        table = table.combine_chunks().replace_schema_metadata()
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        content.update(sink.getvalue())
+    return content.hexdigest()
+
+
+# -- kept with the run ------------------------------------------------------------------------------------------------
+# Thousands of runs are compared in a tenth of the time if their tables need not be read again. What is kept follows
+# from the tables, and is used only with the ``run.json``, which has their checksums, of the same results.
+
+_WHOLE = ("version", "round", CLIENT_UPDATES)
+_BY_NAME = ("progress", "figures", "spent_s", "waits_s")
+_ARRAYS = ("client_accuracy", "lorenz", "diverged_s")
+
+
+def keep_facts(run: Run) -> None:
+    """Write what :func:`read_facts` reads of the tables of a complete run to ``facts.json`` in its folder."""
+    if run.status is Status.COMPLETE:
+        facts = _measured(run)
+        packed: dict[str, Any] = {
+            name: [[k, _packed(v)] for k, v in facts[name].items()] for name in _BY_NAME
+        }
+        packed |= {name: _packed(facts[name]) for name in _ARRAYS}
+        FACTS.write(run.path, {**facts, **packed, "run": run.entry("sha256")})
+
+
+def _kept(run: Run) -> dict[str, Any] | None:
+    """The :func:`_measured` of a run from ``facts.json``; None if it is absent, or of other results."""
+    try:
+        kept = FACTS.read(run.path)
+    except FileNotFoundError:
+        return None
+    if kept["format"] != FACTS.format or kept["run"] != run.entry("sha256"):
+        return None
+    names = [f"{name}.parquet" for name in (*DIGESTED, "clients", "critical")]
+    files = {name: run.info["files"][name] for name in names if name in run.info["files"]}
+    raise_all(run.folder.problems({**run.info, "files": files}))
+    facts: dict[str, Any] = {name: kept[name] for name in ("digest", "unequal_samples")}
+    facts |= {name: tuple(kept[name]) for name in ("metrics", "lost")}
+    facts |= {name: _unpacked(kept[name]) for name in _ARRAYS}
+    facts |= {name: {k: _unpacked(v) for k, v in kept[name]} for name in _BY_NAME}
+    for name in ("figures", "spent_s", "waits_s"):
+        facts[name] = {key: float(value[0]) for key, value in facts[name].items()}
+    progress = {k: v.astype(np.int64) if k in _WHOLE else v for k, v in facts["progress"].items()}
+    return {
+        **facts,
+        "diverged_s": float(facts["diverged_s"][0]),
+        "progress": pd.DataFrame(progress),
+    }
+
+
+def _packed(values: Any) -> str:
+    """Floats as text that is read fast and exactly, whether they are finite or not."""
+    return base64.b64encode(np.asarray(values, "<f8").tobytes()).decode()
+
+
+def _unpacked(text: str) -> Floats:
+    return np.frombuffer(base64.b64decode(text), "<f8").astype(np.float64)
 
 
 def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
@@ -225,7 +301,8 @@ def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
     info = run.info
     # As in Run.scenario, bundled traces have the name that they have everywhere.
     files = {written(Path(path)): digest for path, digest in info.get("data_files", {}).items()}
-    scenario = _with_digests(scenario, info.get("user_code", {}), files)
+    if files or info.get("user_code"):
+        scenario = _with_digests(scenario, info.get("user_code", {}), files)
     if "clock" in info:
         scenario["clock"] = info["clock"]
     extra = {"app": {"name": run.info.get("app")}, "run_config": run.info.get("run_config")}

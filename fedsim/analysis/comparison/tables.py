@@ -7,7 +7,7 @@ import itertools
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,22 +190,11 @@ class ComparisonTables:
     @functools.cached_property
     def alike(self) -> list[tuple[Group, ...]]:
         """Variants of a setting with bit-identical results for every seed, two or more each time."""
-
-        def sharing(
-            groups: Iterable[Group], result: Callable[[RunFacts], Any]
-        ) -> list[list[Group]]:
-            by_results: dict[Hashable, list[Group]] = defaultdict(list)
-            for group in groups:
-                by_results[group.setting, tuple(map(result, group.runs))].append(group)
-            return [same for same in by_results.values() if len(same) > 1]
-
-        # Digests take time, and runs of other durations cannot be identical.
-        alike = sharing(self.groups, lambda run: (run.seed, run.figures.get("simulated_s")))
-        return [
-            tuple(groups)
-            for candidates in alike
-            for groups in sharing(candidates, lambda run: run.digest)
-        ]
+        by_results: dict[Hashable, list[Group]] = defaultdict(list)
+        for group in self.groups:
+            results = tuple((run.seed, run.digest) for run in group.runs)
+            by_results[group.setting, results].append(group)
+        return [tuple(same) for same in by_results.values() if len(same) > 1]
 
     # -- tables -----------------------------------------------------------------------------------------------------
 
@@ -215,7 +204,8 @@ class ComparisonTables:
         return tuple(
             name
             for name in COSTS
-            if name == "time_s" or any(run.progress[name].any() for run in self.facts)
+            if name == "time_s"
+            or any(np.nan_to_num(run.evaluations[name]).any() for run in self.facts)
         )
 
     @functools.cached_property

@@ -86,16 +86,16 @@ def reaching(run: RunFacts, target: Target) -> dict[str, float]:
     names = (*COSTS, CLIENT_UPDATES)
     if target.metric in run.metrics:
         metric = run.definition(target.metric)
-        reached = metric.reached(run.progress[target.metric], target.value)
+        reached = metric.reached(run.evaluations[target.metric], target.value)
         if reached.any():
-            row = run.progress.iloc[int(reached.argmax())]
-            return {name: float(row[name]) for name in names}
+            first = int(reached.argmax())
+            return {name: float(run.evaluations[name][first]) for name in names}
     return dict.fromkeys(names, math.nan)
 
 
 def evaluation_gap_s(run: RunFacts, target: Target) -> float:
     """Time from the evaluation before to the one that reached the target; NaN if none did."""
-    times_s = run.progress.loc[run.progress[target.metric].notna(), "time_s"].to_numpy()
+    times_s = run.evaluations["time_s"][~np.isnan(run.evaluations[target.metric])]
     at = int(np.searchsorted(times_s, reaching(run, target)["time_s"]))
     return float(times_s[at] - times_s[at - 1]) if 0 < at < len(times_s) else math.nan
 

@@ -6,6 +6,7 @@ cannot differ. Titles and explanations are in the page's template.
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ class Column:
     kind: Kind
     values: Sequence[Any] | npt.NDArray[Any]
 
-    @property
+    @functools.cached_property
     def numeric(self) -> bool:
         """Whether it holds numbers, perhaps written out with units, so that it is aligned to the right."""
         return self.kind != "text" or all(

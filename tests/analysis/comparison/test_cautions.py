@@ -30,9 +30,7 @@ def stopped(method: str, last: float = 0.9) -> RunFacts:
 
 
 def copied(digest: str) -> RunFacts:
-    copy = dataclasses.replace(run("fedavg"), path=Path("copies/run"))
-    vars(copy)["digest"] = digest
-    return copy
+    return dataclasses.replace(run("fedavg"), path=Path("copies/run"), digest=digest)
 
 
 WEIGHTS = "samples for fedavg; uniform for wait and mifa; set server.method.weights"

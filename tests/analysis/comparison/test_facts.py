@@ -4,11 +4,18 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import pytest
 
+import fedsim
 from fedsim.analysis.comparison import compare
+from fedsim.analysis.comparison.facts import keep_facts, read_facts
+from fedsim.errors import UserError
 from fedsim.runs import RunFolder
+from fedsim.runs.verification import verify_run_folder
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import GROUPS, folders, parquet
+from tests.composition.worlds import digits
 
 
 def test_the_last_bit_is_a_difference(sweep: Sweep, tmp_path: Path) -> None:
@@ -20,3 +27,52 @@ def test_the_last_bit_is_a_difference(sweep: Sweep, tmp_path: Path) -> None:
     metrics.to_parquet(tmp_path / "copy" / "metrics.parquet")
     RunFolder(tmp_path / "copy").update_info(files={})
     assert not compare([run, tmp_path / "copy"]).no_difference
+
+
+def test_the_kept_facts_are_those_of_the_tables(
+    sweep: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = {"name": "static", "down": "20Mbps", "up": "5Mbps"}
+    edges = {"edges": {"count": 2, "network": network}}
+    fedsim.run(digits(stop={"rounds": 2}, server=edges), tmp_path / "edges")
+    fedsim.run(digits(stop={"rounds": 2}), tmp_path / "timing", timing_only=True)
+    for name in ("lossy", "diverged"):
+        shutil.copytree(folders(sweep, *GROUPS[1])[0], tmp_path / name)
+    # A loss that is not finite, and evaluations without a metric.
+    metrics = parquet(tmp_path / "diverged", "metrics").assign(other=1.0)
+    metrics.loc[len(metrics) - 1, "loss"] = np.inf
+    metrics.loc[0, "other"] = np.nan
+    metrics.to_parquet(tmp_path / "diverged" / "metrics.parquet")
+    RunFolder(tmp_path / "diverged").update_info(files={}, metrics={"loss": None, "accuracy": 0.1})
+    for name in ("edges", "timing", "lossy", "diverged"):
+        (tmp_path / name / "facts.json").unlink(missing_ok=True)
+        measured = vars(read_facts(fedsim.load(tmp_path / name), {}))
+        keep_facts(fedsim.load(tmp_path / name))
+        with monkeypatch.context() as patched:
+            patched.setattr("fedsim.analysis.comparison.facts._measured", None)
+            kept = vars(read_facts(fedsim.load(tmp_path / name), {}))
+        pd.testing.assert_frame_equal(
+            kept.pop("progress"), measured.pop("progress"), check_exact=True
+        )
+        np.testing.assert_equal(kept, measured)
+
+
+def test_facts_of_other_results_are_not_used_and_damage_is_named(
+    sweep: Sweep, tmp_path: Path
+) -> None:
+    path = shutil.copytree(folders(sweep, *GROUPS[0])[0], tmp_path / "run")
+    facts = path / "facts.json"
+    keep_facts(fedsim.load(path))
+    RunFolder(path).update_info(wall_s=7.0)
+    assert read_facts(fedsim.load(path), {}).figures["wall_s"] == 7.0
+    keep_facts(fedsim.load(path))
+    assert verify_run_folder(path).state == "intact"
+    facts.write_text(facts.read_text().replace("accuracy", "accurate"))
+    assert verify_run_folder(path).state == "damaged"
+    with pytest.raises(UserError, match=r"rm .*facts\.json"):
+        compare([path])
+    facts.unlink()
+    keep_facts(fedsim.load(path))
+    (path / "metrics.parquet").write_bytes(b"")
+    with pytest.raises(UserError, match="checksum"):
+        compare([path])

@@ -1,6 +1,5 @@
 """Names of groups, on scenarios made by hand."""
 
-import functools
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -21,14 +20,6 @@ from tests.composition.worlds import digits
 NAN = math.nan
 
 
-class MadeFacts(RunFacts):
-    """Facts without files: runs with the same name of their folder have the same results."""
-
-    @functools.cached_property
-    def digest(self) -> str:
-        return self.path.name
-
-
 def facts(
     scenario: dict[str, Any],
     seed: int = 0,
@@ -39,7 +30,8 @@ def facts(
     progress = pd.DataFrame({"time_s": times, "accuracy": accuracy})
     for name in (*list(COSTS)[1:], "client_updates"):
         progress[name] = progress["time_s"] * 2
-    return MadeFacts(
+    return RunFacts(
+        digest=folder,
         path=Path("/runs") / folder,
         scenario={"name": folder, "seed": seed, **scenario},
         seed=seed,
