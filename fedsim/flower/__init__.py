@@ -12,9 +12,28 @@ in real time, and :mod:`~fedsim.flower.update`, what it exchanges with nodes;
 
 from __future__ import annotations
 
-from fedsim.flower.deployment import logged, timed
-from fedsim.flower.running import mark_version, run
-from fedsim.flower.serving import server_app
-from fedsim.flower.update import local_update
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedsim.flower.deployment import logged, timed
+    from fedsim.flower.running import mark_version, run
+    from fedsim.flower.serving import server_app
+    from fedsim.flower.update import local_update
 
 __all__ = ["local_update", "logged", "mark_version", "run", "server_app", "timed"]
+
+_MODULES = {
+    "deployment": ("logged", "timed"),
+    "running": ("mark_version", "run"),
+    "serving": ("server_app",),
+    "update": ("local_update",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A ClientApp is imported for every message, and must not wait for what only a ServerApp needs.
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

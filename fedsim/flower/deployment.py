@@ -11,9 +11,9 @@ from typing import Any
 
 from fedsim.flower import internals as fl
 from fedsim.flower.grid import SimulatedGrid
+from fedsim.flower.messages import TIMING
 from fedsim.vocabulary.outcomes import Outcome
 
-TIMING = "fedsim.timing"
 _POLL_S = 0.1
 COLUMNS = (
     *("client", "start", "downloaded", "computed", "end", "ended"),

@@ -22,8 +22,7 @@ from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_station
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.deployment import TIMING
-from fedsim.flower.messages import Sent, hash_of
+from fedsim.flower.messages import TIMING, Sent, hash_of
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group
 from fedsim.methods.base import Memory
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from fedsim.flower.live import LiveLearner
 
 _VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
-_SHARED = "memory/"
+_SHARED, _NUMBER = "memory/", "partition-id"
 _GONE = (fl.ErrorCode.NODE_UNAVAILABLE, fl.ErrorCode.MESSAGE_UNAVAILABLE)
 
 
@@ -54,6 +53,35 @@ class Refused(Exception):
     def __init__(self, text: str, why: str = "failed") -> None:
         super().__init__(text)
         self.why = why
+
+
+def introduction(node: int, ttl_s: float) -> fl.Message:
+    """The message to which :func:`local_update` replies with the node's ``partition-id``, without training."""
+    config = fl.ConfigRecord({"local-steps": 0})
+    return fl.Message(fl.RecordDict({"config": config}), node, "train", ttl=ttl_s)
+
+
+def introduced(reply: fl.Message, clients: int) -> int:
+    """The ``partition-id`` in the reply to an :func:`introduction`.
+
+    Raises:
+        Refused: it has none, or not of a client of the scenario.
+    """
+    _require_content(reply)
+    numbers = reply.content.config_records.get("config", {})
+    client = int(numbers.get(_NUMBER, -1))
+    if not 0 <= client < clients:
+        raise Refused("its ClientApp does not call fedsim.flower.local_update")
+    return client
+
+
+def _require_content(reply: fl.Message) -> None:
+    if not reply.has_error():
+        return
+    if reply.error.code in _GONE:
+        raise Refused("its node is gone", "offline")
+    reason = (reply.error.reason or "").strip().splitlines() or [f"code {reply.error.code}"]
+    raise Refused(f"the ClientApp failed: {reason[-1]}")
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -121,17 +149,7 @@ def received(
     Raises:
         Refused: the reply has no update that can be used.
     """
-    if reply.has_error():
-        gone = reply.error.code in _GONE
-        reason = (reply.error.reason or "").strip().splitlines()[-1:] or [
-            f"code {reply.error.code}"
-        ]
-        raise Refused(
-            "its node is gone"
-            if gone
-            else f"the ClientApp failed: {reply.error.reason and reason[0]}",
-            "offline" if gone else "failed",
-        )
+    _require_content(reply)
     serialized = fl.recorddict_to_proto(reply.content).SerializeToString()
     metrics: dict[str, Any] = {}
     for record in reply.content.metric_records.values():
@@ -260,13 +278,16 @@ class _LocalUpdate:
         assembly = self._assembly or self._build()
         content, layout = message.content, assembly.task.layout
         config, clients = content["config"], assembly.task.clients
-        client = int(context.node_config.get("partition-id", -1))
+        client = int(context.node_config.get(_NUMBER, -1))
         if not 0 <= client < clients:
             raise UserError(
                 f"the node has no number between 0 and {clients - 1}, which is the part of the data that it trains on",
                 where="flower-supernode --node-config",
                 hint='start it with --node-config "partition-id=0", "partition-id=1", ...',
             )
+        if "arrays" not in content:
+            number = fl.ConfigRecord({_NUMBER: client})
+            return fl.Message(fl.RecordDict({"config": number}), reply_to=message)
         tensors = content["arrays"].to_torch_state_dict()
         down = {"model": torch.cat([tensors[name].reshape(-1) for name in layout.names])}
         memory = _kept(context, config, assembly.method.memories(), self._station.server["model"])
