@@ -277,7 +277,7 @@ class _Sending(Dispatches):
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        self._under_way[dispatch.dispatch_id] = self._clients.send(dispatch)
+        self._under_way[dispatch.dispatch_id] = self._clients.send(dispatch, deadline_ns)
 
     def end(self, exchanged: Exchanged, plan: Plan, outcome: str) -> None:
         """End a dispatch with the course that it took."""
@@ -513,8 +513,8 @@ class LiveClients:
             if dispatch.dispatch_id not in self._ids.values():
                 self._happened("lost", dispatch.dispatch_id, {"why": "offline"}, at_ns)
 
-    def send(self, dispatch: Dispatch) -> Exchanged:
-        """Send a dispatch to its node."""
+    def send(self, dispatch: Dispatch, deadline_ns: int | None) -> Exchanged:
+        """Send a dispatch, whose round closes at ``deadline_ns`` if that is known, to its node."""
         workload = self._sending.workload_of(dispatch)
         client = dispatch.client_id
         sent = Sent("train", client, dispatch.dispatched_ns, "", dispatch_id=dispatch.dispatch_id)
@@ -532,6 +532,7 @@ class LiveClients:
             node=self._node_of(client),
             ttl_s=self._ttl_s,
             kept=None if previous is None or not (previous.used or previous.open) else previous,
+            deadline_ns=deadline_ns,
         )
         if self._simulated:
             steps, up = dispatch.steps, float(workload.bytes_up)

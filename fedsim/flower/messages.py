@@ -16,9 +16,6 @@ from fedsim.runs.tables import from_columns, null_if_negative
 from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
 
-TIMING = "fedsim.timing"
-"""The record of a reply with the seconds for which its ClientApp worked."""
-
 
 @dataclass(slots=True, eq=False)
 class Sent:

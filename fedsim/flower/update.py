@@ -1,28 +1,27 @@
 """The content of the messages between a deployed server and its nodes, and the work of a method at a node.
 
 A message holds the model as ``arrays`` and what a ClientApp needs to train it as ``config``; a reply holds the trained
-model as arrays and ``num-examples`` as a metric. :func:`local_update` adds, in both directions, the vectors of methods
+model as arrays and ``num-examples`` as a metric. :class:`LocalUpdate` adds, in both directions, the vectors of methods
 whose clients do more than local training, and keeps their memories in the node's state.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.api import read_scenario
 from fedsim.composition.assembled import Assembly
 from fedsim.composition.assembly import assemble, build_station
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.messages import TIMING, Sent, hash_of
+from fedsim.flower.messages import Sent, hash_of
+from fedsim.flower.node import NUMBER, TIMING
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group
 from fedsim.methods.base import Memory
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from fedsim.flower.live import LiveLearner
 
 _VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
-_SHARED, _NUMBER = "memory/", "partition-id"
+_SHARED = "memory/"
 _GONE = (fl.ErrorCode.NODE_UNAVAILABLE, fl.ErrorCode.MESSAGE_UNAVAILABLE)
 
 
@@ -56,7 +55,7 @@ class Refused(Exception):
 
 
 def introduction(node: int, ttl_s: float) -> fl.Message:
-    """The message to which :func:`local_update` replies with the node's ``partition-id``, without training."""
+    """The message to which :func:`fedsim.flower.local_update` replies with the node's ``partition-id``."""
     config = fl.ConfigRecord({"local-steps": 0})
     return fl.Message(fl.RecordDict({"config": config}), node, "train", ttl=ttl_s)
 
@@ -69,9 +68,12 @@ def introduced(reply: fl.Message, clients: int) -> int:
     """
     _require_content(reply)
     numbers = reply.content.config_records.get("config", {})
-    client = int(numbers.get(_NUMBER, -1))
+    client = int(numbers.get(NUMBER, -1))
     if not 0 <= client < clients:
-        raise Refused("its ClientApp does not call fedsim.flower.local_update")
+        raise Refused(
+            f"it has no partition-id between 0 and {clients - 1}; start it with --node-config partition-id=0, ..., "
+            "and let its ClientApp call fedsim.flower.local_update"
+        )
     return client
 
 
@@ -95,6 +97,7 @@ def request(
     node: int,
     ttl_s: float,
     kept: Dispatch | None,
+    deadline_ns: int | None,
 ) -> fl.Message:
     """The message of a dispatch.
 
@@ -105,6 +108,8 @@ def request(
         node: its node.
         ttl_s: seconds after which it is lost.
         kept: the client's previous dispatch, if the client keeps what it learned in it.
+        deadline_ns: when its round closes, if that is known; a ClientApp that understands it stops by itself, because
+            a SuperNode takes no message while its ClientApp works.
     """
     task, training, method = assembly.task, assembly.scenario.training, assembly.method
     vectors = {name: vector.cpu() for name, vector in learner.sent(dispatch.version).items()}
@@ -122,6 +127,8 @@ def request(
         "in-full": dispatch.in_full or not dispatch.sequence,
         "keeps": -1 if kept is None else kept.sequence,
     }
+    if deadline_ns is not None:
+        config["deadline-s"] = (deadline_ns - dispatch.dispatched_ns) / NS_PER_S
     if training.local_epochs is not None:
         config["local-epochs"] = training.local_epochs
     content = fl.RecordDict({"arrays": _record(arrays), "config": fl.ConfigRecord(config)})
@@ -181,7 +188,7 @@ def received(
 
 
 def _vectors(assembly: Assembly, record: fl.ArrayRecord) -> dict[str, Tensor]:
-    """The vectors that :func:`local_update` has sent."""
+    """The vectors that :class:`LocalUpdate` has sent."""
     method = assembly.method
     declared = {vector.name: vector.elements for vector in method.upload()}
     prologue = method.prologue()
@@ -233,61 +240,29 @@ def _record(tensors: Mapping[str, Tensor]) -> fl.ArrayRecord:
 # -- the nodes --------------------------------------------------------------------------------------------------------
 
 
-def local_update(
-    scenario: str | Path | Mapping[str, Any] | LoadedScenario,
-    overrides: Iterable[str] | Mapping[str, Any] = (),
-) -> Callable[[fl.Message, fl.Context], fl.Message]:
-    """The work of the clients of a scenario, for a ClientApp: a function of a training message and the node's context.
-
-    It trains on the part of the scenario's data that has the number ``partition-id`` of the node, as a simulated client
-    does, with the corrections and memories of the scenario's method::
-
-        train = fedsim.flower.local_update("scenario.yaml")
-        app = ClientApp()
-
-        @app.train()
-        def _(message, context):
-            return train(message, context)
-
-    A memory is kept in the node's state, and lost with it.
-
-    Args:
-        scenario, overrides: those of :func:`fedsim.flower.server_app`.
-    """
-    return _LocalUpdate(read_scenario(scenario, overrides))
-
-
-class _LocalUpdate:
-    """Built with the first message, because a node may import its app without training."""
+class LocalUpdate:
+    """The work of the clients of a scenario at a node, see :func:`fedsim.flower.local_update`."""
 
     def __init__(self, loaded: LoadedScenario) -> None:
-        self._loaded = loaded
-        self._assembly: Assembly | None = None
-
-    def _build(self) -> Assembly:
-        assembly = assemble(self._loaded)
+        self._assembly = assembly = assemble(loaded)
         scenario = assembly.scenario
         training = scenario.training.model_copy(update={"threads": 1})
         self._station = build_station(scenario, assembly.task, assembly.method, training)
         (self._worker,) = self._station.workers(1)
-        self._assembly = assembly
-        return assembly
 
     def __call__(self, message: fl.Message, context: fl.Context) -> fl.Message:
+        """Train, and reply."""
         began = time.perf_counter()
-        assembly = self._assembly or self._build()
+        assembly = self._assembly
         content, layout = message.content, assembly.task.layout
         config, clients = content["config"], assembly.task.clients
-        client = int(context.node_config.get(_NUMBER, -1))
+        client = int(context.node_config.get(NUMBER, -1))
         if not 0 <= client < clients:
             raise UserError(
                 f"the node has no number between 0 and {clients - 1}, which is the part of the data that it trains on",
                 where="flower-supernode --node-config",
                 hint='start it with --node-config "partition-id=0", "partition-id=1", ...',
             )
-        if "arrays" not in content:
-            number = fl.ConfigRecord({_NUMBER: client})
-            return fl.Message(fl.RecordDict({"config": number}), reply_to=message)
         tensors = content["arrays"].to_torch_state_dict()
         down = {"model": torch.cat([tensors[name].reshape(-1) for name in layout.names])}
         memory = _kept(context, config, assembly.method.memories(), self._station.server["model"])

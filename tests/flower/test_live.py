@@ -227,3 +227,16 @@ def test_what_cannot_be_deployed_is_refused(
     assert where in str(caught.value)
     assert word in caught.value.message
     assert not (tmp_path / "run").exists()
+
+
+def test_an_app_is_told_when_its_round_closes(tmp_path: Path) -> None:
+    """A SuperNode takes no message while its app works, so that an app can only stop by itself."""
+    told = set()
+
+    def answer(message: Message, node: int) -> RecordDict:
+        told.add(message.content["config"]["deadline-s"])
+        return trained(message, node)
+
+    server = {"schedule": {"name": "sync", "deadline": "300ms"}, "selection": COHORT}
+    deployment(LoopbackGrid(3, answer=answer), tmp_path, server, rounds=2)
+    assert told == {0.3}
