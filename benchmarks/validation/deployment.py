@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -33,11 +33,14 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
-from fedsim.simulation.dispatches import Dispatches
+from fedsim.simulation.dispatches import Dispatches, OnEnd
+from fedsim.simulation.engine import Engine
 from fedsim.simulation.rows import dispatch_columns
+from fedsim.simulation.server import ServerBase
 from fedsim.simulation.updates import Ended
-from fedsim.units import NEVER
-from fedsim.vocabulary.outcomes import Ending, Outcome
+from fedsim.simulation.workload import Workloads
+from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.outcomes import Ending
 from fedsim.vocabulary.timeline import Aggregate
 
 CONGESTION = "cubic"
@@ -75,38 +78,68 @@ def simulate(loaded: LoadedScenario) -> Log:
     return log
 
 
-class RealDispatches(Dispatches):
-    """Dispatches whose bytes cross sockets and whose local steps take real time.
+class WallEngine(Engine):
+    """Makes the server's calls when they are due by the wall clock, and in between what the clients' events cause."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: queue.SimpleQueue[tuple[int, Callable[[], None], int]] = queue.SimpleQueue()
+        self.origin_ns = 0
+
+    @override
+    def run(self, until_ns: int | None) -> None:
+        if until_ns is not None:
+            self.call_at(until_ns, self.stop)
+        origin_ns = self.origin_ns
+        while not self.stopped:
+            due_ns, now_ns = self.env.peek(), time.monotonic_ns() - origin_ns
+            if due_ns <= now_ns:
+                self.env.step()
+                continue
+            with contextlib.suppress(queue.Empty):
+                wait_s = min((due_ns - now_ns) / NS_PER_S, 1.0)
+                at_ns, action, order = self.events.get(timeout=wait_s)
+                self.call_at(max(at_ns - origin_ns, self.now_ns), action, order)
+
+
+class RealClients(Dispatches):
+    """Clients whose bytes cross sockets and whose steps take real time: :class:`fedsim.simulation.simulation.Live`.
 
     Args:
         assembly: the scenario.
         listener: socket to which clients connect.
-        events: receives (instant, action) for every event of the clients.
     """
 
-    def __init__(
-        self,
-        assembly: World,
-        listener: socket.socket,
-        events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
-    ) -> None:
+    server: ServerBase
+
+    def __init__(self, assembly: World, listener: socket.socket) -> None:
+        self._time = WallEngine()
+        self.engine: Engine = self._time
         self._population = assembly.population
         down, up = assembly.traffic_bytes()
         self._bytes = round(down), round(up)
         self._payload = bytes(round(down))
-        self._events = events
         self._listener = listener
         self._connections: dict[int, socket.socket] = {}
         self._under_way: dict[int, Dispatch] = {}
         self._of_client: dict[int, Dispatch] = {}
-        self.origin_ns = 0
-        self.on_end: Callable[[Dispatch, Plan], None] = lambda dispatch, plan: None
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def dispatches(self, workloads: Workloads, on_end: OnEnd) -> Dispatches:
+        """Itself."""
+        self.on_end = on_end
+        return self
+
+    @override
+    def all(self) -> list[Dispatch]:
+        return [self._under_way[number] for number in sorted(self._under_way)]
 
     def wait_for_clients(self) -> None:
         """Block until all clients have connected."""
         while len(self._connections) < self._population.clients:
             time.sleep(0.01)
+        time.sleep(0.2)
+        self._time.origin_ns = time.monotonic_ns()
 
     def close(self) -> None:
         """Close the connections, which ends the clients."""
@@ -122,7 +155,7 @@ class RealDispatches(Dispatches):
         step_ns = self._population.compute.step_ns(
             client, dispatch.sequence, dispatch.dispatched_ns
         )
-        vanishes_ns = -1 if online_until_ns >= NEVER else self.origin_ns + online_until_ns
+        vanishes_ns = -1 if online_until_ns >= NEVER else self._time.origin_ns + online_until_ns
         job = clients.JOB.pack(
             dispatch.dispatch_id,
             len(self._payload),
@@ -137,13 +170,7 @@ class RealDispatches(Dispatches):
     def stop(self, dispatch: Dispatch) -> Plan:
         del self._under_way[dispatch.dispatch_id]
         self._of_client.pop(dispatch.client, None)
-        return self._lost(time.monotonic_ns() - self.origin_ns, Ending.STOPPED)
-
-    @override
-    def stop_all(self) -> Iterator[tuple[Dispatch, Plan]]:
-        for dispatch_id in sorted(self._under_way):
-            dispatch = self._under_way[dispatch_id]
-            yield dispatch, self.stop(dispatch)
+        return self._lost(self.engine.now_ns, Ending.STOPPED)
 
     @staticmethod
     def _lost(end_ns: int, ending: Ending) -> Plan:
@@ -175,7 +202,7 @@ class RealDispatches(Dispatches):
         except OSError:
             pass
         gone_ns = time.monotonic_ns()
-        self._events.put((gone_ns, lambda: self._gone(number, gone_ns), number))
+        self._time.events.put((gone_ns, lambda: self._gone(number, gone_ns), number))
 
     def _arrived(
         self, dispatch_id: int, downloaded_ns: int, computed_ns: int, arrived_ns: int
@@ -185,7 +212,7 @@ class RealDispatches(Dispatches):
             if dispatch is None:
                 return
             self._of_client.pop(dispatch.client, None)
-            origin_ns, (down, up) = self.origin_ns, self._bytes
+            origin_ns, (down, up) = self._time.origin_ns, self._bytes
             began_ns = origin_ns + dispatch.dispatched_ns
             plan = Plan(
                 arrived_ns - origin_ns,
@@ -201,12 +228,12 @@ class RealDispatches(Dispatches):
             )
             self.on_end(dispatch, plan)
 
-        self._events.put((arrived_ns, handle, dispatch_id))
+        self._time.events.put((arrived_ns, handle, dispatch_id))
 
     def _gone(self, client: int, gone_ns: int) -> None:
         dispatch = self._of_client.pop(client, None)
         if dispatch is not None and self._under_way.pop(dispatch.dispatch_id, None) is not None:
-            self.on_end(dispatch, self._lost(gone_ns - self.origin_ns, Ending.OFFLINE))
+            self.on_end(dispatch, self._lost(gone_ns - self._time.origin_ns, Ending.OFFLINE))
 
 
 def links_of(assembly: World) -> tuple[list[Link], dict[str, float]]:
@@ -264,15 +291,15 @@ def deploy(
             if process == 0:
                 _client(net, namespace, number, address, listener, compute)
             processes.append(process)
-        events: queue.SimpleQueue[tuple[int, Callable[[], None], int]] = queue.SimpleQueue()
-        dispatches = RealDispatches(assembly, listener, events)
-        dispatches.wait_for_clients()
-        time.sleep(0.2)
+        live = RealClients(assembly, listener)
+        log = Log(assembly.population.power)
+        # The server is that of the simulation, with these clients and their time.
+        simulation = build_server(assembly, None, log, live=live)
+        live.wait_for_clients()
         load = os.times()
         began = time.monotonic()
-        log = Log(assembly.population.power)
-        _serve(assembly, dispatches, events, log)
-        dispatches.close()
+        simulation.run()
+        live.close()
         for process in processes:
             os.waitpid(process, 0)
         used = os.times()
@@ -307,36 +334,3 @@ def _client(
         traceback.print_exc()
     finally:
         os._exit(0)
-
-
-def _serve(
-    assembly: World,
-    dispatches: RealDispatches,
-    events: queue.SimpleQueue[tuple[int, Callable[[], None], int]],
-    log: Log,
-) -> None:
-    """Drive fedsim's server by the wall clock: its timers when they are due, arrivals when they happen."""
-    simulation = build_server(assembly, None, log)
-    # The server is built for the simulation; at these two ends reality takes over.
-    engine, stop, server = simulation._engine, simulation._stop, simulation.server
-    server._dispatches = dispatches
-    dispatches.on_end = server.on_end
-    if stop.until_ns is not None:
-        engine.call_at(stop.until_ns, engine.stop)
-    dispatches.origin_ns = origin_ns = time.monotonic_ns()
-    simulation._evaluations.start()
-    server.start()
-    while not engine._stopped:
-        due_ns = engine.env.peek()
-        now_ns = time.monotonic_ns() - origin_ns
-        if due_ns <= now_ns:
-            engine.env.step()
-            continue
-        try:
-            at_ns, action, order = events.get(timeout=min((due_ns - now_ns) / 1e9, 1.0))
-        except queue.Empty:
-            continue
-        engine.call_at(max(at_ns - origin_ns, engine.now_ns), action, order)
-    now_ns = engine.now_ns
-    for dispatch, plan in [*dispatches.stop_all(), *server._updates.held.items()]:
-        server._updates.close(dispatch, plan, Outcome.UNFINISHED, now_ns)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @click.command(name="forecast")
-@options.loaded_scenario
+@options.scenario_options
 @click.option(
     "--target",
     required=True,
@@ -43,9 +43,18 @@ if TYPE_CHECKING:
 @options.engine_options
 @options.json_option
 def command(
-    loaded: LoadedScenario, target: str, output: Path | None, as_json: bool, **settings: Any
+    scenario: Path,
+    overrides: tuple[str, ...],
+    ignore: tuple[str, ...],
+    target: str,
+    output: Path | None,
+    as_json: bool,
+    **others: Any,
 ) -> None:
     """Forecast when SCENARIO reaches a target: an interval, and the probability that it does.
+
+    Given the folder of a run, such as that of a deployment, the devices are estimated from its log, as by 'fedsim
+    calibrate', into a bundle beside the forecast.
 
     The runs differ in their seeds and in their devices, which are drawn anew from the population of the trace. The
     devices of a calibrated bundle are the real ones; their estimates are drawn within their errors.
@@ -55,8 +64,17 @@ def command(
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions.forecast import PAGE, forecast
     from fedsim.decisions.runs import Progress, default_folder
+    from fedsim.scenario.loading import load_scenario
 
-    folder, goal = output or default_folder(loaded, "forecast"), Target.parse(target)
+    settings, goal = options.engine_settings(**others), Target.parse(target)
+    is_run = (scenario / "run.json").exists()
+    loaded = load_scenario(scenario / "scenario.yaml" if is_run else scenario, overrides=overrides)
+    folder = output or default_folder(loaded, "forecast")
+    if is_run:
+        loaded = _on_devices_of(scenario, folder.with_name(f"{folder.name}-devices")).changed(
+            overrides
+        )
+    loaded = loaded.ignoring(ignore)
     look: Any = {"kind": "forecast", "text_of": Progress.text, "quiet": as_json}
     with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
         result = forecast(loaded, folder, goal, on_progress=on_progress, **settings)
@@ -70,3 +88,13 @@ def command(
     times = result.times_s.tolist()
     content |= {"probability": result.probability, "times_s": times}
     options.print_json({**content, "never": int(result.flat.sum())})
+
+
+def _on_devices_of(run: Path, bundle: Path) -> LoadedScenario:
+    """The scenario of a run on devices that are estimated from its log, and written as a bundle."""
+    from fedsim.calibration import calibrate
+    from fedsim.scenario.loading import load_scenario, load_scenario_dict
+
+    content = calibrate(run, bundle, load_scenario(run / "scenario.yaml"), overwrite=True).scenario
+    assert content is not None
+    return load_scenario_dict(content, run)

@@ -6,15 +6,35 @@ interface that the ServerApp sees; :mod:`~fedsim.flower.exchange` moves messages
 and :mod:`~fedsim.flower.turns` their order; :mod:`~fedsim.flower.workers` and :mod:`~fedsim.flower.client` run
 ClientApps; :mod:`~fedsim.flower.replay` tests whether a run can be repeated; :mod:`~fedsim.flower.deployment` logs real
 deployments; :mod:`~fedsim.flower.serving` is the ServerApp of a scenario, with :mod:`~fedsim.flower.live`, the server
-in real time, and :mod:`~fedsim.flower.update`, what it exchanges with nodes;
+in real time, :mod:`~fedsim.flower.update`, what it exchanges with nodes, and :mod:`~fedsim.flower.node`, what their
+ClientApps import;
 :mod:`~fedsim.flower.internals` contains all imports from Flower.
 """
 
 from __future__ import annotations
 
-from fedsim.flower.deployment import logged, timed
-from fedsim.flower.running import mark_version, run
-from fedsim.flower.serving import server_app
-from fedsim.flower.update import local_update
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedsim.flower.deployment import logged
+    from fedsim.flower.node import local_update, timed
+    from fedsim.flower.running import mark_version, run
+    from fedsim.flower.serving import server_app
 
 __all__ = ["local_update", "logged", "mark_version", "run", "server_app", "timed"]
+
+_MODULES = {
+    "deployment": ("logged",),
+    "node": ("local_update", "timed"),
+    "running": ("mark_version", "run"),
+    "serving": ("server_app",),
+}
+
+
+def __getattr__(name: str) -> Any:
+    # A ClientApp is imported for every message, and must not wait for what only a ServerApp needs.
+    for module, names in _MODULES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

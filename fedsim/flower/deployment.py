@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedsim.flower import internals as fl
 from fedsim.flower.grid import SimulatedGrid
+from fedsim.flower.node import TIMING
 from fedsim.vocabulary.outcomes import Outcome
 
-TIMING = "fedsim.timing"
 _POLL_S = 0.1
 COLUMNS = (
     *("client", "start", "downloaded", "computed", "end", "ended"),
@@ -21,27 +21,11 @@ COLUMNS = (
 )
 
 
-def timed(
-    message: fl.Message,
-    context: fl.Context,
-    call_next: Callable[[fl.Message, fl.Context], fl.Message],
-) -> fl.Message:
-    """A mod for ClientApps, ``ClientApp(mods=[timed])``, that adds the ClientApp's working time to the reply.
-
-    :func:`logged` removes it from the reply.
-    """
-    began = time.perf_counter()
-    reply = call_next(message, context)
-    if reply.has_content():
-        reply.content[TIMING] = fl.ConfigRecord({"seconds": time.perf_counter() - began})
-    return reply
-
-
 def logged(grid: fl.Grid, path: str | Path) -> fl.Grid:
     """A grid that does what ``grid`` does, and writes a log of the training messages for ``fedsim calibrate``.
 
     Does nothing in a run of fedsim, whose run folder is the log. A message gets its row when its reply arrives, even
-    after its round. The server measures the time between start and end. The time that :func:`timed` reports is the
+    after its round. The server measures the time between start and end. The time that the mod ``timed`` reports is the
     node's work; the rest is divided between download and upload by their bytes, since the nodes' clocks may differ.
 
     Args:

@@ -439,7 +439,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
                 self._exchange.discard(parcel)
             return reply
         if parcel.state is State.UNAVAILABLE:
-            return fl.node_unavailable(metadata, "node_unavail")
+            return fl.node_unavailable(metadata)
         self._exchange.give_up([parcel])
         return fl.message_unavailable(metadata.message_id, metadata.run_id)
 

@@ -57,12 +57,6 @@ try:
     from flwr.server import server as server_module
     from flwr.server.client_manager import SimpleClientManager
     from flwr.server.history import History
-    from flwr.server.superlink.linkstate.utils import (
-        create_message_error_unavailable_ins_message as message_unavailable,
-    )
-    from flwr.server.superlink.linkstate.utils import (
-        create_message_error_unavailable_res_message as node_unavailable,
-    )
     from flwr.serverapp import Grid, ServerApp
     from flwr.serverapp.server_app import LoadServerAppError
     from flwr.serverapp.strategy.result import Result
@@ -90,6 +84,21 @@ if VERSION.rpartition(".")[0] not in SUPPORTED:
         f"{', '.join(SUPPORTED)}; if something fails, install a tested version",
         stacklevel=2,
     )
+
+
+def message_unavailable(message_id: str, run_id: int) -> Message:
+    """The reply to a message that is not there."""
+    # Takes a second to import, which no ClientApp needs.
+    from flwr.server.superlink.linkstate import utils
+
+    return utils.create_message_error_unavailable_ins_message(message_id, run_id)
+
+
+def node_unavailable(metadata: Any) -> Message:
+    """The reply to a message whose node is gone."""
+    from flwr.server.superlink.linkstate import utils
+
+    return utils.create_message_error_unavailable_res_message(metadata, "node_unavail")
 
 
 def identity(run_id: int, node_id: int) -> AbstractContextManager[Any]:

@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -29,9 +29,9 @@ from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
 from fedsim.flower.grid import DECLARED, SimulatedGrid
 from fedsim.flower.messages import Sent, hash_of, messages_table
-from fedsim.flower.update import Exchanged, Refused, received, request
+from fedsim.flower.update import Exchanged, Refused, introduced, introduction, received, request
 from fedsim.learning.learner import Learner
-from fedsim.learning.workers import Group
+from fedsim.learning.workers import Group, Pool, Station, Workers
 from fedsim.methods.base import LocalUpdate
 from fedsim.randomness import Stream
 from fedsim.runs.checkpoint import load_tensors, save_tensors
@@ -48,10 +48,10 @@ from fedsim.simulation.workload import Workloads
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S, NS_PER_US
 from fedsim.vocabulary.outcomes import Ending, Outcome
-from fedsim.vocabulary.timeline import Train
 
 LOGGER = logging.getLogger("fedsim")
-_POLL_S, _LOOK_S = 0.02, 0.5
+_POLL_S, _POLL_SHARE, _LOOK_S = 0.02, 0.02, 0.5
+"""Seconds between two looks for replies: at least, and per second without one; and between two looks for nodes."""
 _NOTES = 20
 _LOST = {"offline": Ending.OFFLINE, "failed": Ending.CRASH}
 
@@ -205,13 +205,17 @@ class _WallTime(_Time):
 
     def begin(self, now_ns: int) -> None:
         self._origin_ns = time.monotonic_ns() - now_ns
+        self._awaited: Sequence[str] = ()
 
     def now_ns(self) -> int:
         return (time.monotonic_ns() - self._origin_ns) // NS_PER_US * NS_PER_US
 
     def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
-        left_s = (until_ns - self.now_ns()) / NS_PER_S
-        time.sleep(max(0.0, min(left_s, _POLL_S)))
+        now_ns = self.now_ns()
+        if message_ids != self._awaited:
+            self._awaited, self._since_ns = message_ids, now_ns
+        poll_s = min(max(_POLL_S, _POLL_SHARE * (now_ns - self._since_ns) / NS_PER_S), _LOOK_S)
+        time.sleep(max(0.0, min((until_ns - now_ns) / NS_PER_S, poll_s)))
         return message_ids
 
 
@@ -273,7 +277,7 @@ class _Sending(Dispatches):
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        self._under_way[dispatch.dispatch_id] = self._clients.send(dispatch)
+        self._under_way[dispatch.dispatch_id] = self._clients.send(dispatch, deadline_ns)
 
     def end(self, exchanged: Exchanged, plan: Plan, outcome: str) -> None:
         """End a dispatch with the course that it took."""
@@ -300,30 +304,9 @@ def lost(exchanged: Exchanged, end_ns: int, ending: Ending) -> Plan:
 class LiveLearner(Learner):
     """A learning plane whose updates come from the nodes; each instruction is executed when it is submitted."""
 
-    def __init__(self, clients: LiveClients, *args: Any, **options: Any) -> None:
+    def __init__(self, clients: LiveClients, station: Station, *args: Any, **options: Any) -> None:
         self._clients = clients
-        super().__init__(*args, **options)
-        self._eager = True
-        self.workers: Any = self
-
-    count = 1
-    """As the workers that it replaces, it trains one group at a time."""
-
-    def sent(self, version: int) -> Mapping[str, torch.Tensor]:
-        """The vectors that clients get with a version, (elements,) by name."""
-        return self._models(-1).versions.sent(version)
-
-    def train(self, groups: Sequence[Group]) -> list[LocalUpdate]:
-        """The updates that the clients of these groups have sent."""
-        return [
-            self._clients.update(train, group)
-            for train, group in zip(self._replied, groups, strict=True)
-        ]
-
-    @override
-    def _groups(self, wave: Sequence[Train]) -> list[list[Train]]:
-        self._replied = list(wave)
-        return [[train] for train in wave]
+        super().__init__(station, *args, workers=_Nodes(clients), **options)
 
     @override
     def state(self) -> Any:
@@ -331,13 +314,17 @@ class LiveLearner(Learner):
         self._clients.mark()
         return state
 
-    @override
-    def stop(self) -> None:
-        self._pool.stop()
+
+class _Nodes(Workers):
+    """Workers that have trained already."""
+
+    def __init__(self, clients: LiveClients) -> None:
+        super().__init__([], Pool(1), {"workers": 0, "workers_are": "nodes"})
+        self.count, self._clients = 1, clients
 
     @override
-    def describe(self) -> dict[str, str | int]:
-        return {**self.station.describe(), "workers": 0, "workers_are": "nodes"}
+    def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
+        return map(self._clients.update, groups)
 
 
 class LiveClients:
@@ -346,6 +333,8 @@ class LiveClients:
     Args:
         grid: the grid of the ServerApp.
         ttl_s: seconds after which a message without a reply is lost.
+        introduce: ask each node for its ``partition-id``, which is then the number of its client, before it gets work;
+            otherwise clients are numbered in the order in which their nodes come.
 
     Attributes:
         engine, info, server: see :class:`~fedsim.composition.run.Deployment`.
@@ -354,7 +343,7 @@ class LiveClients:
 
     server: ServerBase
 
-    def __init__(self, grid: fl.Grid, ttl_s: float) -> None:
+    def __init__(self, grid: fl.Grid, ttl_s: float, *, introduce: bool = False) -> None:
         self._grid = grid
         self._simulated = isinstance(grid, SimulatedGrid)
         self._time: _Time = _SimulatedTime(grid) if self._simulated else _WallTime()
@@ -364,8 +353,11 @@ class LiveClients:
         self.repeating = 0
         self._connected = False
         self._messages: list[Sent] = []
+        self._numbers: dict[tuple[int, int], int] = {}
         self._ids: dict[str, int] = {}
         self._looked_ns = -NEVER
+        self._introduce = introduce
+        self._introducing: dict[str, int] = {}
         self._refused: set[int] = set()
         self._kept: dict[int, Dispatch] = {}
         self._previous: dict[int, Dispatch] = {}
@@ -397,7 +389,8 @@ class LiveClients:
 
     def learner(self, world: World, **options: Any) -> Learner:
         """The learning plane."""
-        training = world.training.model_copy(update={"threads": 1})
+        # Each reply is a group of its own.
+        training = world.training.model_copy(update={"threads": 1, "verify": "eager"})
         self._learner = LiveLearner(
             self,
             build_station(replace(world, training=training)),
@@ -519,14 +512,15 @@ class LiveClients:
             if dispatch.dispatch_id not in self._ids.values():
                 self._happened("lost", dispatch.dispatch_id, {"why": "offline"}, at_ns)
 
-    def send(self, dispatch: Dispatch) -> Exchanged:
-        """Send a dispatch to its node."""
+    def send(self, dispatch: Dispatch, deadline_ns: int | None) -> Exchanged:
+        """Send a dispatch, whose round closes at ``deadline_ns`` if that is known, to its node."""
         workload = self._sending.workload_of(dispatch)
         client = dispatch.client_id
         sent = Sent("train", client, dispatch.dispatched_ns, "", dispatch_id=dispatch.dispatch_id)
         self._messages.append(sent)
         previous, self._previous[client] = self._previous.get(client), dispatch
         exchanged = Exchanged(dispatch, sent, float(workload.bytes_down))
+        self._numbers[client, dispatch.sequence] = dispatch.dispatch_id
         if not self._connected:
             return exchanged
         assert self._learner is not None
@@ -537,6 +531,7 @@ class LiveClients:
             node=self._node_of(client),
             ttl_s=self._ttl_s,
             kept=None if previous is None or not (previous.used or previous.open) else previous,
+            deadline_ns=deadline_ns,
         )
         if self._simulated:
             steps, up = dispatch.steps, float(workload.bytes_up)
@@ -559,9 +554,13 @@ class LiveClients:
         """Wait until something happens, but not beyond ``until_ns``, and note it."""
         if self._look_for_nodes():
             return
-        ids = self._time.wait(list(self._ids), until_ns)
+        ids = self._time.wait([*self._ids, *self._introducing], until_ns)
         for reply in self._grid.pull_messages(ids) if ids else ():
-            dispatch_id = self._ids.pop(reply.metadata.reply_to_message_id, None)
+            message_id = reply.metadata.reply_to_message_id
+            if message_id in self._introducing:
+                self._introduced(self._introducing.pop(message_id), reply)
+                continue
+            dispatch_id = self._ids.pop(message_id, None)
             exchanged = None if dispatch_id is None else self._sending.get(dispatch_id)
             if exchanged is None:
                 if dispatch_id is None:
@@ -596,9 +595,10 @@ class LiveClients:
     def _reply_path(self, dispatch_id: int) -> Path:
         return self._replies / f"{dispatch_id}.safetensors"
 
-    def update(self, train: Train, group: Group) -> LocalUpdate:
-        """The update that has come for a dispatch; clients keep their memories themselves."""
-        tensors = load_tensors(self._reply_path(train.dispatch_id))
+    def update(self, group: Group) -> LocalUpdate:
+        """The update that has come for a group of one dispatch; clients keep their memories themselves."""
+        number = int(group.columns["clients"][0]), int(group.columns["sequences"][0])
+        tensors = load_tensors(self._reply_path(self._numbers[number]))
         loss = tensors.pop("/loss")
         device, memories = loss.device, self._assembly.method.memories()
         rows = {
@@ -619,15 +619,37 @@ class LiveClients:
         for client in gone:
             self._happened("gone", client, {}, at_ns)
         new = sorted(present.difference(online.values()))
+        if self._introduce:
+            for node in set(new) - self._refused.union(self._introducing.values()):
+                for message_id in self._grid.push_messages([introduction(node, self._ttl_s)]):
+                    self._introducing[message_id] = node
+            return bool(gone)
         numbers = nodes.numbers_of(new)
         for node, client in numbers.items():
             self._happened("came", client, {"node": node}, at_ns)
-        for node in set(new) - self._refused - numbers.keys():
-            self._refused.add(node)
-            self._note(
-                f"Node {node} gets no work: all {nodes.clients} clients of the scenario (task.clients) have nodes."
+        for node in set(new) - numbers.keys() - self._refused:
+            self._refuse(
+                node, f"all {nodes.clients} clients of the scenario (task.clients) have nodes"
             )
         return bool(gone or numbers)
+
+    def _introduced(self, node: int, reply: fl.Message) -> None:
+        """Give the client with the number of this node the node, in place of an earlier one."""
+        try:
+            client = introduced(reply, self.nodes.clients)
+        except Refused as refused:
+            self._refuse(node, str(refused))
+            return
+        at_ns = self._next_ns()
+        if self.nodes.is_online(client, at_ns):
+            earlier = self.nodes.of_client[client]
+            self._refuse(earlier, f"a later node has its partition-id {client}")
+            self._happened("gone", client, {}, at_ns)
+        self._happened("came", client, {"node": node}, at_ns)
+
+    def _refuse(self, node: int, why: str) -> None:
+        self._refused.add(node)
+        self._note(f"Node {node} gets no work: {why}.")
 
     def _note(self, text: str, *, log: bool = True) -> None:
         """Write a sentence to the log and to the run."""

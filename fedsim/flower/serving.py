@@ -60,7 +60,7 @@ def server_app(
         try:
             with loaded.locating_errors():
                 raise_all(list(refusals(build(loaded), local_update=local_update)))
-            deploy(loaded, LiveClients(grid, ttl_s), output)
+            deploy(loaded, LiveClients(grid, ttl_s, introduce=local_update), output)
         except UserError as error:
             if not isinstance(grid, SimulatedGrid):
                 LOGGER.error("error: %s", error)

@@ -1,30 +1,28 @@
 """The content of the messages between a deployed server and its nodes, and the work of a method at a node.
 
 A message holds the model as ``arrays`` and what a ClientApp needs to train it as ``config``; a reply holds the trained
-model as arrays and ``num-examples`` as a metric. :func:`local_update` adds, in both directions, the vectors of methods
+model as arrays and ``num-examples`` as a metric. :class:`LocalUpdate` adds, in both directions, the vectors of methods
 whose clients do more than local training, and keeps their memories in the node's state.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.api import read_scenario
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_station
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.deployment import TIMING
 from fedsim.flower.messages import Sent, hash_of
+from fedsim.flower.node import NUMBER, TIMING
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group
 from fedsim.methods.base import Memory
@@ -57,6 +55,38 @@ class Refused(Exception):
         self.why = why
 
 
+def introduction(node: int, ttl_s: float) -> fl.Message:
+    """The message to which :func:`fedsim.flower.local_update` replies with the node's ``partition-id``."""
+    config = fl.ConfigRecord({"local-steps": 0})
+    return fl.Message(fl.RecordDict({"config": config}), node, "train", ttl=ttl_s)
+
+
+def introduced(reply: fl.Message, clients: int) -> int:
+    """The ``partition-id`` in the reply to an :func:`introduction`.
+
+    Raises:
+        Refused: it has none, or not of a client of the scenario.
+    """
+    _require_content(reply)
+    numbers = reply.content.config_records.get("config", {})
+    client = int(numbers.get(NUMBER, -1))
+    if not 0 <= client < clients:
+        raise Refused(
+            f"it has no partition-id between 0 and {clients - 1}; start it with --node-config partition-id=0, ..., "
+            "and let its ClientApp call fedsim.flower.local_update"
+        )
+    return client
+
+
+def _require_content(reply: fl.Message) -> None:
+    if not reply.has_error():
+        return
+    if reply.error.code in _GONE:
+        raise Refused("its node is gone", "offline")
+    reason = (reply.error.reason or "").strip().splitlines() or [f"code {reply.error.code}"]
+    raise Refused(f"the ClientApp failed: {reason[-1]}")
+
+
 # -- the server -------------------------------------------------------------------------------------------------------
 
 
@@ -68,6 +98,7 @@ def request(
     node: int,
     ttl_s: float,
     kept: Dispatch | None,
+    deadline_ns: int | None,
 ) -> fl.Message:
     """The message of a dispatch.
 
@@ -78,6 +109,8 @@ def request(
         node: its node.
         ttl_s: seconds after which it is lost.
         kept: the client's previous dispatch, if the client keeps what it learned in it.
+        deadline_ns: when its round closes, if that is known; a ClientApp that understands it stops by itself, because
+            a SuperNode takes no message while its ClientApp works.
     """
     task, training, method = assembly.task, assembly.scenario.training, assembly.method
     vectors = {name: vector.cpu() for name, vector in learner.sent(dispatch.version).items()}
@@ -95,6 +128,8 @@ def request(
         "in-full": dispatch.in_full or not dispatch.sequence,
         "keeps": -1 if kept is None else kept.sequence,
     }
+    if deadline_ns is not None:
+        config["deadline-s"] = (deadline_ns - dispatch.dispatched_ns) / NS_PER_S
     if training.local_epochs is not None:
         config["local-epochs"] = training.local_epochs
     content = fl.RecordDict({"arrays": _record(arrays), "config": fl.ConfigRecord(config)})
@@ -122,17 +157,7 @@ def received(
     Raises:
         Refused: the reply has no update that can be used.
     """
-    if reply.has_error():
-        gone = reply.error.code in _GONE
-        reason = (reply.error.reason or "").strip().splitlines()[-1:] or [
-            f"code {reply.error.code}"
-        ]
-        raise Refused(
-            "its node is gone"
-            if gone
-            else f"the ClientApp failed: {reply.error.reason and reason[0]}",
-            "offline" if gone else "failed",
-        )
+    _require_content(reply)
     serialized = fl.recorddict_to_proto(reply.content).SerializeToString()
     metrics: dict[str, Any] = {}
     for record in reply.content.metric_records.values():
@@ -164,7 +189,7 @@ def received(
 
 
 def _vectors(assembly: World, record: fl.ArrayRecord) -> dict[str, Tensor]:
-    """The vectors that :func:`local_update` has sent."""
+    """The vectors that :class:`LocalUpdate` has sent."""
     method = assembly.method
     declared = {vector.name: vector.elements for vector in method.upload()}
     prologue = method.prologue()
@@ -216,51 +241,22 @@ def _record(tensors: Mapping[str, Tensor]) -> fl.ArrayRecord:
 # -- the nodes --------------------------------------------------------------------------------------------------------
 
 
-def local_update(
-    scenario: str | Path | Mapping[str, Any] | LoadedScenario,
-    overrides: Iterable[str] | Mapping[str, Any] = (),
-) -> Callable[[fl.Message, fl.Context], fl.Message]:
-    """The work of the clients of a scenario, for a ClientApp: a function of a training message and the node's context.
-
-    It trains on the part of the scenario's data that has the number ``partition-id`` of the node, as a simulated client
-    does, with the corrections and memories of the scenario's method::
-
-        train = fedsim.flower.local_update("scenario.yaml")
-        app = ClientApp()
-
-        @app.train()
-        def _(message, context):
-            return train(message, context)
-
-    A memory is kept in the node's state, and lost with it.
-
-    Args:
-        scenario, overrides: those of :func:`fedsim.flower.server_app`.
-    """
-    return _LocalUpdate(read_scenario(scenario, overrides))
-
-
-class _LocalUpdate:
-    """Built with the first message, because a node may import its app without training."""
+class LocalUpdate:
+    """The work of the clients of a scenario at a node, see :func:`fedsim.flower.local_update`."""
 
     def __init__(self, loaded: LoadedScenario) -> None:
-        self._loaded = loaded
-        self._assembly: World | None = None
-
-    def _build(self) -> World:
-        assembly = build(self._loaded)
+        self._assembly = assembly = build(loaded)
         training = assembly.training.model_copy(update={"threads": 1})
         self._station = build_station(replace(assembly, training=training))
         (self._worker,) = self._station.workers(1)
-        self._assembly = assembly
-        return assembly
 
     def __call__(self, message: fl.Message, context: fl.Context) -> fl.Message:
+        """Train, and reply."""
         began = time.perf_counter()
-        assembly = self._assembly or self._build()
+        assembly = self._assembly
         content, layout = message.content, assembly.task.layout
         config, clients = content["config"], assembly.task.clients
-        client = int(context.node_config.get("partition-id", -1))
+        client = int(context.node_config.get(NUMBER, -1))
         if not 0 <= client < clients:
             raise UserError(
                 f"the node has no number between 0 and {clients - 1}, which is the part of the data that it trains on",

@@ -25,7 +25,7 @@ from fedsim.learning.pending import Pending, evaluation_key
 from fedsim.learning.replay import Replay
 from fedsim.learning.server_side import Models, ServerSide
 from fedsim.learning.updates import LossLedger
-from fedsim.learning.workers import Pool, Station, make_workers
+from fedsim.learning.workers import Pool, Station, Workers, make_workers
 from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import Method, ServerState
 from fedsim.scenario.model import Evaluation
@@ -62,6 +62,7 @@ class Learner:
         station, evaluation, metrics: task, method and device; the evaluation section, and its metrics on test samples.
         cloud: the method of the cloud, if the station's is that of edge servers.
         ranks: the processes of the run, each of which has a learner like this one; None if there is only this one.
+        workers: what trains; the threads of the station's devices if None.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its beginning;
             what the checkpoint contains is not executed again, but its metrics are delivered again.
@@ -86,6 +87,7 @@ class Learner:
         metrics: Sequence[Metric] = (),
         cloud: Method | None = None,
         ranks: Ranks | None = None,
+        workers: Workers | None = None,
         folder: Path | None = None,
         checkpoint: Checkpoint | None = None,
         on_metrics: Callable[[Evaluate, Mapping[str, float]], None] = lambda *_: None,
@@ -108,7 +110,8 @@ class Learner:
         # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
         self._ranks = ranks
-        self.workers = make_workers(station, self._pool, None if ranks is None else ranks.count)
+        count = None if ranks is None else ranks.count
+        self.workers = workers or make_workers(station, self._pool, count)
         self._side = ServerSide(station, folder, ranks=ranks)
         # The side of the only server, or of the cloud, and the dispatches whose updates it has gathered.
         self._top = self._side if cloud is None else ServerSide(station, folder, cloud)
@@ -143,6 +146,10 @@ class Learner:
     def drop(self, model: int, edge: int = -1) -> None:
         """Record that a dispatch of a server's ``model`` has ended and will not be trained."""
         self._models(edge).versions.release(model)
+
+    def sent(self, version: int) -> Mapping[str, Tensor]:
+        """The vectors that clients get with a version that is held, (elements,) by name."""
+        return self._models(-1).versions.sent(version)
 
     def _models(self, edge: int) -> Models:
         return self._top.models() if edge < 0 else self._side.models(edge)

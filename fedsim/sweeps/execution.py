@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedsim.composition.assembly import prepare
+from fedsim.composition.check import check_scenario
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, UserErrors, raise_all, without_numbers
 from fedsim.files.durable import TEMPORARY_PREFIX
@@ -165,7 +165,7 @@ def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool 
         if time.monotonic() > until:
             break
         try:
-            prepare(loaded, shared, timing_only=timing_only)
+            check_scenario(loaded, shared, timing_only=timing_only)
         except UserError as error:
             for one in error.errors if isinstance(error, UserErrors) else (error,):
                 lines = [one.hint, name and f"this is the variant {name}"]

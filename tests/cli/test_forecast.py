@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import fedsim
 from tests.composition.worlds import JITTERY, timed
 from tests.sweeps.worlds import command, write
 
@@ -19,3 +20,14 @@ def test_the_command_prints_the_forecast(tmp_path: Path) -> None:
     page = Path(document["page"]).read_text()
     assert "2 rounds after about 1" in page.replace("\u00a0", " ")
     assert '"share","values":[0.25,' in page.replace(" ", "")
+
+
+def test_a_run_is_forecast_on_its_devices(tmp_path: Path) -> None:
+    """The devices are estimated from its log, as those of a deployment."""
+    section = timed(devices=JITTERY, stop={"rounds": 5})
+    fedsim.run(section, tmp_path / "run")
+    call = ["forecast", tmp_path / "run", "--target", "rounds=2", "--runs", 3, "-j", 1]
+    done = command(*call, "-o", tmp_path / "f", "-s", "stop.simulated_time=1h")
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[-2].startswith("2 rounds after about 1 min")
+    assert (tmp_path / "f-devices" / "manifest.json").exists()

@@ -30,15 +30,16 @@ class LoopbackGrid(Grid):  # type: ignore[misc]
 
     Attributes:
         nodes: numbers of the nodes that are connected.
+        twice: the node whose replies come twice.
         on_pull, on_push: called at every pull, and for every message.
     """
 
     def __init__(self, count: int, delay_s: float = 0.02, answer: Answer = trained) -> None:
         self.nodes = set(range(1, count + 1))
-        self.delay_s, self.answer = delay_s, answer
+        self.delay_s, self.answer, self.twice = delay_s, answer, 0
         self.on_pull: Callable[[], None] = lambda: None
         self.on_push: Callable[[], None] = lambda: None
-        self._replies: dict[str, Message] = {}
+        self._replies: dict[str, list[Message]] = {}
         self._lock = threading.Lock()
 
     def set_run(self, run: Any) -> None: ...
@@ -81,12 +82,14 @@ class LoopbackGrid(Grid):  # type: ignore[misc]
                 return
             reply = Message(content, reply_to=message)
         with self._lock:
-            self._replies[message.metadata.message_id] = reply
+            times = 2 if node == self.twice else 1
+            self._replies[message.metadata.message_id] = [reply] * times
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         self.on_pull()
         with self._lock:
-            return [self._replies.pop(each) for each in message_ids if each in self._replies]
+            here = [each for each in message_ids if each in self._replies]
+            return [reply for each in here for reply in self._replies.pop(each)]
 
     def serve(self, app: Any) -> None:
         """Run a ServerApp."""

@@ -6,13 +6,13 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.app.error import Error
 from flwr.serverapp import Grid
 
 from fedsim.calibration import calibrate
 from fedsim.calibration.log import read_log
-from fedsim.flower import deployment, internals, logged, timed
+from fedsim.flower import deployment, internals, logged
 from fedsim.scenario.loading import load_scenario_dict
 from tests.calibration.worlds import few_simulations
 from tests.flower import apps
@@ -126,21 +126,6 @@ def _devices() -> dict[str, Any]:
     section = devices()
     section["compute"].pop("unit")
     return {"devices": section, "stop": {"simulated_time": "1h"}}
-
-
-def test_the_mod_measures_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock()
-    monkeypatch.setattr(deployment, "time", clock)
-
-    def work(message: Message, context: Any) -> Message:
-        clock.sleep(2.5)
-        return Message(RecordDict({"count": MetricRecord({"examples": 1})}), reply_to=message)
-
-    message = ask(1)
-    message.metadata.__dict__["_message_id"] = "1"
-    message.metadata.__dict__["_src_node_id"] = 1
-    reply = timed(message, None, work)  # type: ignore[arg-type]
-    assert reply.content["fedsim.timing"]["seconds"] == 2.5
 
 
 def test_a_run_of_fedsim_has_a_log_of_its_own(run_app: Any, tmp_path: Path) -> None:

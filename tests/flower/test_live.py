@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flwr.app import ConfigRecord, Message, RecordDict
 
 import fedsim
 from fedsim.composition import run as execution
 from fedsim.errors import UserError
 from fedsim.flower import server_app
-from tests.flower.loopback import LoopbackGrid, spoiled
+from fedsim.units import parse_duration_s
+from tests.flower.loopback import LoopbackGrid, spoiled, trained
 from tests.flower.test_serving import DEVICES, scenario
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -20,9 +22,15 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 COHORT = {"name": "uniform", "cohort": 3}
 
 
-def deployment(grid: LoopbackGrid, folder: Path, server: dict[str, Any], **stop: Any) -> Any:
+def deployment(
+    grid: LoopbackGrid,
+    folder: Path,
+    server: dict[str, Any],
+    local_update: bool = False,
+    **stop: Any,
+) -> Any:
     section = scenario(server, stop={"simulated_time": "20s", **stop})
-    grid.serve(server_app(section, output=folder / "run"))
+    grid.serve(server_app(section, output=folder / "run", local_update=local_update))
     run = fedsim.load(folder / "run")
     assert run.info["clock"] == "wall"
     # A run is checked by its invariants before it is complete.
@@ -30,45 +38,66 @@ def deployment(grid: LoopbackGrid, folder: Path, server: dict[str, Any], **stop:
     return run
 
 
-def in_time(run: Any) -> None:
-    used = run.dispatches.query("outcome == 'aggregated'")
-    assert (used["arrived_s"] - used["dispatched_s"]).max() <= 0.3
-    assert (run.aggregations["contributors"] <= 3).all()
-    assert "late" in set(run.dispatches["outcome"])
+def schedules(deadline: str) -> list[tuple[dict[str, Any], dict[str, Any], Callable[[Any], None]]]:
+    """Schedules and selections, each with its own rule; some nodes answer after the deadline."""
 
+    def in_time(run: Any) -> None:
+        used = run.dispatches.query("outcome == 'aggregated'")
+        assert (used["arrived_s"] - used["dispatched_s"]).max() <= parse_duration_s(deadline)
+        assert (run.aggregations["contributors"] <= 3).all()
+        assert "late" in set(run.dispatches["outcome"])
 
-def of_size(count: int) -> Callable[[Any], None]:
-    def check(run: Any) -> None:
-        assert (run.aggregations["contributors"] == count).all()
+    def of_size(count: int) -> Callable[[Any], None]:
+        def check(run: Any) -> None:
+            assert (run.aggregations["contributors"] == count).all()
 
-    return check
+        return check
 
+    def fresh(run: Any) -> None:
+        of_size(4)(run)
+        assert (run.dispatches.query("outcome == 'aggregated'")["staleness"] == 0).all()
 
-def fresh(run: Any) -> None:
-    assert (run.dispatches.query("outcome == 'aggregated'")["staleness"] == 0).all()
+    def within_rounds(run: Any) -> None:
+        used = run.dispatches.query("outcome == 'aggregated'")
+        assert (used.groupby("aggregated_version")["round"].nunique() == 1).all()
+        assert (run.aggregations["contributors"] >= 2).all()
 
+    def within_tiers(run: Any) -> None:
+        used = run.dispatches.query("outcome == 'aggregated'")
+        assert (used.groupby("aggregated_version")[["group", "version"]].nunique() == 1).all(
+            axis=None
+        )
+        assert set(used["group"]) <= {0, 1}
 
-@pytest.mark.parametrize(
-    ("schedule", "more", "check"),
-    [
-        (
-            {"name": "sync", "deadline": "300ms", "over_selection": 1.5},
-            {"selection": COHORT},
-            in_time,
-        ),
-        (
-            {"name": "sync", "stragglers": "cut", "quorum": 2},
-            {"selection": COHORT},
-            lambda run: None,
-        ),
+    def one_version_each(run: Any) -> None:
+        groups = [dict(row)["group"] for row in run.aggregations["attributes"]]
+        of_groups = [group for group in groups if group]
+        assert len(of_groups) == len(set(of_groups))
+        first = run.dispatches.query("outcome == 'aggregated' and sequence == 0")
+        assert groups.count(0) == len(first[first["group"] == 0])
+
+    cohort = {"selection": COHORT}
+    return [
+        ({"name": "sync", "deadline": deadline, "over_selection": 1.5}, cohort, in_time),
+        ({"name": "sync", "stragglers": "cut", "quorum": 2}, cohort, within_rounds),
         ({"name": "buffered", "buffer_size": 3}, {}, of_size(3)),
         ({"name": "async"}, {}, of_size(1)),
-        ({"name": "compass"}, {}, lambda run: None),
-        ({"name": "tiered", "tiers": 2}, {}, lambda run: None),
+        ({"name": "compass"}, {}, one_version_each),
+        ({"name": "tiered", "tiers": 2}, {}, within_tiers),
         ({"name": "rennala", "batch": 4}, {}, fresh),
-    ],
-    ids=lambda value: value["name"] if isinstance(value, dict) and "name" in value else "",
-)
+    ]
+
+
+def named(value: Any) -> str:
+    return value["name"] if isinstance(value, dict) and "name" in value else ""
+
+
+def counted_once(run: Any) -> None:
+    used = np.concatenate([*run.aggregations["contributor_ids"]])
+    assert len(used) == len(set(used))
+
+
+@pytest.mark.parametrize(("schedule", "more", "check"), schedules("300ms"), ids=named)
 def test_every_schedule_keeps_its_rules(
     schedule: dict[str, Any], more: dict[str, Any], check: Any, tmp_path: Path
 ) -> None:
@@ -77,6 +106,7 @@ def test_every_schedule_keeps_its_rules(
     assert run.info["versions_made"] >= 5
     assert len(run.messages) == len(run.dispatches)
     check(run)
+    counted_once(run)
 
 
 def test_nodes_that_are_killed_and_restarted(tmp_path: Path) -> None:
@@ -97,23 +127,51 @@ def test_nodes_that_are_killed_and_restarted(tmp_path: Path) -> None:
     run = deployment(grid, tmp_path, server, rounds=40, simulated_time="60s")
     assert run.info["rounds"] == 40
     assert {"aggregated", "dropped"} <= set(run.dispatches["outcome"])
-    used = np.concatenate([*run.aggregations["contributor_ids"]])
-    assert len(used) == len(set(used))
+    counted_once(run)
 
 
-@pytest.mark.parametrize("kind", ["never", "error", "nan", "shapes", "names", "nothing"])
+@pytest.mark.parametrize("kind", ["never", "twice", "error", "nan", "shapes", "names", "nothing"])
 def test_a_bad_node_is_named_and_the_rest_goes_on(kind: str, tmp_path: Path) -> None:
     grid = LoopbackGrid(4, answer=spoiled(kind))
+    grid.twice = int(kind == "twice")
     server = {
         "schedule": {"name": "sync", "deadline": "300ms"},
         "selection": {"name": "uniform", "cohort": 8},
     }
     run = deployment(grid, tmp_path, server, rounds=4)
     of_bad = run.dispatches.query("client_id == 0")
-    assert not (of_bad["outcome"] == "aggregated").any()
+    assert (kind == "twice") == (of_bad["outcome"] == "aggregated").any()
     assert run.info["versions_made"] == 4
+    counted_once(run)
+    said = {"never": "", "twice": "did not wait for"}.get(kind, "client 0")
+    assert said in " ".join(run.info["notes"])
+
+
+def test_clients_are_numbered_by_partition_id(tmp_path: Path) -> None:
+    """A later node with the number of an earlier one takes its place; a number that no client has is refused."""
+
+    def answer(message: Message, node: int) -> RecordDict:
+        if "arrays" in message.content:
+            return trained(message, node)
+        return RecordDict(
+            {"config": ConfigRecord({"partition-id": {1: 7, 2: 5, 3: 99}.get(node, 5)})}
+        )
+
+    grid, pulls = LoopbackGrid(3, answer=answer), 0
+
+    def replace() -> None:
+        nonlocal pulls
+        pulls += 1
+        if pulls == 10:
+            grid.nodes.add(4)
+
+    grid.on_pull = replace
+    server = {"schedule": {"name": "buffered", "buffer_size": 1}}
+    run = deployment(grid, tmp_path, server, rounds=60, local_update=True)
+    assert set(run.dispatches["client_id"]) == {5, 7}
     notes = " ".join(run.info["notes"])
-    assert (kind == "never") != ("client 0" in notes)
+    assert "Node 3 gets no work" in notes
+    assert "Node 2 gets no work: a later node has its partition-id 5" in notes
 
 
 class Killed(BaseException):
@@ -169,3 +227,16 @@ def test_what_cannot_be_deployed_is_refused(
     assert where in str(caught.value)
     assert word in caught.value.message
     assert not (tmp_path / "run").exists()
+
+
+def test_an_app_is_told_when_its_round_closes(tmp_path: Path) -> None:
+    """A SuperNode takes no message while its app works, so that an app can only stop by itself."""
+    told = set()
+
+    def answer(message: Message, node: int) -> RecordDict:
+        told.add(message.content["config"]["deadline-s"])
+        return trained(message, node)
+
+    server = {"schedule": {"name": "sync", "deadline": "300ms"}, "selection": COHORT}
+    deployment(LoopbackGrid(3, answer=answer), tmp_path, server, rounds=2)
+    assert told == {0.3}
