@@ -261,6 +261,8 @@ class Frame:
                 raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
+        self.mistakes: list[UserError] | None = None
+        """The rows refused so far, for a frame that collects them; None to raise the first."""
 
     def error(self, message: str, hint: str | None = None) -> UserError:
         """The error for a mistake in the files taken together."""
@@ -371,14 +373,19 @@ class Frame:
     def refuse(
         self, bad: Bools, message: str, hint: str | None = None, name: str | None = None
     ) -> None:
-        """Refuse the first of the rows marked by ``bad``, if any; ``{}`` in the message is its cell of a column."""
-        if not bad.any():
-            return
-        row = int(bad.argmax())
-        if name is not None:
-            hint = without_comma(self.cell(name, row).strip("'")) or hint
-            message = message.format(self.cell(name, row))
-        raise UserError(message, where=self.place(row), hint=hint)
+        """Refuse the first of the rows marked by ``bad``, if any; ``{}`` in the message is its cell of a column.
+
+        If the frame collects its :attr:`mistakes`, all these rows are added to them instead.
+        """
+        for row in map(int, np.flatnonzero(bad)):
+            text, fix = message, hint
+            if name is not None:
+                fix = without_comma(self.cell(name, row).strip("'")) or hint
+                text = message.format(self.cell(name, row))
+            error = UserError(text, where=self.place(row), hint=fix)
+            if self.mistakes is None:
+                raise error
+            self.mistakes.append(error)
 
 
 def _chunks(column: Any) -> list[Any]:

@@ -1,14 +1,25 @@
 """Reading the log of a real run."""
 
+import json
 import math
 from pathlib import Path
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from fedsim.calibration.estimates import Assumptions, estimate
-from fedsim.calibration.log import numbered, read_log, round_durations_s, rounds_of
+from fedsim.calibration.log import (
+    COLUMNS,
+    json_schema,
+    numbered,
+    read_log,
+    round_durations_s,
+    rounds_of,
+)
+from fedsim.cli import cli
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.parameters import Parameters
@@ -189,3 +200,35 @@ def test_a_log_without_rounds_shows_nothing() -> None:
     found = rounds_of(_log((math.nan, 0, 0.0, 1.0, None), (math.nan, 0, 2.0, 3.0, None)))
     assert (found.timeout_s, found.gaps_s) == (None, ())
     assert math.isnan(found.gap_s)
+
+
+def test_a_check_names_every_wrong_row_and_writes_nothing(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("client,start,end,steps\na,1,2,-1\nb,2,1,1\nc,1,3,2\nd,3,1,-4\n")
+    result = CliRunner().invoke(cli, ["calibrate", str(log), "--check"])
+    assert result.exit_code == 2
+    with pytest.raises(UserErrors) as caught:
+        read_log(log, every_row=True)
+    lines = [str(each).partition(f"{log}:")[2][:1] for each in caught.value.errors]
+    assert sorted(lines) == ["2", "3", "5", "5"]
+    log.write_text("client,start,end,steps\n,1,2,1\nb,x,1,few\nc,y,3,2\nd,3,4,3\n")
+    with pytest.raises(UserErrors) as caught:
+        read_log(log, every_row=True)
+    lines = [str(each).partition(f"{log}:")[2][:1] for each in caught.value.errors]
+    assert sorted(set(lines)) == ["2", "3", "4"]
+    log.write_text("client,start,end\nc,1,3.123\n")
+    result = CliRunner().invoke(cli, ["calibrate", str(log), "--check"])
+    assert (result.exit_code, result.output) == (0, "dispatches: 1, clients: 1\n")
+    assert list(tmp_path.iterdir()) == [log]
+
+
+def test_the_schema_is_the_format_that_is_read() -> None:
+    schema = json.loads(CliRunner().invoke(cli, ["calibrate", "--schema"]).output)
+    assert schema == json_schema()
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    row = {"client": "a", "start": 0.0, "end": None, "round": 1, "outcome": "late"}
+    assert validator.is_valid(row)
+    wrong = ({"end": "x", "start": None}, {"steps": -1}, {"outcome": "lost"}, {"bytes_up": "1 MB"})
+    assert not any(validator.is_valid({**row, **each}) for each in wrong)
+    assert ", ".join(schema["properties"]) == COLUMNS
