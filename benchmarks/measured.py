@@ -361,10 +361,11 @@ show whether clocks, heat or memory differ. The phones, which decide the rounds,
 """,
     "elastic": """\
 The median leaves out the stalls of the first fifth: {stalls}.
-Both, and round 13, end when a client comes or goes: a client that is alone trains until a second one is there, a rule that fedsim does not have. By it, with the pause of
-round 2, and a second client from the time at which the carbon intensity of its region falls below 100 g/kWh, round 13
-lasts {rule:.0f} s (measured: {measured:.0f} s). Round {last}, the last of the log, is the only one without an
-aggregation; no client comes or goes in it, so nothing in the log says why it ended so late.
+Both, and round 13, end when a client comes or goes: a client that is alone trains until a second one is there, a rule
+that fedsim does not have. By it, with the pause of round 2, and a second client from the time at which the carbon
+intensity of its region falls below 100 g/kWh, round 13 lasts {rule:.0f} s (measured: {measured:.0f} s).
+Round {last}, the last of the log, is the only one without an aggregation; no client comes or goes in it, so nothing in
+the log says why it ended so late.
 """,
 }
 _FETS = """
