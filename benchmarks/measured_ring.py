@@ -20,6 +20,13 @@ from typing import Any
 _CLONE_NEWNET = 0x40000000
 _PORT = 5001
 _SERIALS = itertools.count()
+_SOCKETS = 16
+"""Per channel, NCCL's default on AWS (NCCL_SOCKET_NTHREADS 2, NCCL_NSOCKS_PERTHREAD 8)."""
+_SLICE_BYTES = 1 << 20
+_SLICES = 2
+"""Per chunk."""
+_BUFFERS = 4
+"""Slices in the buffer of a channel (NCCL_BUFFSIZE 4 MiB)."""
 
 
 def _command(*words: object) -> None:
@@ -32,29 +39,63 @@ def own_namespace() -> None:
         raise PermissionError("network namespaces need root")
 
 
-def _send(connection: socket.socket, size: int) -> None:
-    block = memoryview(bytes(1 << 16))
-    while size:
-        size -= connection.send(block[: min(size, len(block))])
-
-
-def _receive(connection: socket.socket, size: int) -> None:
-    while size:
-        received = len(connection.recv(min(size, 1 << 16)))
-        if not received:
-            raise ConnectionError("a member has left")
-        size -= received
-
-
-def _step(out: list[socket.socket], into: list[socket.socket], size: int) -> None:
-    """Send and receive a chunk, in equal parts over all connections."""
-    share = size // len(out)
-    jobs = [threading.Thread(target=_send, args=(one, share)) for one in out]
-    jobs += [threading.Thread(target=_receive, args=(one, share)) for one in into]
+def _ring(out: list[socket.socket], into: list[socket.socket], members: int, size: int) -> None:
+    """The 2 (P - 1) steps of a ring, pipelined in slices over the connections of all channels, as NCCL does."""
+    channels = -(-len(out) // _SOCKETS)
+    slices = 2 * (members - 1) * size // (channels * members * _SLICE_BYTES)
+    jobs = []
+    for first in range(0, len(out), _SOCKETS):
+        channel = slice(first, first + _SOCKETS)
+        jobs += _channel(out[channel], into[channel], members, slices)
     for job in jobs:
         job.start()
     for job in jobs:
         job.join()
+
+
+def _channel(
+    out: list[socket.socket], into: list[socket.socket], members: int, slices: int
+) -> list[threading.Thread]:
+    """The threads of a channel, one per connection and direction."""
+    part = _SLICE_BYTES // len(out)
+    block = bytes(part)
+    sent, received = [0] * slices, [0] * slices
+    changed = threading.Condition()
+
+    def is_ready(number: int) -> bool:
+        """Whether what a slice continues has arrived, and a buffer is free."""
+        starts_loop = number % (2 * (members - 1) * _SLICES) < _SLICES
+        arrived = starts_loop or received[number - _SLICES] == len(into)
+        return arrived and (number < _BUFFERS or sent[number - _BUFFERS] == len(out))
+
+    def noted(done: list[int], number: int) -> None:
+        with changed:
+            done[number] += 1
+            if done[number] == len(out):
+                changed.notify_all()
+
+    def sender(connection: socket.socket) -> None:
+        for number in range(slices):
+            with changed:
+                changed.wait_for(lambda number=number: is_ready(number))  # type: ignore[misc]
+            connection.sendall(block)
+            noted(sent, number)
+
+    def receiver(connection: socket.socket) -> None:
+        for number in range(slices):
+            if len(connection.recv(part, socket.MSG_WAITALL)) < part:
+                raise ConnectionError("a member has left")
+            noted(received, number)
+
+    threads = [threading.Thread(target=sender, args=(one,)) for one in out]
+    return threads + [threading.Thread(target=receiver, args=(one,)) for one in into]
+
+
+def _connected(address: tuple[str, int]) -> socket.socket:
+    connection = socket.socket()
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
+    connection.connect(address)
+    return connection
 
 
 def _member(
@@ -71,22 +112,26 @@ def _member(
     server = socket.create_server(("", _PORT), backlog=connections)
     ready.wait()
     following = (f"10.9.0.{(number + 1) % members + 1}", _PORT)
-    out = [socket.create_connection(following) for _ in range(connections)]
+    out = [_connected(following) for _ in range(connections)]
     into = [server.accept()[0] for _ in range(connections)]
     ready.wait()
-    for _ in range(2):  # the first one opens the windows
+    for repeat in range(len(results)):
         began = time.perf_counter()
-        for _ in range(2 * (members - 1)):
-            _step(out, into, size // members)
+        _ring(out, into, members, size)
         ready.wait()
-        results[number] = time.perf_counter() - began
+        results[repeat] = time.perf_counter() - began  # the same for all, up to a barrier
 
 
-def measure(rate_bps: float, size_bytes: int, connections: int, members: int = 4) -> float:
-    """Seconds of the second of two all-reduces of ``size_bytes``; call :func:`own_namespace` before."""
+def measure(
+    rate_bps: float, size_bytes: int, connections: int, repeats: int, members: int = 4
+) -> list[float]:
+    """Seconds of all-reduces of ``size_bytes``, without a first that opens the windows; own_namespace() comes before.
+
+    ``size_bytes`` is a multiple of 8 MiB per channel of at most 16 connections.
+    """
     bridge = "fedsimbr0"
     fork = mp.get_context("fork")
-    ready, results = fork.Barrier(members), fork.Array("d", members)
+    ready, results = fork.Barrier(members), fork.Array("d", repeats + 1)
     _command("ip", "link", "add", bridge, "mtu", 9001, "type", "bridge")
     processes = []
     try:
@@ -115,4 +160,4 @@ def measure(rate_bps: float, size_bytes: int, connections: int, members: int = 4
             process.kill()
             process.join()
         _command("ip", "link", "del", bridge)
-    return max(float(results[number]) for number in range(members))
+    return [float(seconds) for seconds in results[1:]]

@@ -13,6 +13,7 @@ import io
 import shutil
 import sys
 import tempfile
+import tomllib
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ from zipfile import ZipFile
 from fedsim.parts.catalog import CATALOG
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers import import_bundle
+from fedsim.traces.tables import make_table
 
 TRACES = Path(__file__).resolve().parent.parent / "traces"
 PUFFER_S = 900.0
@@ -34,6 +36,7 @@ AZURE_VMS = 1000
 """Number of virtual machines of each type that are kept."""
 
 Selection = Callable[[Path, Path], None]
+Tables = Callable[[Path], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,7 @@ class Recipe:
         citation: what to cite.
         caveats: limits of the data, besides those that the importer knows.
         options: the importer's options.
+        more: further tables of the bundle, from the files in the folder.
     """
 
     folder: str
@@ -59,6 +63,7 @@ class Recipe:
     citation: str
     caveats: tuple[str, ...]
     options: Mapping[str, Any] = field(default_factory=dict)
+    more: Tables = lambda _: {}
 
 
 def _files(pattern: str) -> Selection:
@@ -109,6 +114,29 @@ def _relative_speeds(source: Path, target: Path) -> None:
         writer = csv.writer(output)
         writer.writerow(("device", "relative_speed", "group", "kind"))
         writer.writerows(rows)
+
+
+def _links_of_countries(source: Path, target: Path) -> None:
+    """One row per country."""
+    locations = tomllib.loads((source / "bouquetfl_locations.toml").read_text())["locations"]
+    with (target / "links.csv").open("w", newline="") as output:
+        writer = csv.writer(output)
+        writer.writerow(("device", "down", "up", "group"))
+        writer.writerows(
+            (each["name"], each["download_mbps"], each["upload_mbps"], each["name"])
+            for each in locations
+        )
+
+
+def _pings_of_countries(source: Path) -> Mapping[str, Any]:
+    """One row per pair of countries, which the mean over directions needs in one of them only."""
+    edges = tomllib.loads((source / "bouquetfl_ping_graph.toml").read_text())["edges"]
+    rows = {
+        "src": [each["from"] for each in edges],
+        "dst": [each["to"] for each in edges],
+        "rtt_s": [each["ping_ms"] / 1e3 for each in edges],
+    }
+    return {"rtt_matrix": make_table("rtt_matrix", rows)}
 
 
 RECIPES: Mapping[str, Recipe] = {
@@ -209,6 +237,22 @@ RECIPES: Mapping[str, Recipe] = {
             "a speed is relative to the median of its own type, so the two types are not compared",
         ),
     ),
+    "countries": Recipe(
+        folder="../measured",
+        select=_links_of_countries,
+        importer="table",
+        source="github.com/arnogeimer/bouquetfl, commit 629513dccc5773ac810a4cd648d4726f6cc4997c, "
+        "datasets/locations.toml and datasets/ping_graph.toml",
+        license="Apache-2.0",
+        citation="Geimer, BouquetFL, github.com/arnogeimer/bouquetfl; rates by way of the Speedtest Global Index, "
+        "speedtest.net/global-index; pings by way of WonderNetwork, wondernetwork.com/pings",
+        caveats=(
+            "one rounded rate per country and direction: nothing of the spread within a country",
+            "a ping is between two countries' servers; there is none within a country",
+        ),
+        options={"rate_unit": "Mbit/s"},
+        more=_pings_of_countries,
+    ),
 }
 
 
@@ -227,6 +271,7 @@ def make(name: str, data: Path) -> TraceBundle:
             **recipe.options,
         )
         bundle = import_bundle(importer, sorted(folder.iterdir()), params)
+    bundle.tables |= recipe.more(data / recipe.folder)
     bundle.manifest.caveats += recipe.caveats
     bundle.manifest.command = "python tools/real_traces.py DATA"
     return bundle

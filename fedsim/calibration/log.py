@@ -28,22 +28,52 @@ from fedsim.vocabulary.formatting import (
 )
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
 
-NAMES = {
-    "client": ("client", "client_id", "client_name", "device", "device_id"),
-    "start_s": ("start", "start_s", "dispatched", "dispatched_s"),
-    "downloaded_s": ("downloaded", "downloaded_s", "download_end", "download_end_s"),
-    "computed_s": ("computed", "computed_s", "compute_end", "compute_end_s"),
-    "end_s": ("end", "end_s", "arrived", "arrived_s", "upload_end", "upload_end_s"),
-    "ended_s": ("ended", "ended_s"),
-    "steps": ("steps", "steps_done", "local_steps"),
-    "bytes_down": ("bytes_down", "download_bytes"),
-    "bytes_up": ("bytes_up", "upload_bytes"),
-    "round": ("round", "server_round"),
-    "outcome": ("outcome",),
-    "download_s": ("download_s",),
-    "compute_s": ("compute_s",),
-    "upload_s": ("upload_s",),
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the format: its spellings, the first of which is its name; what it means; what its cells are."""
+
+    spellings: tuple[str, ...]
+    meaning: str
+    cell: str = "number"
+
+
+FORMAT = {
+    "client": Column(
+        ("client", "client_id", "client_name", "device", "device_id"), "name of the client", "name"
+    ),
+    "start_s": Column(
+        ("start", "start_s", "dispatched", "dispatched_s"), "dispatch by the server", "instant"
+    ),
+    "downloaded_s": Column(
+        ("downloaded", "downloaded_s", "download_end", "download_end_s"),
+        "end of the download",
+        "instant",
+    ),
+    "computed_s": Column(
+        ("computed", "computed_s", "compute_end", "compute_end_s"),
+        "end of the local steps",
+        "instant",
+    ),
+    "end_s": Column(
+        ("end", "end_s", "arrived", "arrived_s", "upload_end", "upload_end_s"),
+        "arrival of the update at the server; empty if it never arrived",
+        "instant",
+    ),
+    "ended_s": Column(("ended", "ended_s"), "end of a dispatch without an arrival", "instant"),
+    "steps": Column(("steps", "steps_done", "local_steps"), "local steps done"),
+    "bytes_down": Column(("bytes_down", "download_bytes"), "bytes that the client received"),
+    "bytes_up": Column(("bytes_up", "upload_bytes"), "bytes that the client sent"),
+    "round": Column(
+        ("round", "server_round"), "round, or version of the model that was dispatched"
+    ),
+    "outcome": Column(("outcome",), "what became of the update", "outcome"),
+    "download_s": Column(("download_s",), "seconds of the download, without pauses"),
+    "compute_s": Column(("compute_s",), "seconds of the local steps, without pauses"),
+    "upload_s": Column(("upload_s",), "seconds of the upload, without pauses"),
 }
+"""The format of a log, a stable one: columns may be added, none is renamed or changes its meaning."""
+NAMES = {name: column.spellings for name, column in FORMAT.items()}
 _REQUIRED = ("client", "start_s", "end_s")
 WORK = {
     "download_s": ("start_s", "downloaded_s"),
@@ -102,13 +132,40 @@ def numbered(dispatches: pd.DataFrame, clients: Sequence[str]) -> pd.DataFrame:
     return result
 
 
-def read_log(path: Path) -> Log:
+def json_schema() -> dict[str, Any]:
+    """The JSON Schema (draft 2020-12) of one row of a log, with the first spelling of each column."""
+    cells_of: dict[str, dict[str, Any]] = {
+        "name": {"type": ["string", "integer"], "minLength": 1},
+        "instant": {"type": ["number", "string", "null"]},
+        "number": {"type": ["number", "null"], "minimum": 0},
+        "outcome": {"enum": [*OUTCOME_LABELS, None]},
+    }
+    properties = {
+        column.spellings[0]: {"description": column.meaning, **cells_of[column.cell]}
+        for column in FORMAT.values()
+    }
+    properties["start"]["type"] = ["number", "string"]
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "A dispatch in the log of a federated run",
+        "type": "object",
+        "properties": properties,
+        "required": [FORMAT[name].spellings[0] for name in _REQUIRED],
+    }
+
+
+def read_log(path: Path, *, every_row: bool = False) -> Log:
     """Read a log: its dispatches in order of their start, with columns as in :data:`COLUMNS`.
 
     Instants are seconds from the first start; values that the log does not give are NaN. ``client`` and ``outcome`` are
     categories. ``end`` is the arrival of the update. If the log has no column ``ended``, the ``end`` of a dispatch that
     was dropped, cut or unfinished is when it ended without an arrival, and becomes its ``ended``. The seconds of work
     in a phase that was completed are the time between its instants if the log does not give them.
+
+    Args:
+        path: the log: a table or a run folder.
+        every_row: an error names each wrong row, instead of the first one of its kind and their number. Cells
+            that cannot be read come first: what compares cells is checked once all can be read.
     """
     is_run = (path / "run.json").exists()
     if is_run:
@@ -127,6 +184,7 @@ def read_log(path: Path) -> Log:
         hint = f"{nearest(name[:-2], frame.names)}it needs client, start and end; the other columns improve the"
         hint += f" estimates: {COLUMNS}"
         raise UserError(f"the log has no column {NAMES[name][0]}", where=frame.where, hint=hint)
+    frame.mistakes = {} if every_row else None
     frame.load(column.values(), [column[each] for each in ("client", "outcome") if each in column])
     if not len(frame):
         raise UserError("the log has no rows", where=frame.where, hint="write one row per dispatch")
@@ -141,13 +199,14 @@ def read_log(path: Path) -> Log:
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
     for name in _NUMBERS:
         log[name] = frame.number(column[name], 1.0, cells.Bounds()) if name in column else np.nan
+    raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
     origin_s = float(log["start_s"].min())
     for name in INSTANTS:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)
     order = np.lexsort((log["client"].cat.codes, log["start_s"]))
-    flags += _complete(log, frame, order, 0.0 if is_run else clock.resolution_s)
+    flags += _complete(log, frame, order, 0.0 if is_run else clock.resolution_s, every_row)
     for column_name in log:
         log[column_name] = log[column_name].array[order]
     # What Arrow has freed only now.
@@ -171,7 +230,9 @@ def _category(frame: Frame, name: str | None) -> pd.Categorical:
     )
 
 
-def _complete(log: pd.DataFrame, frame: Frame, order: Any, resolution_s: float) -> list[str]:
+def _complete(
+    log: pd.DataFrame, frame: Frame, order: Any, resolution_s: float, every_row: bool
+) -> list[str]:
     """Fill in ``ended`` and the seconds of work; refuse impossible rows; flags about the resolution of the clock.
 
     ``order`` sorts the rows by start and client.
@@ -179,12 +240,12 @@ def _complete(log: pd.DataFrame, frame: Frame, order: Any, resolution_s: float) 
     errors: list[UserError] = []
 
     def check(rows: pd.Series, message: str, hint: str, *values: pd.Series) -> None:
-        """Note the first of these rows, if any; ``values`` fill the placeholders of the message."""
-        if rows.any():
-            row = int(rows.to_numpy().argmax())
-            text = message.format(*(column.iloc[row] for column in values))
-            count = format_counted(int(rows.sum()), "such row")
-            errors.append(UserError(f"{text} ({count})", where=frame.place(row), hint=hint))
+        """Note each of these rows, or the first and their number; ``values`` fill the message's placeholders."""
+        wrong = np.flatnonzero(rows)
+        count = "" if every_row else f" ({format_counted(len(wrong), 'such row')})"
+        for row in map(int, wrong if every_row else wrong[:1]):
+            text = message.format(*(column.iloc[row] for column in values)) + count
+            errors.append(UserError(text, where=frame.place(row), hint=hint))
 
     again = ~run_starts(log["client"].cat.codes.to_numpy()[order], log["start_s"].to_numpy()[order])
     alike = np.sort(order[again | np.append(again[1:], False)])

@@ -7,7 +7,16 @@ from pathlib import Path
 import click
 
 from fedsim.cli import options
-from fedsim.vocabulary.formatting import format_number
+from fedsim.vocabulary.formatting import format_count, format_number
+
+
+def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    """Print the schema of a log and exit, before its argument is asked for."""
+    if wanted:
+        from fedsim.calibration.log import json_schema
+
+        options.print_json(json_schema())
+        context.exit()
 
 
 @click.command(name="calibrate")
@@ -27,7 +36,19 @@ from fedsim.vocabulary.formatting import format_number
 @options.output_option(
     "Folder of the new trace bundle; its page and scenario are written beside it.",
     type=click.Path(path_type=Path, file_okay=False),
-    required=True,
+)
+@click.option(
+    "--schema",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_schema,
+    help="Print the JSON Schema of one row of LOG, and exit.",
+)
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Only read LOG, and name every wrong row with its fix; write nothing.",
 )
 @options.force_option
 @options.user_code_option
@@ -36,7 +57,8 @@ def command(
     log: Path,
     scenario: Path | None,
     power: tuple[Path, ...],
-    output: Path,
+    output: Path | None,
+    check: bool,
     force: bool,
     as_json: bool,
 ) -> None:
@@ -53,12 +75,27 @@ def command(
     scenario (BUNDLE.yaml).
     """
     from fedsim.calibration import calibrate
+    from fedsim.calibration.log import read_log
     from fedsim.calibration.page import document, summary, write_calibration_page
     from fedsim.calibration.prediction import verdict
     from fedsim.files.durable import write_text
     from fedsim.scenario.loading import load_scenario
     from fedsim.scenario.source import relocated, to_yaml
 
+    if check:
+        read = read_log(log, every_row=True)
+        counts = {"dispatches": len(read.dispatches), "clients": len(read.clients())}
+        if as_json:
+            options.print_json({**counts, "flags": list(read.flags)})
+            return
+        click.echo(", ".join(f"{name}: {format_count(count)}" for name, count in counts.items()))
+        for flag in read.flags:
+            click.secho(flag, fg="yellow")
+        return
+    if output is None:
+        raise click.UsageError(
+            "Missing option '-o' / '--output'; with --check, nothing is written."
+        )
     scenario_of_run = log / "scenario.yaml"
     if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
         scenario = scenario_of_run

@@ -10,8 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +58,8 @@ class TableFile:
         self._header = header
         self._lines: Sequence[int] | None = None
         self._kept: Ints | None = None
+        self._scanned: list[int] = []
+        self._scan = self._line_numbers()
         self._separator: str | None = None
         head = source.head(_HEAD_BYTES)
         self._whole: Any = None
@@ -230,9 +231,15 @@ class TableFile:
         row = row if self._kept is None else int(self._kept[row])
         if self._whole is not None:
             return f"{self.source.where}, row {row + 1}"
+        # Scanned once, and only as far as needed: many rows may be asked for, in any order.
+        while len(self._scanned) <= row:
+            self._scanned.append(next(self._scan))
+        return self.source.line(self._scanned[row])
+
+    def _line_numbers(self) -> Iterator[int]:
+        """The line at which each row of a text ends."""
         reader = self._reader(io.StringIO(self.source.text(), newline=""))
-        lines = (reader.line_num for record in reader if record and reader.line_num > self._skip)
-        return self.source.line(next(islice(lines, row, None)))
+        yield from (reader.line_num for each in reader if each and reader.line_num > self._skip)
 
 
 class LongFile:
@@ -336,6 +343,8 @@ class Frame:
                 raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
+        self.mistakes: dict[tuple[int, str], UserError] | None = None
+        """The cells refused so far, by row and column, if the frame collects them; None to raise the first."""
 
     def error(self, message: str, hint: str | None = None) -> UserError:
         """The error for a mistake in the files taken together."""
@@ -395,7 +404,7 @@ class Frame:
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
         bad |= ~np.isnan(values) & ~bounds.contain(values)
         unit = f" (in {unit})" if unit else ""
-        limits = f" {'' if bounds.words else 'of '}{bounds}"
+        limits = f" {'' if bounds.words else 'of '}{bounds}" if str(bounds) else ""
         self.refuse(
             bad, f"{name} is {{}}", f"it must be a number{unit}{limits}, or empty if unknown", name
         )
@@ -456,14 +465,19 @@ class Frame:
     def refuse(
         self, bad: Bools, message: str, hint: str | None = None, name: str | None = None
     ) -> None:
-        """Refuse the first of the rows marked by ``bad``, if any; ``{}`` in the message is its cell of a column."""
-        if not bad.any():
-            return
-        row = int(bad.argmax())
-        if name is not None:
-            hint = without_comma(self.cell(name, row).strip("'")) or hint
-            message = message.format(self.cell(name, row))
-        raise UserError(message, where=self.place(row), hint=hint)
+        """Refuse the first of the rows marked by ``bad``, if any; ``{}`` in the message is its cell of a column.
+
+        If the frame collects its :attr:`mistakes`, all these rows are added to them instead.
+        """
+        for row in map(int, np.flatnonzero(bad)):
+            text, fix = message, hint
+            if name is not None:
+                fix = without_comma(self.cell(name, row).strip("'")) or hint
+                text = message.format(self.cell(name, row))
+            error = UserError(text, where=self.place(row), hint=fix)
+            if self.mistakes is None:
+                raise error
+            self.mistakes.setdefault((row, name or message), error)
 
 
 def _chunks(column: Any) -> list[Any]:

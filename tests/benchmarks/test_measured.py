@@ -28,11 +28,13 @@ def test_errors_of_repeats() -> None:
 
 
 @pytest.mark.real_data
-@pytest.mark.parametrize("name", ["jetsons", "phones"])
+@pytest.mark.parametrize("name", ["jetsons", "phones", "elastic"])
 def test_the_predictions_of_the_record_are_made_again(name: str) -> None:
     if data("g5k_jetson_xavier_runs.csv") is None:
         pytest.skip("FEDSIM_DATA/measured is not on this machine")
     record = json.loads(RECORD.read_text(encoding="utf-8"))
-    again = {one["case"]: one["predicted"] for one in SOURCES[name][2]() if "case" in one}
-    assert again == pytest.approx({one["case"]: one["predicted"] for one in record[name]})
+    again = {one["case"]: one["predicted"] for one in SOURCES[name][2](record) if "case" in one}
+    assert again == pytest.approx(
+        {one["case"]: one["predicted"] for one in record[name] if "case" in one}
+    )
     assert re.search("round", " ".join(again))

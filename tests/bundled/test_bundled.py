@@ -44,7 +44,7 @@ def test_the_comment_of_a_template_names_the_file_it_is_in() -> None:
         assert b"scenarios/" not in bundled.template_files(name)["scenario.yaml"]
 
 
-ALL_TRACES = "built in: builtin:azure_vms, builtin:desktops_week, "
+ALL_TRACES = "built in: builtin:azure_vms, builtin:countries, builtin:desktops_week, "
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,26 @@
 """Reading the log of a real run."""
 
+import contextlib
+import json
 import math
 from pathlib import Path
+from typing import Any
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 
 from fedsim.calibration.estimates import Assumptions, estimate
-from fedsim.calibration.log import numbered, read_log, round_durations_s, rounds_of
+from fedsim.calibration.log import (
+    COLUMNS,
+    numbered,
+    read_log,
+    round_durations_s,
+    rounds_of,
+)
+from fedsim.cli import cli
 from fedsim.errors import UserError, UserErrors
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.parameters import Parameters
@@ -189,3 +201,68 @@ def test_a_log_without_rounds_shows_nothing() -> None:
     found = rounds_of(_log((math.nan, 0, 0.0, 1.0, None), (math.nan, 0, 2.0, 3.0, None)))
     assert (found.timeout_s, found.gaps_s) == (None, ())
     assert math.isnan(found.gap_s)
+
+
+@pytest.mark.parametrize(
+    ("rows", "lines"),
+    [
+        ("a,1,2,-1\nb,2,1,1\nc,1,3,2\nd,3,1,-4\n", [2, 5, 3, 5]),
+        (",1,2,1\nb,x,1,few\nc,,3,2\nd,3,4,3\n", [2, 3, 3, 4]),
+        ("a,1,2,1\na,1,2,1\na,1,2,1\n", [3, 4]),
+    ],
+)
+def test_a_check_names_every_wrong_cell_once(tmp_path: Path, rows: str, lines: list[int]) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text(f"client,start,end,steps\n{rows}")
+    result = CliRunner().invoke(cli, ["calibrate", str(log), "--check"])
+    assert result.exit_code == 2
+    assert result.stderr.count(f"error: {log}:") == len(lines)
+    with pytest.raises(UserErrors) as caught:
+        read_log(log, every_row=True)
+    named = [str(each).removeprefix(f"{log}:").partition(":")[0] for each in caught.value.errors]
+    assert sorted(map(int, named)) == sorted(lines)
+    assert "number of ," not in str(caught.value)
+    assert list(tmp_path.iterdir()) == [log]
+
+
+def test_a_check_of_a_log_without_mistakes_counts_it(tmp_path: Path) -> None:
+    log = tmp_path / "log.csv"
+    log.write_text("client,start,end\nc,1,3.123\n")
+    result = CliRunner().invoke(cli, ["calibrate", str(log), "--check"])
+    assert (result.exit_code, result.output) == (0, "dispatches: 1, clients: 1\n")
+    assert CliRunner().invoke(cli, ["calibrate", str(log)]).exit_code == 2
+    assert list(tmp_path.iterdir()) == [log]
+
+
+_ROW = {"client": "a", "start": 0.0, "end": 2.5, "round": 1, "outcome": "late"}
+
+
+@pytest.mark.parametrize(
+    ("change", "is_valid"),
+    [
+        ({}, True),
+        ({"client": 7, "start": "2026-01-31T12:00:00Z", "end": "2026-01-31T12:00:01.5Z"}, True),
+        ({"downloaded": 0.5, "computed": 1.5, "ended": None, "steps": 3, "bytes_up": 4}, True),
+        ({"outcome": None, "round": None, "compute_s": 0.5, "unknown": {"nested": 1}}, True),
+        ({"client": ""}, False),
+        ({"client": None}, False),
+        ({"start": None}, False),
+        ({"steps": -1}, False),
+        ({"bytes_up": "1 MB"}, False),
+        ({"outcome": "lost"}, False),
+        ({"upload_s": -0.5}, False),
+    ],
+)
+def test_the_schema_accepts_what_is_read(
+    tmp_path: Path, change: dict[str, Any], is_valid: bool
+) -> None:
+    schema = json.loads(CliRunner().invoke(cli, ["calibrate", "--schema"]).output)
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    assert ", ".join(schema["properties"]) == COLUMNS
+    (tmp_path / "log.jsonl").write_text(json.dumps(_ROW | change) + "\n")
+    with contextlib.nullcontext() if is_valid else pytest.raises(UserError):
+        read_log(tmp_path / "log.jsonl")
+    assert validator.is_valid(_ROW | change) == is_valid
+    for name in schema["required"]:
+        assert not validator.is_valid({key: _ROW[key] for key in _ROW if key != name})

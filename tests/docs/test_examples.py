@@ -38,7 +38,7 @@ from tests.docs.pages import (
 HAS_FLOWER = importlib.util.find_spec("flwr") is not None
 CHECKOUT = Path(__file__).resolve().parents[2]
 # Pages that have tests of their own.
-ELSEWHERE = {"adding_a_method.md", "extending.md"}
+ELSEWHERE = {"adding_a_method.md", "extending.md", "logs.md"}
 PAGES = sorted(
     path.relative_to(CHECKOUT)
     for path in [

@@ -83,6 +83,7 @@ def test_phones_are_those_of_the_published_file(fedsim_data: Path) -> None:
         "network={name: traced, trace: builtin:norway_3g, up_ratio: 0.2}",
         "network={name: traced, trace: builtin:puffer_homes, up_ratio: 0.2}",
         "network={trace: builtin:planetlab_rtt, latency: {name: rtt_matrix, server: n244}, down: 5Mbps, up: 1Mbps}",
+        "network={trace: builtin:countries, latency: 40ms}",
     ],
 )
 def test_a_part_of_a_scenario_reads_a_real_bundle(part: str, tmp_path: Path) -> None:
@@ -91,7 +92,7 @@ def test_a_part_of_a_scenario_reads_a_real_bundle(part: str, tmp_path: Path) -> 
     assert part.replace("={", ": {", 1) in page
     scenario = {
         "name": "served",
-        "task": {"name": "timing", "clients": 20, "samples": 32},
+        "task": {"name": "timing", "clients": 18, "samples": 32},
         "training": {"local_steps": 5},
         "devices": {
             "compute": {"name": "lognormal", "median": "2s"},
@@ -101,3 +102,30 @@ def test_a_part_of_a_scenario_reads_a_real_bundle(part: str, tmp_path: Path) -> 
     }
     run = fedsim.run(scenario, tmp_path / "run", overrides=[f"devices.{part}"], timing_only=True)
     assert run.info["rounds"] == 2
+
+
+def test_a_country_reaches_the_server_by_its_ping(tmp_path: Path) -> None:
+    """By hand: 1 MB from a server in Australia to the United States, 300 and 55 Mbit/s, and back."""
+    shipped = bundle("countries")
+    scenario = {
+        "name": "countries",
+        "task": {"name": "timing", "clients": 17, "parameters": 250_000},
+        "training": {"local_steps": 1},
+        "devices": {
+            "compute": {"name": "values", "step": 1},
+            "network": {
+                "trace": "builtin:countries",
+                "latency": {"name": "rtt_matrix", "server": "Australia"},
+            },
+        },
+        "stop": {"rounds": 1},
+    }
+    first = fedsim.run(scenario, tmp_path / "run", timing_only=True).dispatches.iloc[0]
+    ends = list(zip(*(shipped.texts("rtt_matrix", k) for k in ("src", "dst")), strict=True))
+    assert len(set(map(frozenset, ends))) == 18 * 17 / 2
+    row = next(
+        n for n, each in enumerate(ends) if set(each) == {"Australia", "United States of America"}
+    )
+    latency_s = float(shipped.numpy("rtt_matrix", "rtt_s")[row]) / 2
+    assert first["download_s"] == pytest.approx(8e6 / 300e6 + latency_s, abs=1e-6)
+    assert first["upload_s"] == pytest.approx(8e6 / 55e6 + latency_s, abs=1e-6)

@@ -70,7 +70,7 @@ def load(
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     folders: dict[Path, Path] = {}
     names: dict[str, dict[str, str]] = {}
-    hint = "give run folders, or the folder of a sweep"
+    hint = "give run folders, or the folder of a sweep; fedsim calibrate compares a log with its simulation"
     raise_all(
         UserError(
             "is a file, not a folder" if path.exists() else "no such folder",
