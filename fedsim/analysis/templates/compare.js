@@ -63,11 +63,10 @@
       if (!many) { drawn(host("curves"), shown, [], { ends: true }); return; }
       const all = extents(shown);
       series.forEach((s, place) => {
-        const cell = multiples.children[place] ?? fedsim.add(multiples, "div");
-        cell.hidden = s.hidden;
-        if (!cell.firstChild) { fedsim.add(cell, "h4", {}, s.label); fedsim.add(cell, "div", { class: "chart", id: `chart-curves-${place}` }); }
+        const cell = fedsim.cell(multiples, place, s.label);
+        cell.parentElement.hidden = s.hidden;
         const others = shown.filter((other) => other !== s).map((other) => ({ ...other, color: "idle", symbol: null, dash: [], plain: true, thin: true, silent: true, runs: [] }));
-        if (!s.hidden) drawn(cell.lastChild, [s], others, { ylim: ylim ?? all });
+        if (!s.hidden) drawn(cell, [s], others, { ylim: ylim ?? all });
       });
     };
     const extents = (shown) => {
