@@ -116,7 +116,7 @@ const fedsim = (() => {
   };
   /* Lost work is hatched, so that outcomes differ in more than their colors: the slope of the lines, in pixels. */
   const HATCHES = { late: [6, 6], dropped: [-6, 6], cut: [0, 6], discarded: [6, 0], unfinished: [3, 3] };
-  function fillOf(color, slope) {
+  function fillOf(color, slope, onCanvas = false) {
     if (!slope) return ink(color);
     const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
     canvas.width = canvas.height = 6;
@@ -125,7 +125,7 @@ const fedsim = (() => {
     const [dx, dy] = slope, [x, y] = dx && dy ? [dx > 0 ? 0 : 6, 0] : [dx ? 0 : 3, dx ? 3 : 0];
     for (const shift of dx && dy ? [-6, 0, 6] : [0]) { pen.moveTo(x + shift - dx, y - dy); pen.lineTo(x + shift + 2 * dx, y + 2 * dy); }
     pen.stroke();
-    return { type: "pattern", image: canvas.toDataURL(), imageWidth: 6, imageHeight: 6, repeat: "repeat" };
+    return { type: "pattern", image: onCanvas ? canvas : canvas.toDataURL(), imageWidth: 6, imageHeight: 6, repeat: "repeat" };
   }
   const markPath = (symbol) => MARKS[symbol] || symbol.replace("path://", "");
   /* One entry of a legend: a line with a mark, a line, a mark, or a square. */
@@ -134,7 +134,7 @@ const fedsim = (() => {
     const paint = at.x === undefined ? `var(--${color})` : ink(color);
     if (line) add(svg, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${paint};stroke-width:${thin ? 1.5 : 2.25}`, "stroke-dasharray": dash.map((d) => d * 2).join(" ") });
     if (symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
-    else if (shape) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
+    else if (shape && !hatch) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
     else if (!line) {
       add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
       const [dx, dy] = hatch ?? [];
@@ -741,6 +741,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, aligned, HATCHES, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, aligned, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();
