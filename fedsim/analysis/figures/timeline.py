@@ -144,8 +144,8 @@ def _path(run: Run) -> pd.DataFrame:
 def _shown_clients(
     client_ids: npt.NDArray[np.int64], on_path: npt.NDArray[np.int64], most: int
 ) -> npt.NDArray[np.int64]:
-    """The sampled clients; if they have more than ``most`` dispatches, every second or fourth and so on, and the one that is most
-    often on the critical path: the whole run of few clients instead of the beginning of many."""
+    """The sampled clients; if they have more than ``most`` dispatches, every second or fourth and so on, and the one
+    that is most often on the critical path: the whole run of few clients instead of the beginning of many."""
     sampled = sampled_clients(client_ids)
     if not len(sampled):
         return sampled
