@@ -283,7 +283,10 @@ def _curves(
     log_x = style.has_log_x(comparison)
     scale = 100.0 if percent and log != "logit" else 1.0
     xlim, ylim = style.x_limits(), style.y_limits(metric, definition.unit)
-    bands, runs = bool(style.bands), style.bands is None and len(variants) <= RUNS_UP_TO
+    bands, runs = (
+        bool(style.bands),
+        style.bands is None and (bool(alone) or len(variants) <= RUNS_UP_TO),
+    )
     for where, ends, column, of in (
         ("xlim", xlim, "x", kind),
         ("ylim", ylim, "median", definition.unit),
@@ -325,6 +328,8 @@ def _curves(
             _line(axes, rows, str(label), variants[str(label)], bands=bands)
         for group, x, curve in comparison.series(metric, style.against, 4000) if runs else ():
             label = comparison.shown.get((group.setting, group.label))
+            if alone and label != alone[number]:
+                continue
             if label and group.setting == setting and len(group.runs) > 1:
                 thin = {"color": variants[label].light, "linewidth": 0.5, "alpha": 0.45}
                 steps = x / per_unit, curve["runs"].T * scale

@@ -203,10 +203,10 @@ _ROUND_S = sorted(
 
 def _speed(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> str:
     """The speed of a row of the standings in words: ``13 times as fast, 9 to 20``."""
-    if comparison.baseline in row["label"].split(" = "):
-        return "baseline"
     if not math.isfinite(row["speed"]):
         return ABSENT
+    if comparison.baseline in row["label"].split(" = "):
+        return "baseline"
     low, high = row["speed_low"], row["speed_high"]
     spread = f", {low:.3g} to {high:.3g}" if math.isfinite(low) else ""
     return f"{row['speed']:.3g} times as fast{spread}"

@@ -250,7 +250,11 @@ class ComparisonTables:
     @functools.cached_property
     def needs_log_time(self) -> bool:
         """Whether runs end so far apart that curves are drawn on a logarithmic axis of time."""
-        ends_s = np.array([max(run.figures["simulated_s"] for run in g.runs) for g in self.groups])
+        measured = [
+            [run.progress.dropna(subset=self.metrics[:1])["time_s"] for run in g.runs]
+            for g in self.groups
+        ]
+        ends_s = np.array([max(times.max() for times in group) for group in measured])
         return bool(ends_s.max() > _FAR * ends_s.min() > 0)
 
     # -- tables -----------------------------------------------------------------------------------------------------
