@@ -12,9 +12,9 @@ import numpy as np
 
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.board.results import Table, verdict, why
-from fedsim.board.suite import MEASURED, Cell, Suite
+from fedsim.board.suite import BASELINE, MEASURED, Cell, Suite
 from fedsim.bundled import located
-from fedsim.vocabulary.formatting import Kind, format_value
+from fedsim.vocabulary.formatting import Kind, format_counted, format_value
 
 COLUMNS = (
     "",
@@ -115,7 +115,9 @@ def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> P
                 )
                 for table in tables
             ],
+            headline=headline(tables, marked),
             map=grid(tables),
+            is_ranked=_is_ranked,
             marked=marked,
             data=embedded({}),
         )
@@ -125,10 +127,26 @@ def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> P
     return path
 
 
+def headline(tables: Sequence[Table], marked: str) -> str:
+    """Which entry ranks first and, if the user has one, in how many scenarios theirs is faster than FedAvg."""
+    name, ratios = grid(tables)[0]
+    known = [ratio for ratio in ratios if ratio is not None]
+    text = (
+        f"{name} ranks first: {_mean(ratios):.2f} times as long as {BASELINE} on average over "
+        f"{format_counted(len(known), 'scenario')}"
+    )
+    own = [ratio for ratio in dict(grid(tables)).get(marked, []) if ratio is not None]
+    if marked in (BASELINE, name) or not own:
+        return f"{text}."
+    faster = sum(ratio < 1 for ratio in own)
+    return f"{text}; {marked} is faster than {BASELINE} in {faster} of its {format_counted(len(own), 'scenario')}."
+
+
 def grid(tables: Sequence[Table]) -> list[tuple[str, list[float | None]]]:
     """The map: by entry, its ratio in every scenario; infinite if it misses the target, None if it does not take part.
 
-    Entries are in the order of their mean logarithm over the scenarios in which they reach the target.
+    Entries are in the order of their mean logarithm, where a missed target counts as ten times as long; those that take
+    part in fewer than half of the scenarios are last: too few to be ranked.
     """
     names = dict.fromkeys(standing.entry for table in tables for standing in table.standings)
     ratios: dict[str, list[float | None]] = {name: [] for name in names}
@@ -139,8 +157,17 @@ def grid(tables: Sequence[Table]) -> list[tuple[str, list[float | None]]]:
             ratio = None if standing is None else standing.ratio
             ratios[name].append(None if standing is None else ratio.value if ratio else math.inf)
 
-    def rank(name: str) -> float:
-        known = [math.log(min(r, 10.0)) for r in ratios[name] if r is not None]
-        return float(np.mean(known)) if known else math.inf
+    def rank(name: str) -> tuple[bool, float]:
+        return not _is_ranked(ratios[name]), _mean(ratios[name])
 
     return [(name, ratios[name]) for name in sorted(names, key=rank)]
+
+
+def _is_ranked(ratios: Sequence[float | None]) -> bool:
+    """Whether an entry takes part in at least half of the scenarios."""
+    return 2 * sum(ratio is not None for ratio in ratios) >= len(ratios)
+
+
+def _mean(ratios: Sequence[float | None]) -> float:
+    """The geometric mean of the ratios of an entry."""
+    return math.exp(np.mean([math.log(min(each, 10.0)) for each in ratios if each is not None]))

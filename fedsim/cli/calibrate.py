@@ -124,21 +124,20 @@ def command(
         }
         options.print_json(content)
         return
-    click.echo(verdict(result.predictions))
-    for name, text in texts.items():
-        click.echo(f"{name}: {text}")
+    click.secho(verdict(result.predictions), bold=True)
+    options.print_rows(texts)
     for each in result.predictions:
         if len(each.logged) > 1:
             covered = f"covers {each.coverage:.0%} of the values left out of the fit"
-            click.echo(f"The 90% band for the {each.name} {covered}")
+            options.echo_bullet(f"The 90% band for the {each.name} {covered}.")
         else:
             low, at, high = (format_number(one[0]) for one in (each.low, each.logged, each.high))
             side = "within" if each.coverage else "outside"
-            click.echo(
-                f"The {each.name} after the fit, {at}, lies {side} its 90% band, {low} to {high}"
+            options.echo_bullet(
+                f"The {each.name} after the fit, {at}, lies {side} its 90% band, {low} to {high}."
             )
     for flag in result.flags:
-        click.secho(f"- {flag}", fg="yellow")
+        options.echo_bullet(flag, fg="yellow")
     click.echo(f"bundle: {output}")
     if result.scenario is not None:
         click.echo(f"scenario: {calibrated}")

@@ -212,7 +212,7 @@ def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _print(comparison: Comparison, page: Path) -> None:
     from fedsim.analysis.comparison.cautions import cautions
-    from fedsim.analysis.comparison.figures import relative_times
+    from fedsim.analysis.comparison.figures import relative_speeds
     from fedsim.analysis.comparison.headline import headline, other_targets
 
     console = Console(highlight=False)
@@ -228,7 +228,7 @@ def _print(comparison: Comparison, page: Path) -> None:
         comparison.goals
         and (targets["relative"].notna() & (targets["reached"] < targets["runs"])).any()
     ):
-        console.print(f"{relative_times(comparison)}.")
+        console.print(f"{relative_speeds(comparison)}.")
     _print_differing(console, comparison.grouping.differing)
     console.print(f"page: {page}", soft_wrap=True)
 
@@ -236,13 +236,15 @@ def _print(comparison: Comparison, page: Path) -> None:
 def _print_table(comparison: Comparison) -> None:
     """Print final values, times and client updates to the main target, or the main figures of timing-only runs."""
     from fedsim.analysis.comparison.facts import SPENT, TIMING_TABLE
-    from fedsim.analysis.comparison.headline import targets_in_order
+    from fedsim.analysis.comparison.headline import rows_in_order, targets_in_order
     from fedsim.vocabulary.formatting import format_mean
 
-    rows = comparison.summary.to_dict("records")
-    metrics = map(comparison.definition, comparison.main_metrics)
+    frame = rows_in_order(comparison)
+    rows = frame.to_dict("records")
+    names = () if comparison.is_stopped else comparison.main_metrics
+    metrics = map(comparison.definition, names)
     shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
-    named = SPENT if shown else TIMING_TABLE
+    named = SPENT if comparison.metrics else TIMING_TABLE
     shown += [(label, name, kind) for name, (label, kind) in named.items()]
     columns = {
         heading: [format_mean(row[name], row[f"{name}_sd"], kind) for row in rows]
@@ -251,7 +253,8 @@ def _print_table(comparison: Comparison) -> None:
     }
     main = targets_in_order(comparison)[:1]
     for goal in comparison.goals:
-        reached = comparison.targets_of(goal).to_dict("records")
+        standings = frame[["setting", "label"]].merge(comparison.standings(goal))
+        reached = standings.to_dict("records")
         columns[f"time to {comparison.phrase(goal)}"] = list(map(_reached, reached))
         if goal in main:
             columns[f"client updates to {comparison.phrase(goal)}"] = list(map(_updates, reached))
@@ -281,14 +284,14 @@ def _print_differing(console: Console, paths: Sequence[str]) -> None:
 
 
 def _reached(at: dict[Hashable, Any]) -> str:
-    """When a variant reached a target, by how many of its runs if not by all, and relative to the baseline."""
+    """When a variant reached a target, by how many of its runs if not by all, and its relative speed."""
     from fedsim.vocabulary.formatting import format_duration, format_ratio
 
     parts = [format_duration(at["time_s"])]
     if at["reached"] < at["runs"]:
         parts.append(f"[{at['reached']} of {at['runs']}]")
-    if math.isfinite(at["relative"]):
-        parts.append(f"({format_ratio(at['relative'])})")
+    if math.isfinite(at["speed"]):
+        parts.append(f"({format_ratio(at['speed'])} as fast)")
     return " ".join(parts)
 
 

@@ -67,7 +67,7 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         tags = ", ".join(row.tags)
         cells.append([name, _status(row), row.scenario, methods, seeds, times, tags])
     headings = ("", "status", "scenario", "method", "seed", "target", "tags")
-    options.print_table(headings, cells, box=None)
+    options.print_table(headings, cells, stacks=True, box=None)
 
 
 def _status(row: Listed) -> str:

@@ -231,15 +231,11 @@ def _page(forecast: Forecast, title: str) -> str:
     at = np.array([low, *times_s, high])
     at = np.unique(at[np.isfinite(at)])
     level = format_level(forecast.confidence, "share")
+    known = math.isfinite(low) and math.isfinite(high)
+    within = {"label": f"{level} interval", "from": low, "to": high} if known else None
     columns = (
         Column("time_s", "simulated time", "time", at),
         Column("share", "reached by then", "share", (times_s <= at[:, None]).mean(axis=1)),
-        Column(
-            "within",
-            f"{level} interval",
-            "share",
-            np.where((at >= low) & (at <= high), 0.5, np.nan),
-        ),
     )
     table = forecast.table
     outcome = np.select(
@@ -251,11 +247,7 @@ def _page(forecast: Forecast, title: str) -> str:
         Column("time_s", "Time to the target", "time", table["time_s"].to_numpy()),
         Column("ended_s", "Ended after", "time", table["ended_s"].to_numpy()),
     )
-    written = (
-        format_interval(low, high, format_duration)
-        if math.isfinite(low) and math.isfinite(high)
-        else "too few runs"
-    )
+    written = format_interval(low, high, format_duration) if known else "too few runs"
     counts = {name: int((outcome == name).sum()) for name in ("reached", "late", "probably never")}
     tiles = [
         Tile("Median", format_duration(median) if math.isfinite(median) else ABSENT, ""),
@@ -269,7 +261,10 @@ def _page(forecast: Forecast, title: str) -> str:
     ]
     figures = {
         "reached": Figure(
-            "reached", f"{counts['reached']} of {len(table)} runs reached the target.", columns
+            "reached",
+            f"{counts['reached']} of {len(table)} runs reached the target.",
+            columns,
+            {"within": within},
         ),
         "runs": Figure("runs", "Runs", runs),
     }

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.analysis.figures.base import Column, Figure, plain, sentence
+from fedsim.analysis.figures.base import Column, Figure, sentence
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import embedded, environment, write_page
 from fedsim.decisions.decision import PAGE, Decision, label_of, shown
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
-from fedsim.decisions.space import Choices
-from fedsim.vocabulary.formatting import ABSENT, format_counted, format_decimals
+from fedsim.decisions.space import Choices, Range
+from fedsim.vocabulary.formatting import ABSENT, format_counted, format_decimals, format_share
 
 
 def write_decision_page(decision: Decision) -> None:
@@ -35,8 +35,6 @@ def write_decision_page(decision: Decision) -> None:
             figures=figures,
             fronts=[figure for name, figure in figures.items() if name.startswith("front")],
             notes=decision.notes,
-            importance=decision.importance,
-            names=decision.space.names,
             data=embedded({name: figure.document() for name, figure in figures.items()}),
         )
     )
@@ -63,7 +61,7 @@ def _tiles(decision: Decision) -> Iterator[Tile]:
 def _figures(decision: Decision) -> Iterator[Figure]:
     yield _finalists(decision)
     yield _history(decision)
-    yield _parallel(decision)
+    yield _slices(decision)
     for number in range(1, len(decision.objectives)):
         yield _front(decision, number)
 
@@ -90,75 +88,82 @@ def _finalists(decision: Decision) -> Figure:
     return Figure("finalists", "Measured with fresh seeds", tuple(columns))
 
 
+def _values(decision: Decision) -> tuple[list[float], list[float]]:
+    """The first objective of the settings that count, and of the others where they ended, in order of the search."""
+    name = decision.objectives[0]
+    good = [shown(each)[0] if each.is_candidate else math.nan for each in decision.tried]
+    others = [
+        each.measured.costs.get(name, math.nan)
+        if each.measured and not each.is_candidate
+        else math.nan
+        for each in decision.tried
+    ]
+    return good, others
+
+
+_OTHERS = "stopped early or missed, where it ended"
+
+
 def _history(decision: Decision) -> Figure:
     """The objective of each setting in the order of the search, and the best so far."""
     label, kind = label_of(decision.objectives[0])
-    values = np.array(
-        [shown(each)[0] if each.is_candidate else math.nan for each in decision.tried]
-    )
+    good, others = map(np.array, _values(decision))
     accumulate = np.fmax.accumulate if decision.objectives == (THROUGHPUT,) else np.fmin.accumulate
-    numbers = np.arange(1, len(values) + 1)
-    best_at = int(np.flatnonzero(accumulate(values) == accumulate(values)[-1])[0]) + 1
-    reached = int(np.isfinite(values).sum())
+    best_at = int(np.flatnonzero(accumulate(good) == accumulate(good)[-1])[0]) + 1
+    reached = int(np.isfinite(good).sum())
     finding = (
-        f"{format_counted(reached, 'setting')} of {len(values)} reached the target; "
+        f"{format_counted(reached, 'setting')} of {len(good)} reached the target; "
         f"the best of the search was number {best_at}."
     )
     columns = (
-        Column("number", "setting", "count", numbers),
-        Column("value", label, kind, values),
-        Column("best", "best so far", kind, accumulate(values)),
+        Column("number", "setting", "count", np.arange(1, len(good) + 1)),
+        Column("value", label, kind, good),
+        Column("others", _OTHERS, kind, others),
+        Column("best", "best so far", kind, accumulate(good)),
     )
     return Figure("history", finding, columns)
 
 
-def _parallel(decision: Decision) -> Figure:
-    """One line per setting: its values, and the first objective."""
+def _slices(decision: Decision) -> Figure:
+    """The first objective against each key, the most important key first if the importance is known."""
     label, kind = label_of(decision.objectives[0])
-    tried = sorted(decision.tried, key=lambda each: (not each.is_candidate, each.values))
-    columns, axes = [], []
-    for dimension in decision.space.dimensions:
-        given = [each.setting.get(dimension.path) for each in tried]
-        name = decision.space.names[dimension.path].replace("_", " ")
-        words = [ABSENT if value is None else str(value) for value in given]
-        if isinstance(dimension, Choices):
-            labels = list(dict.fromkeys([*map(str, dimension.values), *words]))
-            axis: dict[str, Any] = {"names": labels, "log": False}
-            places = [float(labels.index(word)) for word in words]
-        else:
-            kind_ = (
-                "time"
-                if "min" in dimension.units
-                else "bytes"
-                if "B" in dimension.units
-                else "number"
-            )
-            low, high, below = dimension.low, dimension.high, math.nan
-            axis = {"names": [], "log": dimension.log, "low": low, "high": high, "kind": kind_}
-            if None in given:
-                # Settings without the key have a place of their own below the axis.
-                below = low * (low / high) ** 0.2 if dimension.log else low - 0.2 * (high - low)
-                axis |= {"low": below, "first": low}
-            places = [below if value is None else dimension.position(value) for value in given]
-        columns.append(Column(dimension.path, name, "text", words))
-        axes.append({**axis, "label": name, "values": plain(np.array(places, dtype=float))})
-    values = [shown(each)[0] if each.is_candidate else math.nan for each in tried]
-    columns.append(Column("objective", label, kind, values))
-    known = [value for value in values if math.isfinite(value)]
-    axes.append(
-        {
-            "names": [],
-            "label": label,
-            "kind": kind,
-            "log": max(known) > 8 * min(known) > 0,
-            "values": plain(np.array(values)),
-        }
-    )
+    tried, (good, others) = decision.tried, _values(decision)
     settings, choice = [each.setting for each in tried], decision.finalists[0].setting
     chosen = settings.index(choice) if choice in settings else None
-    finding = "Each line is a setting; the darker, the better. "
-    finding += "The thick line is the choice." if choice else "The choice is the scenario as given."
-    return Figure("parallel", finding, tuple(columns), {"axes": axes, "chosen": chosen})
+    columns = [Column("objective", label, kind, good), Column("others", _OTHERS, kind, others)]
+    keys: list[dict[str, Any]] = []
+    importance = decision.importance
+    for dimension in sorted(decision.space.dimensions, key=lambda d: -importance.get(d.path, 0)):
+        name = decision.space.names[dimension.path].replace("_", " ")
+        rows = [row for row, setting in enumerate(settings) if dimension.path in setting]
+        places = [dimension.position(settings[row][dimension.path]) for row in rows]
+        words = [str(setting.get(dimension.path, ABSENT)) for setting in settings]
+        columns.append(Column(dimension.path, name, "text", words))
+        order = np.argsort(places, kind="stable")
+        names = list(map(str, dimension.values)) if isinstance(dimension, Choices) else []
+        units = {} if isinstance(dimension, Choices) else dimension.units
+        explains = importance.get(dimension.path)
+        keys.append(
+            {
+                "label": name,
+                "title": name if explains is None else f"{name}, {format_share(explains)}",
+                "kind": "time" if "min" in units else "bytes" if "B" in units else "number",
+                "log": isinstance(dimension, Range) and dimension.log,
+                "names": names,
+                "x": np.array(places)[order],
+                "good": np.array(good)[rows][order],
+                "others": np.array(others)[rows][order],
+                "chosen": None
+                if chosen not in rows
+                else int(np.flatnonzero(order == rows.index(chosen))[0]),
+            }
+        )
+    finding = f"The {label} of the settings by each key. The large square is the choice."
+    if not choice:
+        finding = f"The {label} of the settings by each key. The choice is the scenario as given."
+    if importance:
+        finding += " Shares are of the variation that a key explains, the most important first."
+    return Figure("slices", finding, tuple(columns), {"keys": keys})
 
 
 def _front(decision: Decision, number: int) -> Figure:

@@ -33,7 +33,7 @@ _FEWEST_EVALUATIONS = 3
 """Evaluations that a run must have had before it is judged."""
 _MOST_EXTRAPOLATED = 20.0
 _FEWEST_IMPORTANT = 10
-"""Settings that must have been run to the end for the importance of keys."""
+"""Settings per key that must have been run to the end for the importance of keys."""
 
 COMPLETE, STOPPED, FAILED = "complete", "stopped early", "failed"
 RULED_OUT = "ruled out by timing"
@@ -214,7 +214,8 @@ class Search:
             for each in self.study.get_trials(deepcopy=False)
             if each.state == self._states.COMPLETE
         ]
-        if len(known) < _FEWEST_IMPORTANT or len({each.values[0] for each in known}) < 2:
+        keys = max((len(each.params) for each in known), default=1)
+        if len(known) < keys * _FEWEST_IMPORTANT or len({each.values[0] for each in known}) < 2:
             return {}
         found = require_optuna().importance.get_param_importances(
             self.study,

@@ -62,7 +62,7 @@ def test_bars_of_the_page_can_be_saved_as_pictures(unchanged: Page, run: Run) ->
     drawing = unchanged.run("fedsim.snapshot(document.querySelector('#figure-time .body'))")
     root = ElementTree.fromstring(drawing)
     texts = ["".join(each.itertext()) for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert texts[0] == "How clients spent their time"
+    assert texts[0] == "Where the time went"
     words = unchanged.run("document.querySelector('#figure-time .body').innerText").split()
     assert set(words) <= set(" ".join(texts).split())
     bars = unchanged.run(

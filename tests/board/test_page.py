@@ -1,7 +1,9 @@
 """The pages of the board, from rows made by hand."""
 
+from dataclasses import replace
+
 from fedsim.board import results
-from fedsim.board.page import cells, grid, repeat, write
+from fedsim.board.page import cells, grid, headline, repeat, write
 from fedsim.board.suite import MEASURED, Cell, suite
 
 
@@ -19,3 +21,15 @@ def test_the_page_shows_ratios_and_misses_and_how_to_repeat_a_run(rows, question
     page = write(tmp_path, [table], suite(), "FedBuff").read_text()
     assert '<tr class="marked"><th scope="row">FedBuff</th>' in page.replace("\n", "")
     assert "cannot" in page
+
+
+def test_entries_of_too_few_scenarios_are_not_ranked(rows, question):
+    table = results.table(rows, question)
+    only_fedavg = [one for one in table.standings if one.entry == "FedAvg"]
+    others = [replace(table, standings=only_fedavg)] * 2
+    names = [name for name, _ in grid([table, *others])]
+    assert names[0] == "FedAvg"
+    assert headline([table, *others], "FedBuff") == (
+        "FedAvg ranks first: 1.00 times as long as FedAvg on average over 3 scenarios; "
+        "FedBuff is faster than FedAvg in 1 of its 1 scenario."
+    )

@@ -53,12 +53,12 @@ def test_command(sweep: Sweep, tmp_path: Path) -> None:
     assert str(tmp_path / "out" / "compare.html") in shown.replace("\n", "")
 
 
-def test_a_note_on_relative_times_if_runs_missed_the_target(
+def test_a_note_on_relative_speeds_if_runs_missed_the_target(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """[2 of 3] has a mean over two seeds, which is not the one behind the factor."""
     monkeypatch.setenv("COLUMNS", "200")
-    note = "Times are relative to fedavg, over the seeds with which both reached the target."
+    note = "Speeds are relative to fedavg, over the seeds with which both reached the target."
     for last, said in ((0.2, True), (0.9, False)):
         runs = [run("fedavg", seed, (0.1, 0.5, 0.9)) for seed in range(3)]
         values = (0.1, 0.1, last), (0.1, 0.9, 0.9), (0.1, 0.9, 0.9)

@@ -30,8 +30,12 @@ def test_figures_show_the_search_and_the_choice(name: str, request: pytest.Fixtu
     best = column(figures["history"], "best")
     candidates = [each.values[0] for each in made.tried if each.is_candidate]
     assert best[-1] == min(candidates)
-    axes, chosen = figures["parallel"]["axes"], figures["parallel"]["chosen"]
-    assert [axis["label"] for axis in axes] == ["deadline", "cohort", "simulated time"]
-    setting = made.finalists[0].setting
-    assert axes[1]["values"][chosen] == setting["server.selection.cohort"]
+    slices = {each["label"]: each for each in figures["slices"]["keys"]}
+    assert slices.keys() == {"deadline", "cohort"}
+    cohort, setting = slices["cohort"], made.finalists[0].setting
+    assert cohort["x"][cohort["chosen"]] == setting["server.selection.cohort"]
+    finished = sorted(value for value in cohort["good"] if value is not None)
+    assert finished == sorted(candidates)
+    stopped = [e.measured.costs["time"] for e in made.tried if e.measured and not e.is_candidate]
+    assert [v for v in column(figures["history"], "others") if v is not None] == stopped
     assert ("front-1" in figures) == (len(made.objectives) > 1)

@@ -120,6 +120,11 @@ class FigureStyle:
         sheets = ["figure", *([self.venue.sheet] if self.venue is not None else [])]
         return matplotlib.style.context([_SHEETS / f"{name}.mplstyle" for name in sheets])
 
+    def has_log_x(self, comparison: ComparisonTables) -> bool:
+        """Whether the horizontal axis is logarithmic: as requested, or because runs end far apart in time."""
+        is_free = self.log is None and self.xlim is None and self.against == "time_s"
+        return self.log in ("x", "xy") or (is_free and comparison.needs_log_time)
+
     def x_limits(self) -> Limits:
         """Ends of the horizontal axis; infinite if they follow from the data."""
         top = math.inf if self.log in ("x", "xy") else None
@@ -218,30 +223,44 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
         columns = len(settings)
     elif not metrics and columns < len(cells):
         columns = 2
+    variants = looks(comparison.shown.values())
+    # As on the page, the lines of many variants hide each other: they have one panel each.
+    alone = list(variants) if len(variants) > RUNS_UP_TO and len(cells) == 1 and metrics else []
+    if alone:
+        cells = [(metrics[0], label) for label in alone]
+        columns = min(len(cells), max(1, int(width / _NARROWEST_INCHES)) if width else _COLUMNS)
     rows = math.ceil(len(cells) / columns)
     width = width or _PANEL_INCHES * columns
-    variants = looks(group.label for group in comparison.groups)
     with style.context():
         letters = int(18 * width)
         lines = [*variants, _BOUND] if style.bound else [*variants]
         names = {name: textwrap.fill(name, max(8, letters - 8)) for name in lines}
         beside = max(1, min(len(names), letters // (10 + max(map(len, names)))))
         high = min(1.7 + 0.27 * width / columns, 0.8 * width / columns)
-        height = height or max(1.5, high) * rows + 0.17 * math.ceil(len(names) / beside)
+        height = height or max(1.5, high) * rows + 0.17 * (
+            0 if alone else math.ceil(len(names) / beside)
+        )
         figure = Figure(figsize=(width, height), layout="constrained")
         shared: Any = "row" if len(metrics) > 1 < len(settings) else len(metrics) == 1
         grid = list(figure.subplots(rows, columns, squeeze=False, sharey=shared).flat)
         panels = list(zip(grid, cells, strict=False))
         for metric in metrics:
             of_metric = [(axes, setting) for axes, (name, setting) in panels if name == metric]
-            _curves(comparison, style, metric, of_metric, variants)
+            if alone:
+                of_metric = [(axes, settings[0]) for axes, _ in panels]
+            _curves(comparison, style, metric, of_metric, variants, alone)
         for axes, (name, _) in () if metrics else panels:
-            _bars(axes, comparison.summary, name, variants)
+            _bars(axes, comparison.merged(comparison.summary), name, variants)
         for axes in grid:
             axes.set_visible(axes.has_data())
         drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in grid]
         handles = {names[label]: handle for panel in drawn for handle, label in panel}
-        figure.legend(handles.values(), handles, loc="outside lower center", ncols=beside)
+        if alone:
+            handles = {
+                name: handle for name, handle in handles.items() if name == names.get(_BOUND)
+            }
+        if not alone or style.bound:
+            figure.legend(handles.values(), handles, loc="outside lower center", ncols=beside)
     return figure
 
 
@@ -251,16 +270,23 @@ def _curves(
     metric: str,
     panels: Sequence[tuple[Any, str]],
     variants: Mapping[str, Look],
+    alone: Sequence[str],
 ) -> None:
-    """Draw the panels of a metric, one per setting, with one vertical range."""
+    """Draw the panels of a metric, one per setting or, if there are any, one per variant in ``alone``, whose others are
+    gray; with one vertical range."""
     from matplotlib.ticker import FixedLocator, NullLocator
 
     definition, (cost, kind) = comparison.definition(metric), COSTS[style.against]
-    frame = comparison.curves(metric, style.against, 4000).dropna(subset="median")
+    frame = comparison.merged(comparison.curves(metric, style.against, 4000))
+    frame = frame.dropna(subset="median")
     percent, log = definition.unit == "share", style.log or ""
+    log_x = style.has_log_x(comparison)
     scale = 100.0 if percent and log != "logit" else 1.0
     xlim, ylim = style.x_limits(), style.y_limits(metric, definition.unit)
-    bands, runs = bool(style.bands), style.bands is None and len(variants) <= RUNS_UP_TO
+    bands, runs = (
+        bool(style.bands),
+        style.bands is None and (bool(alone) or len(variants) <= RUNS_UP_TO),
+    )
     for where, ends, column, of in (
         ("xlim", xlim, "x", kind),
         ("ylim", ylim, "median", definition.unit),
@@ -269,7 +295,7 @@ def _curves(
         if ends[0] > last or ends[1] < first:
             hint = f"the curves go from {format_value(first, of)} to {format_value(last, of)}"
             raise UserError("the range is outside the data", where=where, hint=hint)
-    is_free = not log and xlim == ylim == _FREE
+    is_free = not log and not log_x and xlim == ylim == _FREE
     late = late_range(frame, definition, bands=bands) if is_free else None
     low, high = late or _FREE
     notes = [f"below {definition.format(low)}"] if frame["median"].min() < low else []
@@ -277,20 +303,35 @@ def _curves(
     per_unit, unit = axis_unit(min(xlim[1], float(frame["x"].max())), kind)
     frame["x"] /= per_unit
     frame[["median", "low", "high"]] *= scale
-    bound = comparison.curves(metric, points=4000, bound=True) if style.bound else frame[:0]
+    bound = frame[:0]
+    if style.bound:
+        bound = comparison.merged(comparison.curves(metric, points=4000, bound=True))
     left, right = (end / per_unit for end in xlim)
     bottom, top = (end * scale for end in late or ylim)
-    for axes, setting in panels:
+    for number, (axes, setting) in enumerate(panels):
         hidden = list(notes)
         for label, rows in frame[frame["setting"] == setting].groupby("label", sort=False):
             # A value holds until the next one; the last one is a point.
             until = rows["x"].shift(-1, fill_value=rows["x"].iloc[-1])
             rows = rows[(until >= left) & (rows["x"] <= right)]
+            if alone and label != alone[number]:
+                axes.plot(
+                    rows["x"],
+                    rows["median"],
+                    color="0.75",
+                    linewidth=0.6,
+                    zorder=1,
+                    drawstyle="steps-post",
+                )
+                continue
             hidden += [] if rows["median"].between(bottom, top).any() else [str(label)]
             _line(axes, rows, str(label), variants[str(label)], bands=bands)
         for group, x, curve in comparison.series(metric, style.against, 4000) if runs else ():
-            if group.setting == setting and len(group.runs) > 1:
-                thin = {"color": variants[group.label].light, "linewidth": 0.5, "alpha": 0.45}
+            label = comparison.shown.get((group.setting, group.label))
+            if alone and label != alone[number]:
+                continue
+            if label and group.setting == setting and len(group.runs) > 1:
+                thin = {"color": variants[label].light, "linewidth": 0.5, "alpha": 0.45}
                 steps = x / per_unit, curve["runs"].T * scale
                 axes.plot(*steps, drawstyle="steps-post", zorder=1, **thin)
         for label, rows in bound[bound["setting"] == setting].groupby("label", sort=False):
@@ -303,12 +344,13 @@ def _curves(
             y, va = (0.03, "bottom") if definition.higher_is_better else (0.97, "top")
             note = f"not shown: {', '.join(hidden)}"
             axes.text(0.98, y, note, transform=axes.transAxes, ha="right", va=va, size="x-small")
-        axes.set_title(setting if metric == style.metrics[0] else "")
+        title = alone[number] if alone else setting if metric == style.metrics[0] else ""
+        axes.set_title(textwrap.fill(title, 34, break_long_words=False, break_on_hyphens=False))
         axes.set_xlabel(f"{cost} ({unit})" if unit else cost)
         axes.set_ylabel(f"{definition.label} (%)" if percent else definition.label)
         if len(panels) > 1:
             axes.label_outer()
-        axes.set_xscale("log" if log in ("x", "xy") else "linear")
+        axes.set_xscale("log" if log_x else "linear")
         axes.set_yscale({"y": "log", "xy": "log", "logit": "logit"}.get(log, "linear"))
         if log == "logit":
             axes.yaxis.set_major_locator(FixedLocator(_SHARES))

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES, SPENT
-from fedsim.analysis.comparison.findings import FEW, ahead
+from fedsim.analysis.comparison.findings import ahead
+from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, on, targets_in_order
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
+from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
 from fedsim.runs.sweep import PRECISION
@@ -105,10 +106,8 @@ _PAIRS: Columns = (
 _TARGET: Columns = (
     ("reached", "reached", "text"),
     ("time_s", "simulated time", "time"),
-    ("time_range", "95% interval", "text"),
     ("time_median_s", "median", "time"),
-    ("relative", "relative", "text"),
-    ("relative_range", "95% interval", "text"),
+    ("speed", "speed", "text"),
     ("client_updates", "client updates", "mean"),
     ("client_updates_per_h", "updates per hour", "number"),
     ("round", "rounds", "mean"),
@@ -128,9 +127,13 @@ _FAIRNESS: Columns = (
 
 
 def _table(
-    comparison: ComparisonTables, frame: pd.DataFrame, columns: Columns
+    comparison: ComparisonTables, frame: pd.DataFrame, columns: Columns, *, merges: bool = True
 ) -> tuple[Column, ...]:
-    """Columns of a frame, after those with the group of each row; the setting only if there are several."""
+    """Columns of a frame, after those with the group of each row; the setting only if there are several.
+
+    If it ``merges``, variants with identical results are one row.
+    """
+    frame = comparison.merged(frame) if merges else frame
     names: Columns = (("setting", "setting", "text"), ("label", "variant", "text"))
     if len(comparison.grouping.settings) == 1:
         names = names[1:]
@@ -146,15 +149,12 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     goals = targets_in_order(comparison)
     if not goals or comparison.targets_of(goals[0])["time_s"].isna().all():
         return None
-    goal, alike = goals[0], {group.name: same for same in comparison.alike for group in same}
-    base, few = comparison.baseline, _is_few(comparison)
-    ordered = comparison.targets_of(goal).sort_values("time_s", kind="stable")
-    # Settings stay in their order.
-    settings = {name: number for number, name in enumerate(comparison.grouping.settings)}
-    ordered = ordered.sort_values("setting", key=lambda names: names.map(settings), kind="stable")
-    labels = dict.fromkeys(group.label for group in comparison.groups)
-    places = {label: number for number, label in enumerate(labels)}
-    every = comparison.reached[comparison.reached["goal"] == goal]["time_s"].dropna()
+    goal, base, few = goals[0], comparison.baseline, comparison.is_few
+    standings = comparison.standings(goal)
+    places = {
+        label: number for number, label in enumerate(dict.fromkeys(comparison.shown.values()))
+    }
+    every = np.concatenate(standings["seeds_s"].tolist())
     low, high = float(every[every > 0].min()), float(every.max())
     low, high = (low / 1.1, high * 1.1) if low < high else (low / 2, high * 2)
 
@@ -162,36 +162,18 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         return float(np.clip(math.log(max(seconds, low) / low) / math.log(high / low), 0, 1))
 
     rows: list[dict[str, Any]] = []
-    for row in ordered.to_dict("records"):
-        group = next(g for g in comparison.groups if g.names == {k: row[k] for k in g.names})
-        same = [each.label for each in alike.get(group.name, (group,))]
-        if same[0] != row["label"]:
-            continue
-        times = comparison.at(row["setting"], goal)
-        seconds = times[row["label"]].dropna().to_numpy()
-        good = math.isfinite(row["time_s"])
-        ends = (row["time_low_s"], row["time_high_s"])
-        speed, speeds = math.nan, (math.nan, math.nan)
-        if good and base in times:
-            both = times[[row["label"], base]].dropna().to_numpy()
-            speed = 1 / row["relative"] if row["relative"] else math.nan
-            speeds = (1 / row["relative_high"], 1 / row["relative_low"]) if not few else speeds
-            if few and len(both) > 1 and both[:, 0].all():
-                speeds = ((both[:, 1] / both[:, 0]).min(), (both[:, 1] / both[:, 0]).max())
-        if few:
-            ends = (seconds.min(), seconds.max()) if good and len(seconds) > 1 else (math.nan,) * 2
-        spread = f", {speeds[0]:.3g} to {speeds[1]:.3g}" if math.isfinite(speeds[0]) else ""
-        ratio = f"{speed:.3g} times as fast{spread}" if math.isfinite(speed) else ABSENT
+    for row in standings.to_dict("records"):
+        ends, good = (row["low_s"], row["high_s"]), math.isfinite(row["time_s"])
         rows.append(
             {
                 "setting": row["setting"],
-                "label": " = ".join(same),
+                "label": row["label"],
                 "look": places[row["label"]],
                 "reached": f"{row['reached']} of {row['runs']}",
                 "time_s": row["time_s"],
                 "range": format_interval(*ends, format_duration),
-                "speed": "baseline" if base in same else ratio,
-                "seeds": [place(each) for each in seconds] if good else [],
+                "speed": _speed(comparison, row),
+                "seeds": [place(each) for each in row["seeds_s"]] if good else [],
                 "ends": [place(each) for each in ends] if math.isfinite(ends[0]) else [],
                 "mean": place(row["time_s"]) if good else None,
             }
@@ -199,7 +181,7 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "mean time", "time"),
-        ("range", "range" if few else "95% interval", "text"),
+        ("range", spread_word(comparison), "text"),
         ("speed", f"speed relative to {base}", "text"),
     )
     marks: list[float] = [s for s in _ROUND_S if low <= s <= high]
@@ -209,7 +191,7 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     return Figure(
         "first",
         title,
-        _table(comparison, pd.DataFrame(rows), columns),
+        _table(comparison, pd.DataFrame(rows), columns, merges=False),
         {"rows": rows, "ticks": ticks, "title": title, "few": few},
     )
 
@@ -219,9 +201,15 @@ _ROUND_S = sorted(
 )
 
 
-def _is_few(comparison: ComparisonTables) -> bool:
-    """Whether spreads over seeds are shown as ranges, because a variant has few runs."""
-    return min(len(group.runs) for group in comparison.groups) <= FEW
+def _speed(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> str:
+    """The speed of a row of the standings in words: ``13 times as fast, 9 to 20``."""
+    if not math.isfinite(row["speed"]):
+        return ABSENT
+    if comparison.baseline in row["label"].split(" = "):
+        return "baseline"
+    low, high = row["speed_low"], row["speed_high"]
+    spread = f", {low:.3g} to {high:.3g}" if math.isfinite(low) else ""
+    return f"{row['speed']:.3g} times as fast{spread}"
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:
@@ -229,7 +217,7 @@ def learning(comparison: ComparisonTables) -> Figure | None:
     if not comparison.metrics:
         return None
     finding = best_at_the_end(comparison)
-    if any(run.stopped_at for run in comparison.facts) and len(comparison.groups) > 1:
+    if comparison.is_stopped:
         finding = "Runs stopped at their target, so their final values do not rank the variants."
     return Figure("curves", finding, ())
 
@@ -239,20 +227,19 @@ def quality(comparison: ComparisonTables) -> Figure | None:
     if not comparison.metrics:
         return None
     frame = comparison.summary.copy()
-    is_stopped = any(run.stopped_at for run in comparison.facts)
     columns: list[tuple[str, str, Kind]] = [("runs", "runs", "count")]
     for metric in map(comparison.definition, comparison.metrics):
         final, best = f"final_{metric.name}", f"best_{metric.name}"
         ends = zip(frame[final], frame[f"{final}_sd"], strict=True)
         frame[final] = [format_mean(mean, sd, metric.unit) for mean, sd in ends]
-        if not is_stopped:
+        if not comparison.is_stopped:
             columns.append((final, f"final {metric.label}", "text"))
         columns.append((best, f"best {metric.label}", metric.unit))
     return Figure(
         "quality",
         f"Best values of {format_counted(len(comparison.facts), 'run')}; they stopped at their targets, so that their "
         "final values mean nothing."
-        if is_stopped
+        if comparison.is_stopped
         else f"Final values of {format_counted(len(comparison.facts), 'run')}.",
         _table(comparison, frame, columns),
     )
@@ -260,46 +247,43 @@ def quality(comparison: ComparisonTables) -> Figure | None:
 
 def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
     """The times at which groups reached a target, with the sentences on it."""
-    frame = comparison.targets_of(target)
-    times = frame[["time_low_s", "time_s", "time_high_s"]]
-    top = float(frame[["time_s", "time_high_s", "time_median_s"]].max().max())
-    ranges = (times / top).set_axis(["low", "mean", "high"], axis=1).to_dict("records")
-
-    def interval(low: str, high: str, written: Callable[[float], str]) -> list[str]:
-        ends = zip(frame[low], frame[high], strict=True)
-        return [format_interval(a, b, written) for a, b in ends]
-
+    frame = comparison.standings(target)
+    ends = zip(frame["low_s"], frame["high_s"], strict=True)
     shown = frame.assign(
         reached=[f"{k} of {n}" for k, n in zip(frame["reached"], frame["runs"], strict=True)],
-        relative=frame["relative"].map(format_ratio),
-        time_range=interval("time_low_s", "time_high_s", format_duration),
-        relative_range=interval("relative_low", "relative_high", format_ratio),
+        time_range=[format_interval(low, high, format_duration) for low, high in ends],
+        speed=[_speed(comparison, row) for row in frame.to_dict("records")],
     )
     spent = [(name, *words) for name, words in SPENT.items() if name in comparison.costs]
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
-        without = f" There are no times relative to {comparison.baseline}, which did not reach it."
+        without = f" There are no speeds relative to {comparison.baseline}, which did not reach it."
+    columns = (*_TARGET[:2], ("time_range", spread_word(comparison), "text"), *_TARGET[2:])
     return Figure(
         f"target-{number}",
         f"{' '.join(on(comparison, target))}{without}",
-        _table(comparison, shown, (*_TARGET, *spent)),
+        _table(comparison, shown, (*columns, *spent), merges=False),
         {
             "title": f"Time to {comparison.phrase(target)}",
-            "note": f" {_small_sample(comparison)}{relative_times(comparison)}.",
-            "ranges": ranges,
-            "top": format_duration(top),
+            "note": f" {relative_speeds(comparison)}.",
+            "few": comparison.is_few,
         },
     )
 
 
-def relative_times(comparison: ComparisonTables) -> str:
-    """What relative times are relative to, as a sentence without its period."""
-    return f"Times are relative to {comparison.baseline}, over the seeds with which both reached the target"
+def spread_word(comparison: ComparisonTables) -> str:
+    """What the spread of times over seeds is called."""
+    return "range" if comparison.is_few else "95% interval"
+
+
+def relative_speeds(comparison: ComparisonTables) -> str:
+    """What speeds are relative to, as a sentence without its period."""
+    return f"Speeds are relative to {comparison.baseline}, over the seeds with which both reached the target"
 
 
 def _small_sample(comparison: ComparisonTables) -> str:
     """A sentence on intervals of few seeds; empty if there are enough."""
-    if not _is_few(comparison):
+    if not comparison.is_few:
         return ""
     return (
         f"With {INTERVAL_RUNS} to {FEW} seeds an interval is little more than the range of the runs, "
@@ -313,9 +297,11 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         f"time to {target}": (f"time to {comparison.phrase(target)}", "time")
         for target in comparison.goals
     }
-    for metric in map(comparison.definition, comparison.main_metrics):
+    for metric in map(
+        comparison.definition, () if comparison.is_stopped else comparison.main_metrics
+    ):
         quantities[f"final {metric.name}"] = (f"final {metric.label}", metric.unit)
-    frame = comparison.pairs
+    frame = comparison.merged(comparison.pairs, "first", "second")
     frame = frame[frame["quantity"].isin(list(quantities)) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
@@ -444,14 +430,14 @@ def time_spent(comparison: ComparisonTables) -> Figure:
         for phase in PHASE_LABELS
         if phase in wide and (phase not in RARE_PHASES or wide[phase].any())
     ]
-    order = [(group.setting, group.label) for group in comparison.groups]
+    order = list(comparison.shown)
     rows = spent["share"].reindex(order)[parts].fillna(0.0).to_numpy().tolist()
     bars = [
         {
-            "label": group.name,
+            "label": f"{label} ({setting})" if setting else label,
             "parts": list(zip(parts, map(PHASE_LABELS.get, parts), row, strict=True)),
         }
-        for group, row in zip(comparison.groups, rows, strict=True)
+        for ((setting, _), label), row in zip(comparison.shown.items(), rows, strict=True)
     ]
     finding = "No client worked."
     if len(comparison.spent):
@@ -494,9 +480,16 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
         yield summary("fairness", fairness, _FAIRNESS, "worst_tenth", words, written=format_share)
 
 
+def _drawn(comparison: ComparisonTables) -> list[Group]:
+    """The groups that have a curve."""
+    return [
+        group for group in comparison.groups if (group.setting, group.label) in comparison.shown
+    ]
+
+
 def lorenz(comparison: ComparisonTables) -> Figure:
     """How evenly the updates came from the clients."""
-    curves = [np.mean([run.lorenz for run in group.runs], axis=0) for group in comparison.groups]
+    curves = [np.mean([run.lorenz for run in group.runs], axis=0) for group in _drawn(comparison)]
     return Figure(
         "lorenz",
         "The closer a curve is to the straight line, the more even the participation.",
@@ -510,7 +503,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     if not len(comparison.fairness):
         return None
     curves = []
-    for group in comparison.groups:
+    for group in _drawn(comparison):
         measured = [np.sort(run.client_accuracy) for run in group.runs if len(run.client_accuracy)]
         below = [np.searchsorted(run, ACCURACIES, side="right") / len(run) for run in measured]
         curves.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
@@ -550,7 +543,7 @@ def differences(comparison: ComparisonTables) -> Figure | None:
 
 def runs(comparison: ComparisonTables) -> Figure:
     """The runs that were compared."""
-    metrics = map(comparison.definition, comparison.metrics[:1])
+    metrics = map(comparison.definition, () if comparison.is_stopped else comparison.metrics[:1])
     columns: Columns = (
         ("seed", "seed", "text"),
         ("simulated_s", "simulated", "time"),
@@ -562,5 +555,5 @@ def runs(comparison: ComparisonTables) -> Figure:
     return Figure(
         "runs",
         f"{format_counted(len(frame), 'complete run')} in {format_counted(len(comparison.groups), 'group')}.",
-        _table(comparison, frame, columns),
+        _table(comparison, frame, columns, merges=False),
     )

@@ -13,11 +13,8 @@ import pandas as pd
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target, evaluation_gap_s
+from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
-
-FEW = 5
-"""Number of seeds up to which spreads are shown as ranges: an interval would be little more."""
 
 
 def doubt(

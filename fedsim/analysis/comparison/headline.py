@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import pandas as pd
+
 from fedsim.analysis.comparison.findings import Lead, ahead, leads, losses_of, most_often
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
@@ -64,6 +66,14 @@ def targets_in_order(comparison: ComparisonTables) -> list[Target]:
         for number, goal in enumerate(comparison.goals)
     ]
     return [goal for *_, goal in sorted(order)]
+
+
+def rows_in_order(comparison: ComparisonTables) -> pd.DataFrame:
+    """The summary as documents and the terminal show it: in the order of the page's first figure, if there is one."""
+    goals, frame = targets_in_order(comparison), comparison.merged(comparison.summary)
+    if not goals:
+        return frame
+    return comparison.standings(goals[0])[["setting", "label"]].merge(frame)
 
 
 def other_targets(comparison: ComparisonTables) -> list[str]:
@@ -130,7 +140,8 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}{seeds}"
     if not lead.contenders:
         return [f"{text}."]
-    variants = [*lead.tied, *lead.contenders]
+    labels = [(lead.setting, label) for label in (*lead.tied, *lead.contenders)]
+    variants = [comparison.shown[each] for each in labels if each in comparison.shown]
     names = f"{'between' if len(variants) == 2 else 'among'} {format_names(variants, 4)}"
     return [f"No clear winner {names} to {comparison.phrase(target)}.", f"{text}."]
 

@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import TIMING
+from fedsim.analysis.comparison.headline import rows_in_order
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.vocabulary.formatting import (
@@ -58,7 +59,7 @@ def latex(comparison: ComparisonTables) -> str:
         captions.append(_caption_of_times(comparison))
         for goal in comparison.goals:
             cells |= _times(comparison, goal)
-    if not any(run.stopped_at for run in comparison.facts):
+    if not comparison.is_stopped:
         captions.append("Final values: mean and standard deviation over seeds.")
         cells |= _finals(comparison)
     return _tabular(comparison, cells, captions)
@@ -66,8 +67,10 @@ def latex(comparison: ComparisonTables) -> str:
 
 def _tabular(comparison: ComparisonTables, cells: Cells, captions: list[str]) -> str:
     """The table, with its captions as a comment."""
-    groups = [tuple(group.names.values()) for group in comparison.groups]
-    frame = pd.DataFrame(cells, index=pd.MultiIndex.from_tuples(groups))
+    index = pd.MultiIndex.from_frame(
+        rows_in_order(comparison)[["setting", "label"]], names=[None, None]
+    )
+    frame = pd.DataFrame(cells, index=index)
     if len(comparison.grouping.settings) == 1:
         frame = frame.droplevel(0)
     style = frame.style.format_index(_escaped).format_index(_escaped, axis="columns")
@@ -96,13 +99,14 @@ def _in_latex(text: str) -> str:
 
 def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     """The times to a target, and the client updates up to it if it is the only one."""
-    rows, title = comparison.targets_of(goal).to_dict("records"), comparison.title(goal)
+    rows = rows_in_order(comparison)[["setting", "label"]].merge(comparison.standings(goal))
+    rows, title = rows.to_dict("records"), comparison.title(goal)
     scale, unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
     decimals = _decimals(comparison.targets["time_s"] / scale)
     cells: Cells = {(title, f"time ({unit})"): [_time(row, scale, decimals) for row in rows]}
-    relative = [_in_latex(format_ratio(row["relative"])) for row in rows]
-    if set(relative) != {_ABSENT}:
-        cells[title, "relative"] = relative
+    speeds = [_in_latex(format_ratio(row["speed"])) for row in rows]
+    if set(speeds) != {_ABSENT}:
+        cells[title, "speed"] = speeds
     if len(comparison.goals) == 1 and any(math.isfinite(row["client_updates"]) for row in rows):
         updates = [_in_latex(format_mean_count(row["client_updates"])) for row in rows]
         rates = [_in_latex(format_number(row["client_updates_per_h"])) for row in rows]
@@ -117,10 +121,9 @@ def _decimals(times: pd.Series[float]) -> int:
 
 
 def _time(row: dict[Any, Any], scale: float, decimals: int) -> str:
-    """A row of the targets: mean and interval, in units of ``scale`` seconds."""
+    """A row of the standings: mean and range or interval, in units of ``scale`` seconds."""
     mean, low, high = (
-        format_decimals(row[name] / scale, decimals)
-        for name in ("time_s", "time_low_s", "time_high_s")
+        format_decimals(row[name] / scale, decimals) for name in ("time_s", "low_s", "high_s")
     )
     if mean == ABSENT:
         return _ABSENT
@@ -135,7 +138,8 @@ def _finals(comparison: ComparisonTables) -> Cells:
     names = comparison.main_metrics if comparison.goals else comparison.metrics
     cells: Cells = {}
     for metric in map(comparison.definition, names):
-        means, spreads = (comparison.summary[f"final_{metric.name}{end}"] for end in ("", "_sd"))
+        rows = rows_in_order(comparison)
+        means, spreads = (rows[f"final_{metric.name}{end}"] for end in ("", "_sd"))
         heading = f"{metric.label}{' (%)' if metric.unit == 'share' else ''}"
         cells["final", heading] = [
             _in_latex(format_mean(mean, spread, metric.unit))
@@ -146,7 +150,7 @@ def _finals(comparison: ComparisonTables) -> Cells:
 
 def _timing(comparison: ComparisonTables) -> Cells:
     """The main figures of timing-only runs."""
-    frame, cells = comparison.summary, Cells()
+    frame, cells = rows_in_order(comparison), Cells()
     for name, (label, kind) in TIMING.items():
         scale, unit = (1.0, "%") if kind == "share" else axis_unit(frame[name].median(), kind)
         pairs = zip(frame[name] / scale, frame[f"{name}_sd"] / scale, strict=True)
@@ -157,8 +161,9 @@ def _timing(comparison: ComparisonTables) -> Cells:
 
 
 def _caption_of_times(comparison: ComparisonTables) -> str:
-    has_intervals = comparison.targets["time_low_s"].notna().any()
-    interval = " with its 95% bootstrap interval" if has_intervals else ""
+    has_ends = any(comparison.standings(goal)["low_s"].notna().any() for goal in comparison.goals)
+    spread = "range" if comparison.is_few else "95% bootstrap interval"
+    interval = f" with its {spread}" if has_ends else ""
     means = comparison.targets[comparison.targets["time_s"].notna()]
     some = (
         "; [n/m] if only n of m seeds did, so that the mean is theirs"
@@ -171,6 +176,6 @@ def _caption_of_times(comparison: ComparisonTables) -> str:
         else ""
     )
     return (
-        f"Mean time to target over seeds{interval}, and relative to {comparison.baseline} over the seeds with which"
-        f" both reached it; a dash if fewer than half of the seeds reached it{some}.{updates}"
+        f"Mean time to target over seeds{interval}, and speed relative to {comparison.baseline} over the seeds with"
+        f" which both reached it; a dash if fewer than half of the seeds reached it{some}.{updates}"
     )

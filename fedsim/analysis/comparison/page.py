@@ -9,6 +9,7 @@ import numpy as np
 
 from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
+from fedsim.analysis.comparison.curves import RUNS_UP_TO
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
@@ -58,9 +59,12 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
     """
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
-    variants = looks(group.label for group in comparison.groups)
+    variants = looks(comparison.shown.values())
     places = {label: index for index, label in enumerate(variants)}
-    groups = [{**group.names, "place": places[group.label]} for group in comparison.groups]
+    groups = [
+        {"setting": setting, "label": label, "place": places[label]}
+        for (setting, _), label in comparison.shown.items()
+    ]
     targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
     charts = plain(curves_document(comparison))
     data = {
@@ -69,6 +73,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
             "groups": groups,
             "settings": settings,
             "targets": targets,
+            "runs_up_to": RUNS_UP_TO,
             "looks": [
                 {"color": f"g{index % len(LOOKS)}", "dash": look.dash, "symbol": look.symbol}
                 for index, look in enumerate(variants.values())
@@ -112,7 +117,7 @@ def _view(comparison: ComparisonTables, style: FigureStyle) -> dict[str, Any]:
         "metric": metric,
         "against": style.against,
         "scale": {"y": "log", "xy": "log", "logit": "logit"}.get(style.log or ""),
-        "xscale": "log" if style.log in ("x", "xy") else None,
+        "xscale": "log" if style.has_log_x(comparison) else None,
         "bands": style.bands,
         **{name: ends if any(map(math.isfinite, ends)) else None for name, ends in ranges.items()},
     }
@@ -142,6 +147,8 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     def drawn(metric: str, cost: str) -> dict[str, Any]:
         settings: dict[str, Any] = {}
         for group, x, curve in comparison.series(metric, cost, limit):
+            if (group.setting, group.label) not in comparison.shown:
+                continue
             of_setting = settings.setdefault(group.setting, {"x": shortened(x, 7), "groups": []})
             known = {
                 name: y for name, y in curve.items() if name == "median" or np.isfinite(y).any()

@@ -27,6 +27,7 @@ from fedsim.analysis.comparison.facts import (
 from fedsim.analysis.comparison.groups import Group, Grouping, group_runs, is_below
 from fedsim.analysis.comparison.loading import Loaded
 from fedsim.analysis.comparison.targets import (
+    FEW,
     Estimate,
     Target,
     default_targets,
@@ -43,10 +44,15 @@ from fedsim.vocabulary.metrics import MetricDefinition, definition
 Floats = npt.NDArray[np.float64]
 
 _KEY = ["setting", "label"]
+_FAR = 3.0
+"""Ratio of the ends of two variants' runs from which the axis of time is logarithmic."""
 _PAIR = (
     *("setting", "first", "second", "quantity", "seeds"),
     *("difference", "low", "high", "better", "same"),
 )
+
+
+_RELATIVE = ("relative", "relative_high", "relative_low")
 
 
 class ComparisonTables:
@@ -196,6 +202,50 @@ class ComparisonTables:
             by_results[group.setting, results].append(group)
         return [tuple(same) for same in by_results.values() if len(same) > 1]
 
+    @functools.cached_property
+    def shown(self) -> dict[tuple[str, str], str]:
+        """What pages and documents call the groups, by setting and label: variants with identical results are one,
+        named ``a = b``, and the others of them are absent."""
+        names = {(group.setting, group.label): group.label for group in self.groups}
+        for same in self.alike:
+            for group in same[1:]:
+                del names[group.setting, group.label]
+            names[same[0].setting, same[0].label] = " = ".join(group.label for group in same)
+        return names
+
+    def merged(self, frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
+        """The rows of a table that pages and documents show, with the names in :attr:`shown`.
+
+        Args:
+            frame: a table with ``setting``.
+            columns: its columns of labels; ``label`` if there are none.
+        """
+        for column in columns or ("label",):
+            rows = zip(frame["setting"], frame[column], strict=True)
+            frame = frame.assign(**{column: [self.shown.get(row) for row in rows]})
+            frame = frame[frame[column].notna()]
+        return frame
+
+    @functools.cached_property
+    def is_stopped(self) -> bool:
+        """Whether runs ended at their target, so that their final values do not rank the variants."""
+        return len(self.groups) > 1 and any(run.stopped_at for run in self.facts)
+
+    @functools.cached_property
+    def is_few(self) -> bool:
+        """Whether spreads over seeds are shown as ranges, because a variant has few runs."""
+        return min(len(group.runs) for group in self.groups) <= FEW
+
+    @functools.cached_property
+    def needs_log_time(self) -> bool:
+        """Whether runs end so far apart that curves are drawn on a logarithmic axis of time."""
+        measured = [
+            [run.progress.dropna(subset=self.metrics[:1])["time_s"] for run in g.runs]
+            for g in self.groups
+        ]
+        ends_s = np.array([max(times.max() for times in group) for group in measured])
+        return bool(ends_s.max() > _FAR * ends_s.min() > 0)
+
     # -- tables -----------------------------------------------------------------------------------------------------
 
     @functools.cached_property
@@ -302,6 +352,32 @@ class ComparisonTables:
             row[f"{CLIENT_UPDATES}_per_h"] = updates / time_s * 3600 if time_s else math.nan
             rows.append(row)
         return pd.DataFrame(rows)
+
+    def standings(self, goal: Target) -> pd.DataFrame:
+        """The rows of :attr:`targets` of one target as pages and documents show them, by setting and from the fastest.
+
+        ``low_s`` and ``high_s`` are the interval of the time, or its range over few seeds; ``speed`` is the baseline's
+        mean time divided by this one's, between ``speed_low`` and ``speed_high``; ``seeds_s`` are the times by seed.
+        """
+        order = {name: number for number, name in enumerate(self.grouping.settings)}
+        frame = self.targets_of(goal).sort_values("time_s", kind="stable")
+        frame = frame.sort_values("setting", key=lambda names: names.map(order), kind="stable")
+        rows = []
+        for row in frame.to_dict("records"):
+            times_s = self.at(row["setting"], goal)
+            seeds_s = times_s[row["label"]].dropna().to_numpy()
+            ends = row["time_low_s"], row["time_high_s"]
+            inverse = [1 / row[n] if row[n] else math.nan for n in _RELATIVE]
+            if self.is_few:
+                both = times_s.reindex(columns=[row["label"], self.baseline]).dropna().to_numpy()
+                is_known = math.isfinite(row["relative"]) and len(both) > 1 and both[:, 0].all()
+                ratios = both[:, 1] / both[:, 0] if is_known else np.full(1, np.nan)
+                inverse[1:] = float(ratios.min()), float(ratios.max())
+                is_known = math.isfinite(row["time_s"]) and len(seeds_s) > 1
+                ends = (seeds_s.min(), seeds_s.max()) if is_known else (math.nan, math.nan)
+            names = ("low_s", "high_s", "speed", "speed_low", "speed_high", "seeds_s")
+            rows.append(row | dict(zip(names, (*ends, *inverse, seeds_s), strict=True)))
+        return self.merged(pd.DataFrame(rows))
 
     @functools.cached_property
     def pairs(self) -> pd.DataFrame:

@@ -23,6 +23,10 @@ INTERVAL_RUNS = 3
 """Minimum number of runs for an interval: the interval of two runs would only be their range."""
 
 
+FEW = 5
+"""Number of seeds up to which spreads are shown as ranges: an interval would be little more."""
+
+
 @dataclass(frozen=True)
 class Target:
     """A value that a metric should reach.

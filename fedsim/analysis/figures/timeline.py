@@ -26,8 +26,8 @@ from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.outcomes import LOST_LABELS, Outcome
 
-MAX_BARS_SHOWN = 5000
-_MAX_STRETCHES, _MAX_ROUNDS, _LEAST_ROWS = 5000, 2000, 8
+MAX_BARS_SHOWN = 10_000
+_MAX_STRETCHES, _MAX_ROUNDS, _LEAST_ROWS = 5000, 2000, 12
 
 _COLUMNS: Columns = (
     ("client_id", "client", "count"),
@@ -56,7 +56,8 @@ def timeline(run: Run) -> Figure:
     """
     table = run.dispatches
     path = _path(run)
-    clients = _shown_clients(table["client_id"].to_numpy(), path["client_id"].to_numpy())
+    most = MAX_BARS_SHOWN - (len(run.edge_dispatches) if run.has_edges else 0)
+    clients = _shown_clients(table["client_id"].to_numpy(), path["client_id"].to_numpy(), most)
     dispatched = int(np.count_nonzero(np.bincount(table["client_id"])))
     rows = _rows(table, run.phases, clients)
     batteries = _batteries(run)
@@ -141,15 +142,15 @@ def _path(run: Run) -> pd.DataFrame:
 
 
 def _shown_clients(
-    client_ids: npt.NDArray[np.int64], on_path: npt.NDArray[np.int64]
+    client_ids: npt.NDArray[np.int64], on_path: npt.NDArray[np.int64], most: int
 ) -> npt.NDArray[np.int64]:
-    """The sampled clients; if they have too many dispatches, every second or fourth and so on, and the one that is most
-    often on the critical path: the whole run of few clients instead of the beginning of many."""
+    """The sampled clients; if they have more than ``most`` dispatches, every second or fourth and so on, and the one
+    that is most often on the critical path: the whole run of few clients instead of the beginning of many."""
     sampled = sampled_clients(client_ids)
     if not len(sampled):
         return sampled
     counts, step = np.bincount(client_ids), 1
-    while counts[sampled[::step]].sum() > MAX_BARS_SHOWN and len(sampled) > step * _LEAST_ROWS:
+    while counts[sampled[::step]].sum() > most and len(sampled) >= 2 * step * _LEAST_ROWS:
         step *= 2
     often = int(np.bincount(on_path[on_path >= 0], minlength=len(counts)).argmax())
     shown: npt.NDArray[np.bool_] = (np.arange(len(sampled)) % step == 0) | (sampled == often)

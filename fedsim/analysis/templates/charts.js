@@ -116,7 +116,7 @@ const fedsim = (() => {
   };
   /* Lost work is hatched, so that outcomes differ in more than their colors: the slope of the lines, in pixels. */
   const HATCHES = { late: [6, 6], dropped: [-6, 6], cut: [0, 6], discarded: [6, 0], unfinished: [3, 3] };
-  function fillOf(color, slope) {
+  function fillOf(color, slope, onCanvas = false) {
     if (!slope) return ink(color);
     const canvas = document.createElement("canvas"), pen = canvas.getContext("2d");
     canvas.width = canvas.height = 6;
@@ -125,7 +125,7 @@ const fedsim = (() => {
     const [dx, dy] = slope, [x, y] = dx && dy ? [dx > 0 ? 0 : 6, 0] : [dx ? 0 : 3, dx ? 3 : 0];
     for (const shift of dx && dy ? [-6, 0, 6] : [0]) { pen.moveTo(x + shift - dx, y - dy); pen.lineTo(x + shift + 2 * dx, y + 2 * dy); }
     pen.stroke();
-    return { type: "pattern", image: canvas.toDataURL(), imageWidth: 6, imageHeight: 6, repeat: "repeat" };
+    return { type: "pattern", image: onCanvas ? canvas : canvas.toDataURL(), imageWidth: 6, imageHeight: 6, repeat: "repeat" };
   }
   const markPath = (symbol) => MARKS[symbol] || symbol.replace("path://", "");
   /* One entry of a legend: a line with a mark, a line, a mark, or a square. */
@@ -134,7 +134,7 @@ const fedsim = (() => {
     const paint = at.x === undefined ? `var(--${color})` : ink(color);
     if (line) add(svg, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${paint};stroke-width:${thin ? 1.5 : 2.25}`, "stroke-dasharray": dash.map((d) => d * 2).join(" ") });
     if (symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
-    else if (shape) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
+    else if (shape && !hatch) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
     else if (!line) {
       add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
       const [dx, dy] = hatch ?? [];
@@ -173,6 +173,12 @@ const fedsim = (() => {
     const faded = charts.get(host);
     faded.only = label;
     faded.redraw();
+  }
+  /* The host of a small chart with its own title, number `place` of those in a container. */
+  function cell(container, place, title) {
+    const child = container.children[place] ?? add(container, "div");
+    if (!child.firstChild) { add(child, "h4", {}, title); add(child, "div", { class: "chart", id: `${container.id}-${place}` }); }
+    return child.lastChild;
   }
   const titleOf = (host) => host.closest("figure").querySelector("h3").textContent;
   const live = document.getElementById("live");
@@ -367,17 +373,17 @@ const fedsim = (() => {
   /* Nights, from 22 to 6 o'clock on the clock of the devices' trace, behind the plot; none that are too narrow to see. */
   const DAY = 86400, DUSK = 22 * 3600, NIGHT = 8 * 3600;
   function nights(x, first, last, box, px) {
-    const began = data.online?.time_of_day_s;
+    const began = data.online?.time_of_day_s, ranges = [];
     if (x.label !== "simulated time" || began == null || ((box.right - box.left) * DAY) / (last - first) < 8) return [];
-    const shades = [];
-    for (let dusk = DUSK - began - DAY; dusk < last; dusk += DAY) {
-      const [from, to] = [dusk, dusk + NIGHT].map((value) => px(Math.max(first, Math.min(last, value))));
-      if (to > from) shades.push({ type: "rect", silent: true, z: -1, shape: { x: from, y: box.top, width: to - from, height: box.bottom - box.top }, style: { fill: ink("muted"), opacity: 0.12 } });
-    }
-    return shades;
+    for (let dusk = DUSK - began - DAY; dusk < last; dusk += DAY) ranges.push({ from: dusk, to: dusk + NIGHT });
+    return shaded(ranges, first, last, box, px, { fill: ink("muted"), opacity: 0.12 });
   }
+  const shaded = (ranges, first, last, box, px, style) => ranges.map((range) => [range.from, range.to].map((value) => px(Math.max(first, Math.min(last, value)))))
+    .filter(([from, to]) => to > from)
+    .map(([from, to]) => ({ type: "rect", silent: true, z: -1, shape: { x: from, y: box.top, width: to - from, height: box.bottom - box.top }, style }));
   /* Lines. spec: x {kind, label, values, zero}, y {kind, label, zero, from, to}, scales {x, y}, smooth, bands, xlim, ylim,
-     series [{label, color, dash, symbol, values, low, high, fill, points, step, silent, plain}], marks [{value, label, at}]. */
+     series [{label, color, dash, symbol, values, low, high, fill, points, step, silent, plain}], marks [{value, label, at}],
+     shades [{from, to}] of the horizontal axis. */
   function curves(host, summary, spec) {
     const { x, y, series, marks = [], scales = {}, smooth = 0, bands = false } = spec;
     const xScale = SCALES[scales.x || "linear"], yScale = SCALES[scales.y || "linear"];
@@ -409,7 +415,7 @@ const fedsim = (() => {
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
       box.left = shared ? aligned.left : Math.max(34, Math.max(0, ...ya.texts.map((text) => textWidth(text))) + 12);
-      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true, ...(x.names ? { marks: x.values, label: (value) => x.names[value] } : x.ticks && !zoom && { marks: x.ticks }) });
+      const xa = axis({ kind: x.kind, low: first, high: last, scale: scales.x || "linear", pixels: box.right - box.left, horizontal: true, ...(x.names ? { marks: [...new Set(x.values)], label: (value) => short(x.names[value]) } : x.ticks && !zoom && { marks: x.ticks }) });
       const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
       // A missing value has no place either: ECharts draws the step of the value before it up to its place.
       const pairs = (values) => values.flatMap((value, index) => (xScale.holds(x.values[index]) ? [value === null || !yScale.holds(value) ? [null, null] : [xScale.to(x.values[index]), yScale.to(value)]] : []));
@@ -422,7 +428,7 @@ const fedsim = (() => {
         return {
           type: "line", name: s.label, data: pairs(values), silent: true, connectNulls: false, clip: true, step: s.step ? "end" : false,
           symbol: s.symbol || "none", showSymbol: Boolean(marked),
-          symbolSize: (_, { dataIndex }) => (dataIndex % every === offset || every === 1 ? (s.points ? 5.5 : 8) : 0),
+          symbolSize: (_, { dataIndex }) => (dataIndex % every === offset || every === 1 ? (s.large ? 12 : s.points ? 6.5 : 8) : 0),
           lineStyle: { color: ink(s.color), width: s.bare ? 0 : width_ ?? (s.thin && s.silent ? 1 : s.plain ? 1.5 : 2.25), type: s.dash?.length ? s.dash.map((d) => d * 2) : "solid", opacity: opacity * faint(s) * (s.thin && s.silent ? 0.45 : 1), cap: "butt" },
           itemStyle: { color: ink(s.color), borderColor: ink("card"), borderWidth: s.points ? 0 : 1, opacity: faint(s) },
           areaStyle: s.fill ? { color: ink(s.color), opacity: 0.18 } : undefined,
@@ -490,7 +496,7 @@ const fedsim = (() => {
             ...(smooth ? shown.filter((s) => !s.silent).map((s) => line({ ...s, symbol: null }, s.raw, 0.25, 1)) : []),
             ...shown.map((s) => line(s, s.values, 1)),
           ],
-          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes,
+          graphic: [...nights(x, first, last, box, px), ...shaded(spec.shades ?? [], first, last, box, px, { fill: ink("accent-soft") }), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes,
             ...named.map((each) => words(each.text, each.x + 8, each.y, { fill: ink(each.color) }))],
         },
       };
@@ -615,15 +621,15 @@ const fedsim = (() => {
     build();
   }
   // A CSV cell; text that a spreadsheet would run as a formula begins with a quote, as in csv_text.
-  function cell(value) {
+  function csvCell(value) {
     if (typeof value !== "string") return value;
     const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : value;
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
   function csv(figure) {
     const shown = whole(figure);
-    const rows = shown[0].values.map((_, row) => shown.map((each) => cell(each.values[row] ?? "")));
-    return [shown.map((each) => cell(each.key)), ...rows].map((line) => line.join(",") + "\n").join("");
+    const rows = shown[0].values.map((_, row) => shown.map((each) => csvCell(each.values[row] ?? "")));
+    return [shown.map((each) => csvCell(each.key)), ...rows].map((line) => line.join(",") + "\n").join("");
   }
   /* An SVG document in the current theme: a title, and what `fill` adds below it before it returns the height. */
   const FONT = "font-family:system-ui,sans-serif";
@@ -735,6 +741,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, aligned, HATCHES, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, aligned, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();

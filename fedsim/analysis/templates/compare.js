@@ -2,8 +2,7 @@
 /* The charts of a comparison page: curves with bands, in the colors, dashes and markers of the paper figure. */
 (() => {
   const { data, curves, legend, finding, files } = fedsim;
-  const { groups, settings, targets, looks, view } = data.comparison;
-  const RUNS_UP_TO = 6; // The lines of more variants hide each other: they have one plot each.
+  const { groups, settings, targets, looks, view, runs_up_to } = data.comparison;
   const byId = (name) => document.getElementById(name);
   const host = (name) => byId(`chart-${name}`);
   const chooser = byId("setting");
@@ -31,9 +30,7 @@
     });
     byId("bands").checked = Boolean(view.bands);
     if (view.scale) byId("scale").value = view.scale;
-    // Runs that end far apart need a logarithmic axis; it is chosen once.
-    const ends = Object.values(values[metrics[0].key].time_s ?? {}).flatMap(({ x, groups: own }) => own.map((each) => x[each.median.findLastIndex((value) => value !== null)] || 0)).filter(Boolean);
-    byId("logx").checked = view.xscale === "log" || (!view.xlim && Math.max(...ends) > 3 * Math.min(...ends));
+    byId("logx").checked = view.xscale === "log";
     const multiples = byId("multiples");
     const chosen = () => {
       const metric = metrics.find((each) => each.key === byId("metric").value);
@@ -57,17 +54,17 @@
         series: [...faint, ...(byId("bands").checked ? [] : own.flatMap(plain)), ...own], ...more,
         marks: goals.map((goal) => ({ value: goal.value, label: own.length === 1 && faint.length ? "" : `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
       });
-      const many = series.length > RUNS_UP_TO;
+      // The lines of many variants hide each other: they have one plot each.
+      const many = series.length > runs_up_to;
       host("curves").hidden = many;
       multiples.hidden = !many;
       if (!many) { drawn(host("curves"), shown, [], { ends: true }); return; }
       const all = extents(shown);
       series.forEach((s, place) => {
-        const cell = multiples.children[place] ?? fedsim.add(multiples, "div");
-        cell.hidden = s.hidden;
-        if (!cell.firstChild) { fedsim.add(cell, "h4", {}, s.label); fedsim.add(cell, "div", { class: "chart", id: `chart-curves-${place}` }); }
+        const cell = fedsim.cell(multiples, place, s.label);
+        cell.parentElement.hidden = s.hidden;
         const others = shown.filter((other) => other !== s).map((other) => ({ ...other, color: "idle", symbol: null, dash: [], plain: true, thin: true, silent: true, runs: [] }));
-        if (!s.hidden) drawn(cell.lastChild, [s], others, { ylim: ylim ?? all });
+        if (!s.hidden) drawn(cell, [s], others, { ylim: ylim ?? all });
       });
     };
     const extents = (shown) => {

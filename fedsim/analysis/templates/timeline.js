@@ -23,7 +23,7 @@
   // On a wide page, the axes of all charts over time agree; beside the one of learning, a target has its name.
   const isWide = host.clientWidth > 640, RIGHT = isWide && fedsim.data.learning ? 84 : 34;
   const DETAIL = 5; // Width of a typical dispatch, in pixels, from which its phases are drawn.
-  const BIN = 5;
+  const BIN = 8;
   const time = Object.fromEntries(["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "ended_s", "waited_s"].map((key) => [key, values(key)]));
   const outcome = values("outcome"), steps = values("steps_done"), version = values("version"), id = values("dispatch_id");
   const before = values("charge_before"), after = values("charge_after");
@@ -88,10 +88,10 @@
     ...(time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
     ...(floors.length ? [{ label: `charge (no work below ${floors.map((floor) => show("share", floor)).join(" or ")})`, color: "charge", line: true, thin: true }] : []),
     ...(figure.path.row.length ? [{ label: "critical path", color: "text", line: true }] : []),
-    ...present.map((name) => ({ label: name, color: name, shape: MARKS[name] })),
+    ...present.map((name) => ({ label: name, color: name, shape: MARKS[name], hatch: detailed ? null : fedsim.HATCHES[name] })),
     ...(rounds.length ? [{ label: apart(updates()) ? "server update" : "server update (when zoomed in)", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
   ]);
-  let width = 0, detailed = false;
+  let width = 0, detailed = false, fills = {};
   const scale = () => (width - left - RIGHT) / (view[1] - view[0]);
   const sx = (value) => left + (Math.max(view[0], Math.min(view[1], value)) - view[0]) * scale();
   const inView = (index) => end[index] >= view[0] && begin[index] <= view[1];
@@ -118,9 +118,10 @@
     const clipped = shown.map(([t, share]) => [left + (t - view[0]) * scale(), y + ROW / 2 - 2 - share * (ROW - 4)]);
     return { type: "polyline", shape: { points: clipped }, style: { stroke: ink("charge"), lineWidth: 1.5, fill: "none" } };
   }
-  /* The work of a row when zoomed out: the share of work in each small bin, by outcome. */
+  /* The work of a row when zoomed out: a strip that is the darker, the larger the share of work in each bin; lost work is
+     hatched, in its part of the height. */
   function sums(client, y) {
-    const bins = new Map();
+    const bins = new Map(), HIGH = ROW - 8;
     for (const index of own[client].filter(inView)) {
       for (const [from, to] of workOf(index, begin[index], time.ended_s[index])) {
         if (to < view[0] || from > view[1]) continue;
@@ -134,12 +135,11 @@
     }
     return [...bins].flatMap(([bin, shares]) => {
       const all = Object.values(shares).reduce((sum, share) => sum + share, 0);
-      const high = (ROW - 5) * Math.max(0.25, Math.min(1, all));
-      let base = y + high / 2;
+      let base = y + HIGH / 2;
       return Object.keys(MARKS).filter((name) => shares[name]).map((name) => {
-        const part = (high * shares[name]) / all;
+        const part = (HIGH * shares[name]) / all;
         base -= part;
-        return rect(bin * BIN, base, BIN, part, ink(name));
+        return rect(bin * BIN, base, BIN, part, fills[name], 0.35 + 0.65 * Math.ceil(4 * Math.min(1, all)) / 4);
       });
     });
   }
@@ -204,6 +204,7 @@
 
   function option(total, height) {
     width = total;
+    fills = Object.fromEntries(present.map((name) => [name, fedsim.fillOf(name, fedsim.HATCHES[name], true)]));
     const shown = rows.map((_, place) => place).slice(top, top + fits());
     const lengths = shown.flatMap((place) => own[rows[place]].filter(inView).map((index) => (time.ended_s[index] - begin[index]) * scale())).sort((a, b) => a - b);
     detailed = (lengths[lengths.length >> 1] ?? 0) >= DETAIL;

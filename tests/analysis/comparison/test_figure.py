@@ -152,8 +152,11 @@ def test_runs_are_drawn_for_few_variants_and_bands_on_request(comparison: Compar
     assert drawn(comparison, bands=True) == (2, 2)
     assert drawn(comparison, bands=False) == (0, 2)
     many = of(*(run(f"m{number}", seed) for number in range(7) for seed in (0, 1)))
-    assert drawn(many) == (0, 7)
-    assert drawn(many, bands=True) == (7, 7)
+    # One panel per variant, with its two runs and the others in gray.
+    panels = many.plot("accuracy").axes
+    assert [axes.get_title() for axes in panels if axes.get_visible()] == list(many.shown.values())
+    assert drawn(many) == (0, 7 + 2)
+    assert drawn(many, bands=True) == (1, 7)
 
 
 def test_scales_have_plain_numbers(comparison: Comparison) -> None:
@@ -221,6 +224,8 @@ def test_the_figure_shows_the_late_range_and_says_so() -> None:
             for made in (slow, fast)
         )
     )
+    assert comparison.plot("r2").axes[0].get_xscale() == "log"
+    vars(comparison)["needs_log_time"] = False
     (axes,) = comparison.plot("r2").axes
     low, high = 0.58 - 0.06 * 0.16, 0.74 + 0.06 * 0.16
     assert axes.get_ylim() == pytest.approx((low, high))

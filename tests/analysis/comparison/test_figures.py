@@ -38,17 +38,20 @@ def test_tables_of_the_page_show_the_frames(comparison: Comparison, comparison_p
         seconds = spent.loc[(line[0], line[1])]
         parts = ["download", "compute", "upload", "waiting", "idle", "offline"]
         assert line[2:] == [format_duration(seconds[part]) for part in parts]
-    frame = comparison.targets[comparison.targets["target"] == 0.5].to_dict("records")
+    frame = comparison.standings(Target("accuracy", 0.5)).to_dict("records")
     for line, known in zip(cells(page, "target-0"), frame, strict=True):
         assert line[:3] == [
             known["setting"],
             known["label"],
             f"{known['reached']} of {known['runs']}",
         ]
-        names = ("time_s", "time_low_s", "time_high_s", "time_median_s")
+        of_runs = comparison.at(known["setting"], Target("accuracy", 0.5))[known["label"]]
+        assert (known["low_s"], known["high_s"]) == (of_runs.min(), of_runs.max())
+        names = ("time_s", "low_s", "high_s", "time_median_s")
         mean, low, high, median = (format_duration(known[name]) for name in names)
-        relative = f"{known['relative']:.2f}×"
-        assert line[3:7] == [mean, f"{low} to {high}", median, relative]
+        assert line[3:6] == [mean, f"{low} to {high}", median]
+        speed = f"{1 / known['relative']:.3g} times as fast"
+        assert line[6] == "baseline" or line[6].startswith(speed)
     for line, known in zip(
         cells(page, "quality"), comparison.summary.to_dict("records"), strict=True
     ):
@@ -84,7 +87,7 @@ def test_pauses_are_a_part_of_their_own(tmp_path: Path) -> None:
 def test_a_baseline_that_never_got_there_is_named() -> None:
     comparison = of(run("fedavg", accuracy=(0.1, 0.2)), run("mifa"), goals=(GOAL,))
     assert comparison.targets["relative"].isna().all()
-    without = "no times relative to fedavg"
+    without = "no speeds relative to fedavg"
     assert without in figures.target_figure(comparison, GOAL, 0).finding
     reached = of(run("fedavg"), run("mifa"), goals=(GOAL,))
     assert without not in figures.target_figure(reached, GOAL, 0).finding
@@ -97,13 +100,12 @@ def test_few_seeds_are_a_note(seeds: int) -> None:
     runs += [run("mifa", seed, (0.1, 0.1, 0.95)) for seed in range(seeds)]
     comparison = of(*runs, goals=(GOAL,))
     target, pairs = figures.target_figure(comparison, GOAL, 0), drawn(figures.pairs(comparison))
-    for figure in (target, pairs):
-        assert ("little more than the range" in figure.extra["note"]) == (seeds < 6)
+    assert ("little more than the range" in pairs.extra["note"]) == (seeds < 6)
+    spread = "range" if seeds < 6 else "95% interval"
+    assert [column.label for column in target.columns][3] == spread
     assert "not counted" in pairs.finding
     first = drawn(figures.first_to(comparison))
-    assert [column.label for column in first.columns][3] == (
-        "range" if seeds < 6 else "95% interval"
-    )
+    assert [column.label for column in first.columns][3] == spread
     slow, fast = first.extra["rows"][1], first.extra["rows"][0]
     assert (fast["label"], slow["label"]) == ("fedavg", "mifa") or fast["time_s"] < slow["time_s"]
     assert len(slow["seeds"]) == seeds

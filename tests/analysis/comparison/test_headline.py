@@ -31,7 +31,10 @@ def test_copies_of_a_run_show_no_difference(sweep: Sweep, tmp_path: Path) -> Non
     assert not more.no_difference
     names = [first.name, "one", "two"]
     assert [[group.label for group in groups] for groups in more.alike] == [names]
-    assert f"Bit-identical results: {'; '.join(names)}." in render(more)
+    assert len(more.shown) == 2
+    merged = more.merged(more.summary)["label"].tolist()
+    assert " = ".join(names) in merged
+    assert "bit-identical results for every seed" in render(more)
 
 
 def test_a_key_without_effect_makes_no_difference(tmp_path: Path) -> None:
@@ -178,7 +181,7 @@ def test_a_page_writes_only_the_first_sentence_large(sweep: Sweep) -> None:
     )
     main, *more = headline(comparison)
     page = render(comparison).replace("\u00a0", " ").replace("&#39;", "'")
-    head = rf'<h1 id="headline">{re.escape(main[:-1])}</h1>\s*<p class="subtitle">{re.escape(" ".join(more))}</p>'
+    head = rf'<h1 id="headline">{re.escape(main[:-1])}</h1>\s*<p class="lead">{re.escape(" ".join(more))}</p>'
     assert re.search(head, page)
 
 

@@ -8,7 +8,7 @@ from fedsim.analysis.comparison import Comparison, Target, compare
 from fedsim.analysis.comparison.latex import _time, latex
 from fedsim.sweeps import Sweep
 from fedsim.vocabulary.formatting import format_mean, format_mean_count, format_number, format_ratio
-from tests.analysis.comparison.compared import SETTINGS, VARIANTS, row
+from tests.analysis.comparison.compared import SETTINGS, row
 from tests.analysis.comparison.made import of
 from tests.analysis.comparison.test_groups import facts
 
@@ -36,30 +36,33 @@ def test_rows_are_variants_and_columns_the_targets(comparison: Comparison) -> No
     first, second, *rows = _rows(latex(comparison))
     levels = [rf"\multicolumn{{2}}{{c}}{{{level}\% accuracy}}" for level in (50, 70)]
     assert first == ["", "", *levels, r"99\% accuracy", "final"]
-    times = ["time (s)", "relative"]
+    times = ["time (s)", "speed"]
     assert second == ["", "", *times, *times, "time (s)", r"accuracy (\%)"]
-    assert [row[:2] for row in rows] == [
-        [setting if variant == VARIANTS[0] else "", variant]
-        for setting in SETTINGS
-        for variant in VARIANTS
-    ]
+    # From the fastest to the hardest target that was reached, in each setting.
+    assert [row[0] for row in rows] == [SETTINGS[0], "", SETTINGS[1], ""]
+    target = comparison.targets[comparison.targets["target"] == 0.7]
+    for setting, two in zip(SETTINGS, (rows[:2], rows[2:]), strict=True):
+        times_s = target[target["setting"] == setting].set_index("label")["time_s"]
+        assert [row[1] for row in two] == times_s.sort_values().index.tolist()
+    fedbuff = next(row for row in rows[:2] if row[1] == "fedbuff")
     shown = row(comparison.targets, SETTINGS[0], "fedbuff", target=0.5)
-    mean, low, high = (f"{shown[name]:.2f}" for name in ("time_s", "time_low_s", "time_high_s"))
-    assert rows[1][2] == rf"{mean} {{\scriptsize [{low}, {high}]}}"
-    assert rows[1][3] == format_ratio(shown["relative"]).replace("×", r"$\times$")
-    assert rows[1][6] == "--"
+    of_runs = comparison.at(SETTINGS[0], Target("accuracy", 0.5))["fedbuff"]
+    mean, low, high = (f"{each:.2f}" for each in (shown["time_s"], of_runs.min(), of_runs.max()))
+    assert fedbuff[2] == rf"{mean} {{\scriptsize [{low}, {high}]}}"
+    assert fedbuff[3] == format_ratio(1 / shown["relative"]).replace("×", r"$\times$")
+    assert fedbuff[6] == "--"
     last = row(comparison.summary, SETTINGS[0], "fedbuff")
     final = format_mean(last["final_accuracy"], last["final_accuracy_sd"], "share")
-    assert rows[1][7] == final.replace("%", "").replace("±", r"$\pm$")
+    assert fedbuff[7] == final.replace("%", "").replace("±", r"$\pm$")
 
 
 def test_a_single_target_has_its_client_updates(sweep: Sweep) -> None:
     comparison = compare(sweep.path, targets=["accuracy=0.5"])
     rows = _rows(latex(comparison))
     updates = ["client updates", "updates per hour"]
-    assert rows[1][2:] == ["time (s)", "relative", *updates, r"accuracy (\%)"]
+    assert rows[1][2:] == ["time (s)", "speed", *updates, r"accuracy (\%)"]
     shown = row(comparison.targets, SETTINGS[0], "fedbuff")
-    assert rows[3][4:6] == [
+    assert next(row for row in rows[2:4] if row[1] == "fedbuff")[4:6] == [
         format_mean_count(shown["client_updates"]),
         format_number(shown["client_updates_per_h"]),
     ]
@@ -71,8 +74,8 @@ def test_numbers_are_rounded_as_on_the_page() -> None:
         scenario = {"server": {"method": {"name": name}}}
         runs.append(facts(scenario, 0, name, (0.0, end_s), (0.0, accuracy)))
     rows = _rows(latex(of(*runs, goals=(Target("accuracy", 0.7), Target("accuracy", 0.75)))))
-    assert rows[-1] == ["b", *("1.67", r"0.63$\times$") * 2, "80.0"]
-    assert rows[-2] == ["a", *("2.67", r"1.00$\times$") * 2, "90.6"]
+    assert rows[-2] == ["b", *("1.67", r"1.60$\times$") * 2, "80.0"]
+    assert rows[-1] == ["a", *("2.67", r"1.00$\times$") * 2, "90.6"]
 
 
 def test_names_cannot_break_the_table() -> None:
@@ -89,8 +92,8 @@ def test_names_cannot_break_the_table() -> None:
 
 
 def test_a_mean_over_some_of_the_seeds_is_marked() -> None:
-    row: dict[Any, Any] = {"time_s": 90.0, "time_low_s": math.nan, "time_high_s": math.nan}
+    row: dict[Any, Any] = {"time_s": 90.0, "low_s": math.nan, "high_s": math.nan}
     assert _time({**row, "reached": 2, "runs": 2}, 60, 1) == "1.5"
     assert _time({**row, "reached": 1, "runs": 2}, 60, 1) == r"1.5 {\scriptsize [1/2]}"
-    some = {**row, "time_low_s": 60.0, "time_high_s": 97.5, "reached": 3, "runs": 4}
+    some = {**row, "low_s": 60.0, "high_s": 97.5, "reached": 3, "runs": 4}
     assert _time(some, 60, 2) == r"1.50 {\scriptsize [1.00, 1.63] [3/4]}"

@@ -186,7 +186,10 @@ def test_the_page_opens_on_the_range_of_the_figure(
         scenario = {**run.scenario, "server": {"method": {"name": f"m{number}"}}}
         facts.append(replace(run, progress=progress, scenario=scenario))
     comparison = Comparison((tuple(facts), (), None))
-    (axes,) = comparison.plot("loss").axes
+    assert comparison.plot("loss").axes[0].get_xscale() == "log"
+    linear = Comparison((tuple(facts), (), None))
+    vars(linear)["needs_log_time"] = False
+    (axes,) = linear.plot("loss").axes
     chromium.open(page_of(comparison, tmp_path, FigureStyle(("loss",))))
     # Runs that end far apart open on a logarithmic axis, which has no late range.
     chromium.click("#logx")

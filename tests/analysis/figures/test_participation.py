@@ -142,7 +142,7 @@ def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
     assert figure.finding == (
         "1 of 5 clients contributed; never online: 1; never selected: 1; mostly dropped (offline): 1; mostly late: 1."
     )
-    assert "Clients that contributed, and why others did not" in run.report().read_text()
+    assert "Who contributed, and how often" in run.report().read_text()
 
 
 def test_a_run_to_which_all_contributed_has_no_table_of_reasons(tmp_path: Path) -> None:
