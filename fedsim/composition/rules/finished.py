@@ -229,8 +229,8 @@ def learned_nothing(finished: FinishedRun) -> Iterator[UserError]:
     The loss counts if no accuracy is known.
     """
     run, dataset = finished.run, None
-    if finished.assembly is not None:
-        dataset = finished.assembly.task.dataset
+    if finished.world is not None:
+        dataset = finished.world.task.dataset
     first, last = _losses(run)
     if not len(run.aggregations) or has_diverged(run) or 0 < first * _FAR_ABOVE < last:
         return
