@@ -106,6 +106,7 @@ def unmet_requirements(
         ),
         (
             bool(schedule.patience)
+            and not server.exchange.type.among_clients
             and server.failure_detection == "never"
             and demands_of(server.schedule).limit_s is None,
             f"the {timing} schedule waits forever for a client that has gone offline",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import override
 
@@ -25,7 +25,7 @@ from fedsim.simulation.dispatches import (
     live_dispatches,
 )
 from fedsim.simulation.energy import UPLOAD
-from fedsim.simulation.engine import FLOW_ORDER, SETTLING_ORDER, Engine, ScheduledCall
+from fedsim.simulation.engine import FLOW_ORDER, SETTLING_ORDER, Engine
 from fedsim.simulation.story import DeviceProcess
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
@@ -35,37 +35,35 @@ Hops = Sequence[tuple[int, int]]
 """Clients that send, and the clients that receive."""
 
 
-class Carrier(Protocol):
-    """Carries the transfers of a step; one step per exchange at a time."""
-
-    def carry(
-        self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
-    ) -> Callable[[], list[float]]:
-        """Start transfers; ``on_end`` is called when all have arrived, unless the function returned stops them before,
-        which returns the bytes moved by each."""
+Carry = Callable[[Hops, float, Callable[[], None]], Callable[[], list[float]]]
+"""Starts transfers of so many bytes each, and calls the function when all have arrived, unless the function that it
+returns stops them before, which returns the bytes moved by each."""
 
 
-class OwnLinks(Carrier):
+def over_own_links(engine: Engine, network: Network) -> Carry:
     """Transfers over links that are not shared: each ends when both of its links have carried it."""
 
-    def __init__(self, engine: Engine, network: Network) -> None:
-        self._engine = engine
-        self._network = network
+    def end_ns(source: int, target: int, size_bytes: float, start_ns: int) -> int:
+        sent_ns = network.transfer_end_ns(source, Direction.UP, size_bytes, start_ns)
+        received_ns = network.transfer_end_ns(target, Direction.DOWN, size_bytes, start_ns)
+        if max(sent_ns, received_ns) >= NEVER:
+            return NEVER
+        return max(
+            sent_ns + network.latency_ns(target, Direction.DOWN),
+            received_ns + network.latency_ns(source, Direction.UP),
+        )
 
-    @override
     def carry(
-        self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
+        hops: Hops, size_bytes: float, on_end: Callable[[], None]
     ) -> Callable[[], list[float]]:
-        begun_ns = self._engine.now_ns
-        end_ns = max(self._end_ns(*hop, size_bytes, begun_ns) for hop in hops)
-        call: ScheduledCall | None = None
-        if end_ns < NEVER:
-            call = self._engine.call_at(end_ns, on_end, FLOW_ORDER)
+        begun_ns = engine.now_ns
+        last_ns = max(end_ns(*hop, size_bytes, begun_ns) for hop in hops)
+        call = engine.call_at(last_ns, on_end, FLOW_ORDER) if last_ns < NEVER else None
 
         def stop() -> list[float]:
             if call is not None:
                 call.cancel()
-            until_ns, moved = self._engine.now_ns, self._network.bytes_by
+            until_ns, moved = engine.now_ns, network.bytes_by
             return [
                 min(
                     moved(source, Direction.UP, size_bytes, begun_ns, until_ns),
@@ -76,27 +74,14 @@ class OwnLinks(Carrier):
 
         return stop
 
-    def _end_ns(self, source: int, target: int, size_bytes: float, start_ns: int) -> int:
-        network = self._network
-        sent_ns = network.transfer_end_ns(source, Direction.UP, size_bytes, start_ns)
-        received_ns = network.transfer_end_ns(target, Direction.DOWN, size_bytes, start_ns)
-        if max(sent_ns, received_ns) >= NEVER:
-            return NEVER
-        return max(
-            sent_ns + network.latency_ns(target, Direction.DOWN),
-            received_ns + network.latency_ns(source, Direction.UP),
-        )
+    return carry
 
 
-class SharedLinks(Carrier):
+def over_shared_links(flows: ContendedDispatches) -> Carry:
     """Transfers over shared links, as flows beside those of other transfers."""
 
-    def __init__(self, flows: ContendedDispatches) -> None:
-        self._flows = flows
-
-    @override
     def carry(
-        self, hops: Hops, size_bytes: float, on_end: Callable[[], None]
+        hops: Hops, size_bytes: float, on_end: Callable[[], None]
     ) -> Callable[[], list[float]]:
         under_way: set[int] = set()
 
@@ -105,12 +90,13 @@ class SharedLinks(Carrier):
             if not under_way:
                 on_end()
 
-        numbers = [self._flows.start_between(*hop, size_bytes, ends) for hop in hops]
+        numbers = [flows.start_between(*hop, size_bytes, ends) for hop in hops]
         under_way.update(numbers)
         return lambda: [
-            self._flows.stop_between(number) if number in under_way else size_bytes
-            for number in numbers
+            flows.stop_between(number) if number in under_way else size_bytes for number in numbers
         ]
+
+    return carry
 
 
 @dataclass(eq=False)
@@ -119,7 +105,6 @@ class _Group:
 
     members: dict[int, Member] = field(default_factory=dict)
     ready: dict[int, Callable[[], None]] = field(default_factory=dict)
-    steps: Iterator[Step] | None = None
     stop: Callable[[], None] | None = None
 
 
@@ -177,16 +162,14 @@ class Exchanges:
     Args:
         engine: simulated time.
         exchange: their steps.
-        carrier: carries their transfers.
+        carry: carries their transfers, one step per exchange at a time.
         detection_ns: how long after a member has left the others notice it.
     """
 
-    def __init__(
-        self, engine: Engine, exchange: Exchange, carrier: Carrier, detection_ns: int
-    ) -> None:
+    def __init__(self, engine: Engine, exchange: Exchange, carry: Carry, detection_ns: int) -> None:
         self._engine = engine
         self._exchange = exchange
-        self._carrier = carrier
+        self._carry = carry
         self._detection_ns = detection_ns
         # By version and round from which they start.
         self._groups: dict[tuple[int, int], _Group] = {}
@@ -225,7 +208,7 @@ class Exchanges:
         group, number = self._group(member), member.dispatch.dispatch_id
         if group.ready.pop(number, None) is not None and group.stop is not None:
             group.stop()
-            group.steps = group.stop = None
+            group.stop = None
         self._look(group, self._detection_ns, number)
 
     def _look(self, group: _Group, after_ns: int, left: int = -1) -> None:
@@ -235,15 +218,13 @@ class Exchanges:
             group.members.pop(left, None)
             if group.stop is None and group.members and group.members.keys() == group.ready.keys():
                 members = sorted(group.members.values(), key=lambda one: one.dispatch.client_id)
-                group.steps = self._exchange.steps(len(members))
-                self._next(group, members)
+                self._next(group, members, self._exchange.steps(len(members)))
 
         self._engine.call_at(self._engine.now_ns + after_ns, look, SETTLING_ORDER)
 
-    def _next(self, group: _Group, members: Sequence[Member]) -> None:
+    def _next(self, group: _Group, members: Sequence[Member], steps: Iterator[Step]) -> None:
         """Begin the next step of an exchange, or end it."""
-        assert group.steps is not None
-        step = next(group.steps, None)
+        step = next(steps, None)
         if step is None:
             self._end(group)
             return
@@ -257,10 +238,10 @@ class Exchanges:
 
         def on_end() -> None:
             count([size_bytes] * len(step.hops))
-            self._next(group, members)
+            self._next(group, members, steps)
 
         hops = [(client[source], client[target]) for source, target in step.hops]
-        stop = self._carrier.carry(hops, size_bytes, on_end)
+        stop = self._carry(hops, size_bytes, on_end)
         group.stop = lambda: count(stop())
 
     def _end(self, group: _Group) -> None:
@@ -288,8 +269,10 @@ def exchanging(
         return Member(exchanges, workload_of(dispatch), dispatch, deadline_ns, online_until_ns)
 
     dispatches = live_dispatches(engine, network, on_end, process)
-    carrier: Carrier = OwnLinks(engine, network)
-    if isinstance(dispatches, ContendedDispatches):
-        carrier = SharedLinks(dispatches)
-    exchanges = Exchanges(engine, exchange, carrier, detection_ns)
+    carry = (
+        over_shared_links(dispatches)
+        if isinstance(dispatches, ContendedDispatches)
+        else over_own_links(engine, network)
+    )
+    exchanges = Exchanges(engine, exchange, carry, detection_ns)
     return dispatches

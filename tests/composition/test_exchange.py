@@ -51,6 +51,7 @@ def test_what_has_no_ring(settings: dict[str, Any], where: str, fix: str, tmp_pa
     errors = getattr(refused.value, "errors", (refused.value,))
     of_ring = [error for error in errors if "there is no ring" in str(error)]
     assert any(where in str(error.where) and fix in str(error.hint) for error in of_ring)
+    assert not any("give a deadline" in str(error.hint) for error in errors), "a ring has none"
 
 
 @pytest.mark.parametrize("exchange", ["ring", "tree"])
