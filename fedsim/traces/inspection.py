@@ -160,7 +160,7 @@ def _availability(online: AvailabilityStatistics) -> dict[str, Rows]:
         )
     if rhythm is not None:
         when["cosine m (1 + A cos(2 pi (h - h0) / 24))"] = (
-            f"m {rhythm.mean:.3f}, A {rhythm.amplitude:.2f}, h0 {rhythm.peak_hour:.1f}; R2 {rhythm.r2:.2f}"
+            "m {mean:.3f}, A {amplitude:.2f}, h0 {peak_hour:.1f}; R2 {r2:.2f}".format(**rhythm)
         )
     if online.by_weekday is not None:
         days = zip(WEEKDAYS, online.by_weekday, strict=True)
@@ -178,10 +178,10 @@ def _availability(online: AvailabilityStatistics) -> dict[str, Rows]:
         ),
     }
     for level in online.at_least:
-        length = format_duration(level.length_s)
-        lengths[f"sessions of at least {length}"] = format_share(level.sessions)
+        length = format_duration(level["length_s"])
+        lengths[f"sessions of at least {length}"] = format_share(level["sessions"])
         lengths[f"online for {length} more, if picked online"] = format_share(
-            level.devices_picked_online
+            level["devices_picked_online"]
         )
     # The same order for all bundles, for comparison side by side.
     fits = {

@@ -56,25 +56,6 @@ class Spread:
 
 
 @dataclass
-class Rhythm:
-    """A cosine p(h) = m (1 + A cos(2 pi (h - h0) / 24)) fitted to the hours of the day."""
-
-    mean: float
-    amplitude: float
-    peak_hour: float
-    r2: float
-
-
-@dataclass
-class AtLeast:
-    """The shares of sessions, and of devices picked while online, that stay online for ``length_s`` or longer."""
-
-    length_s: float
-    sessions: float
-    devices_picked_online: float
-
-
-@dataclass
 class AvailabilityStatistics:
     """When the devices of a bundle are available.
 
@@ -86,11 +67,13 @@ class AvailabilityStatistics:
         gaps_s: lengths of the gaps between them (s).
         sessions_a_day: sessions per observed day of each device.
         remaining_s: remaining time online (s) of a device that is picked while it is online.
-        at_least: shares for some lengths.
+        at_least: for some lengths ``length_s``, the share of ``sessions``, and of ``devices_picked_online``, that stay
+            online for at least that long.
         by_hour: share online by hour of the day, shape (24,); NaN if nothing was observed.
         by_weekday: share online by day of the week from Monday, shape (7,); None if the weekday is unknown.
         moments: share of the observed devices that are online, at each full hour.
-        rhythm: the fitted daily cosine.
+        rhythm: ``mean`` m, ``amplitude`` A and ``peak_hour`` h0 of a cosine m (1 + A cos(2 pi (h - h0) / 24)) fitted
+            to the hours of the day, and its ``r2``.
     """
 
     online_share: float
@@ -100,11 +83,11 @@ class AvailabilityStatistics:
     gaps_s: Spread
     sessions_a_day: Spread
     remaining_s: Spread
-    at_least: list[AtLeast]
+    at_least: list[dict[str, float]]
     by_hour: Floats
     by_weekday: Floats | None
     moments: Spread
-    rhythm: Rhythm | None
+    rhythm: dict[str, float] | None
 
 
 @dataclass
@@ -283,19 +266,19 @@ def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
         gaps_s=Spread.of(gaps, fitted=True),
         sessions_a_day=Spread.of(count[valid] / np.maximum(window / DAY_S, 1e-9)),
         remaining_s=_remaining(lengths),
-        at_least=[
-            AtLeast(
-                level,
-                float((lengths >= level).mean()) if len(lengths) else float("nan"),
-                float(np.maximum(lengths - level, 0).sum() / total) if total else float("nan"),
-            )
-            for level in LEVELS
-        ],
+        at_least=[_at_least(level, lengths) for level in LEVELS],
         by_hour=by_hour,
         by_weekday=by_weekday,
         moments=_moments(start, end, low[valid], high[valid]),
         rhythm=_rhythm(by_hour),
     )
+
+
+def _at_least(level: float, lengths: Floats) -> dict[str, float]:
+    total = lengths.sum()
+    sessions = float((lengths >= level).mean()) if len(lengths) else float("nan")
+    picked = float(np.maximum(lengths - level, 0).sum() / total) if total else float("nan")
+    return {"length_s": level, "sessions": sessions, "devices_picked_online": picked}
 
 
 def _remaining(lengths: Floats) -> Spread:
@@ -382,7 +365,7 @@ def _moments(start: Ints, end: Ints, low: Ints, high: Ints) -> Spread:
     return Spread.of(online[enough] / observed[enough])
 
 
-def _rhythm(by_hour: Floats) -> Rhythm | None:
+def _rhythm(by_hour: Floats) -> dict[str, float] | None:
     if not np.isfinite(by_hour).all() or by_hour.mean() == 0:
         return None
     # Each hour is represented by its middle.
@@ -393,7 +376,8 @@ def _rhythm(by_hour: Floats) -> Rhythm | None:
     spread = float(((by_hour - mean) ** 2).sum())
     left = float(((by_hour - fitted) ** 2).sum())
     r2 = 1 - left / spread if varies(by_hour.std(), mean, len(by_hour)) else 0.0
-    return Rhythm(mean, float(abs(wave)) / mean, float(np.angle(wave) * 12 / np.pi % 24), r2)
+    amplitude, peak_hour = float(abs(wave)) / mean, float(np.angle(wave) * 12 / np.pi % 24)
+    return {"mean": mean, "amplitude": amplitude, "peak_hour": peak_hour, "r2": r2}
 
 
 def _columns(

@@ -219,7 +219,7 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
         given = values[key]
         try:
             if isinstance(given, str):
-                given = constant_column(given, rows)
+                given = id_column(np.zeros(rows, np.int32), [given])
             arrays.append(_cast(np.full(rows, given) if np.isscalar(given) else given, column.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
             message = f"column {key} of table {name} cannot be read as {column.type}: {error}"
@@ -267,11 +267,6 @@ def id_column(rows: npt.NDArray[np.integer[Any]], ids: Any) -> Any:
         dictionary = pa.array(list(dictionary), type=STRING)
     unknown = rows < 0 if rows.min(initial=0) < 0 else None
     return pa.DictionaryArray.from_arrays(pa.array(rows, pa.int32(), mask=unknown), dictionary)
-
-
-def constant_column(value: str, length: int) -> Any:
-    """An id column with the same value in ``length`` rows, four bytes each."""
-    return id_column(np.zeros(length, np.int32), [value])
 
 
 def run_starts(*columns: npt.NDArray[Any]) -> Bools:

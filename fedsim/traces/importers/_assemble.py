@@ -12,7 +12,7 @@ import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
-from fedsim.files.cells import NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
+from fedsim.files.cells import FAR_US, NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
 from fedsim.files.frames import file_names
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.eligibility import Rule, held
@@ -20,8 +20,6 @@ from fedsim.traces.importers import Imported, Importer
 from fedsim.traces.intervals import Intervals, join_touching, normalize, polling_interval
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.vocabulary.formatting import format_counted, format_duration
-
-_FAR_US = 2**62
 
 
 def microseconds(seconds: Floats) -> Ints:
@@ -104,7 +102,7 @@ def observed_changes(
     disorder = int(np.count_nonzero(source[back + 1] == source[back]))
     first_us = 0
     if window_us is None and not initial:
-        first_us = max(int(time_us.min(initial=_FAR_US if len(time_us) else 0)), 0)
+        first_us = max(int(time_us.min(initial=FAR_US if len(time_us) else 0)), 0)
     end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
     inside = time_us < end_us + (window_us is None)
     counts["after_window"] = int(np.count_nonzero(~inside))

@@ -35,7 +35,7 @@ from fedsim.traces.synthesis.families import FAMILIES as FAMILIES
 from fedsim.traces.synthesis.families import Family, Sessions
 from fedsim.traces.synthesis.presets import PRESETS as PRESETS
 from fedsim.traces.synthesis.presets import Preset
-from fedsim.traces.tables import constant_column, id_column, make_table
+from fedsim.traces.tables import id_column, make_table
 from fedsim.units import DAY_S
 
 DEVICES_AT_ONCE = 1 << 16
@@ -91,10 +91,10 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
             "devices",
             {
                 "device_id": ids,
-                "kind": constant_column(preset.kind, spec.devices),
-                "window_start_us": np.zeros(spec.devices, np.int64),
-                "window_end_us": np.full(spec.devices, span_us),
-                "valid": np.ones(spec.devices, np.bool_),
+                "kind": preset.kind,
+                "window_start_us": 0,
+                "window_end_us": span_us,
+                "valid": True,
             },
         ),
         "availability": make_table(

@@ -10,7 +10,7 @@ from pydantic import Field
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.tables import Bools, Floats, constant_column, id_column, make_table
+from fedsim.traces.tables import Bools, Floats, id_column, make_table
 from fedsim.units import US_PER_S, Duration, Rate
 from fedsim.vocabulary.formatting import format_count
 
@@ -117,8 +117,8 @@ def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
         "compute",
         {
             "device_id": id_column(devices, ids),
-            "task": constant_column("*", len(ids)),
-            "phase": constant_column("training", len(ids)),
+            "task": "*",
+            "phase": "training",
             "step_fixed_s": params.step_fixed / speed,
             "sample_s": params.sample / speed,
             "relative_speed": speed,
@@ -144,7 +144,7 @@ def network_table(params: NetworkParams, ids: Any, stream: Stream) -> Any:
             "device_id": id_column(np.repeat(devices, 2), ids),
             "direction": id_column(np.tile(np.array([0, 1]), len(ids)), ["down", "up"]),
             "bandwidth_bps": np.stack([down, down * ratio], axis=1).ravel(),
-            "bandwidth_cv": np.full(2 * len(ids), params.bandwidth_cv, np.float32),
+            "bandwidth_cv": params.bandwidth_cv,
             "rtt_s": np.repeat(rtt, 2),
         },
     )
