@@ -325,7 +325,7 @@ def _serve(
         engine.call_at(stop.until_ns, engine.stop)
     dispatches.origin_ns = origin_ns = time.monotonic_ns()
     simulation._evaluations.start()
-    server.start()
+    server.schedule.start()
     while not engine._stopped:
         due_ns = engine.env.peek()
         now_ns = time.monotonic_ns() - origin_ns
