@@ -113,9 +113,10 @@ def time_s(loaded: LoadedScenario, bundle: TraceBundle, seed: int) -> float:
     changed = replace(loaded, scenario=scenario.model_copy(update={"seed": seed}))
     shared = Shared()
     shared.bundles._loaded[_TRACE] = bundle
-    server = build_server(build(changed, shared, timing_only=True), None, _Nothing())
-    server.run()
-    reached = server.round >= (stop.rounds or 0) and server.arrived >= (stop.arrivals or 0)
+    simulation = build_server(build(changed, shared, timing_only=True), None, _Nothing())
+    simulation.run()
+    server = simulation.server
+    reached = server.round >= (stop.rounds or 0) and simulation.arrived >= (stop.arrivals or 0)
     return server.now_ns / 1e9 if reached else math.inf
 
 
@@ -150,9 +151,9 @@ def deployment_trial(document: dict[str, Any], folder: Path) -> list[bool]:
         times = []
         for seed in range(1, RUNS + 1):
             run = replicate(loaded, seed, len(facts.clients), folder / f"{key}", Bundles())
-            server = build_server(build(run, timing_only=True), None, _Nothing())
-            server.run()
-            times.append(server.now_ns / 1e9)
+            simulation = build_server(build(run, timing_only=True), None, _Nothing())
+            simulation.run()
+            times.append(simulation.server.now_ns / 1e9)
         _, low, high = band(np.array(times))
         inside.append(bool(low <= real[count - 1] <= high))
     return inside

@@ -350,7 +350,7 @@ class Execution:
             if world.learns:
                 self._learner = self._make_learner()
                 self._plane = TimedPlane(self._learner, self._learning)
-            self._server = build_server(world, self._plane, self.writer, self._on_update, live)
+            self._simulation = build_server(world, self._plane, self.writer, self._on_update, live)
         except BaseException as error:
             self.writer.close()
             if isinstance(error, Exception):
@@ -369,7 +369,7 @@ class Execution:
             with grace(self._grace):
                 if self._plane is not None:
                     self._plane.start()
-                self._server.run()
+                self._simulation.run()
                 if self._plane is not None:
                     self._plane.close()
             run = self._close()
@@ -384,7 +384,7 @@ class Execution:
         except Exception as error:
             if is_disk_full(error):
                 raise self._no_room() from error
-            if isinstance(error, UserError) and not (self._resumed or self._server.dispatched):
+            if isinstance(error, UserError) and not (self._resumed or self._simulation.dispatched):
                 # A mistake that appears before the first dispatch: leave nothing behind.
                 self.writer.close()
                 self.folder.remove()
@@ -410,7 +410,7 @@ class Execution:
         world, folder = self.world, self.folder
         run = Run(folder, world.loaded.resolved())
         run.written(self.writer.finish())
-        population, end_ns = world.population, self._server.now_ns
+        population, end_ns = world.population, self._simulation.server.now_ns
         simulated_s = end_ns / NS_PER_S
         client_metrics = self._learner.client_metrics() if self._learner is not None else None
         # A run may continue after its last event, so its end is not in the tables.
@@ -434,9 +434,9 @@ class Execution:
         run.info = folder.close(
             Status.COMPLETE,
             simulated_s=simulated_s,
-            rounds=self._server.round,
-            versions_made=self._server.version,
-            dispatches=self._server.dispatched,
+            rounds=self._simulation.server.round,
+            versions_made=self._simulation.server.version,
+            dispatches=self._simulation.dispatched,
             ineligible_clients=int(np.count_nonzero(population.short_of_memory)),
             excluded_clients=int(np.count_nonzero(population.excluded)),
             bytes_down_per_dispatch=down_bytes,
@@ -460,8 +460,9 @@ class Execution:
 
     def _warn(self, run: Run) -> None:
         """Give the warnings of the finished run, and note them in ``run.json``."""
-        server = self._server
-        finished = FinishedRun(run, self.world, server.ran_out, server.empty_draws > 0)
+        simulation = self._simulation
+        drew_nobody = simulation.empty_draws > 0
+        finished = FinishedRun(run, self.world, simulation.ran_out, drew_nobody)
         notes = self.folder.read_info().get("notes", [])
         for warning in FINISHED.warnings(finished, self.world.scenario.ignore):
             self.on_warning(self.world.loaded.located(warning))
@@ -573,12 +574,11 @@ class Execution:
         return f"{text}, simulated {simulated}, {self._reached['share']:.0%} of the run"
 
     def _progress(self) -> Progress:
-        server, now_s = self._server, self._server.now_ns / NS_PER_S
-        reached = {"rounds": server.round, "dispatches": server.dispatched}
-        share = share_done(self._stop, simulated_s=now_s, arrivals=server.arrived, **reached)
-        return Progress(
-            now_s, server.version, server.round, server.dispatched, share, self._metrics
-        )
+        simulation, server = self._simulation, self._simulation.server
+        now_s, dispatched = server.now_ns / NS_PER_S, simulation.dispatched
+        reached = {"rounds": server.round, "dispatches": dispatched}
+        share = share_done(self._stop, simulated_s=now_s, arrivals=simulation.arrived, **reached)
+        return Progress(now_s, server.version, server.round, dispatched, share, self._metrics)
 
     def _wall(self) -> dict[str, float]:
         """Wall seconds so far, including those before the run was resumed."""

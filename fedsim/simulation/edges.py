@@ -160,7 +160,7 @@ class EdgeServer(Server):
         postponed, self._postponed = self._postponed, []
         if self._is_fresh:
             self._is_fresh = False
-            self.start()
+            self.schedule.start()
         # These may complete the rounds, and pause the server again.
         while postponed and self.busy_until_ns < NEVER:
             postponed.pop(0)()

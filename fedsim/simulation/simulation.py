@@ -59,7 +59,7 @@ class Simulation(Above):
         live: the clients, if they are not simulated.
 
     Attributes:
-        server: the server, or the cloud.
+        server: the server, or the cloud: simulated time, its versions and its rounds.
         ran_out: whether the run ended before its limits, because no event was left.
 
     Raises:
@@ -122,7 +122,7 @@ class Simulation(Above):
             UserError: the clock ends before that.
         """
         self._evaluations.start()
-        self.server.start()
+        self.server.schedule.start()
         self._engine.run(self._stop.until_ns)
         self.ran_out = not self._engine.stopped
         if self.ran_out:
@@ -151,21 +151,6 @@ class Simulation(Above):
             return False
         self._engine.call_at(self._engine.now_ns, self._engine.stop, LEAVING_ORDER)
         return True
-
-    @property
-    def now_ns(self) -> int:
-        """Simulated time."""
-        return self._engine.now_ns
-
-    @property
-    def version(self) -> int:
-        """Versions that the server, or the cloud, has made so far."""
-        return self.server.version
-
-    @property
-    def round(self) -> int:
-        """Rounds that the server, or the cloud, has closed so far."""
-        return self.server.round
 
     @property
     def dispatched(self) -> int:

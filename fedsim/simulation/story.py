@@ -43,10 +43,6 @@ _ARRIVED = Ending.ARRIVED
 class Server(ServerBase):
     """A server, and what happens in its rounds."""
 
-    def start(self) -> None:
-        """Start the schedule."""
-        self.schedule.start()
-
     # -- Step 1. The schedule draws clients from the selection and dispatches work to them (Dispatcher.dispatch). ---
 
     # -- Step 2. A client that is online does the work (DeviceProcess.run). ------------------------------------------

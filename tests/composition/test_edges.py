@@ -83,7 +83,7 @@ class Simulated:
         assembly = build(fedsim.read_scenario(scenario))
         simulation = build_server(assembly, None, self)
         simulation.run()
-        self.version, self.now_ns = simulation.version, simulation.now_ns
+        self.version, self.now_ns = simulation.server.version, simulation.server.now_ns
 
     def append_dispatch(self, ended: Any) -> None:
         one = ended.dispatch
