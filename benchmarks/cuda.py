@@ -6,7 +6,8 @@
 Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
 tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command again runs those that are missing. The
 exit status is 1 if a step failed, was cut off or did not begin. The checkout and fedsim's requirements suffice;
-``paper`` also needs MNIST (``FEDSIM_DATA``), and steps of JAX and ``torch.compile`` report if they are missing.
+``paper``, ``fedlga`` and ``fedsum`` also need MNIST, Fashion-MNIST and CIFAR-10 (``FEDSIM_DATA``), and
+steps of JAX and ``torch.compile`` report if they are missing.
 """
 
 from __future__ import annotations
@@ -30,6 +31,9 @@ print(torch.cuda.get_device_name(), torch.cuda.get_device_capability())
 _GPU = ["-m", "benchmarks.gpu", "--json", "{folder}/rows.jsonl", "--seconds", "0.3"]
 _SMALL, _LARGE = ["--model", "mlp", "cnn"], ["--model", "transformer", "resnet"]
 _PAPER = "scenarios/papers/fedcompass/cnn_gpu.yaml"
+_FEDLGA = "scenarios/papers/fedlga/drawn_work_full.yaml"
+_FEDSUM = "scenarios/papers/fedsum/patterns_cifar_gpu.yaml"
+_SWEEP = ["-m", "fedsim", "sweep", "-j", "12"]
 _TORCH = ["--ways", "fedsim", "loop", "vmap"]
 STEPS: dict[str, tuple[int, list[str]]] = {
     "device": (60, ["-c", _PROBE]),
@@ -44,6 +48,11 @@ STEPS: dict[str, tuple[int, list[str]]] = {
         300,
         ["-m", "fedsim", "sweep", _PAPER, "-j", "12", "-o", "{folder}/fedcompass-cnn-gpu"],
     ),
+    "fedlga": (
+        300,
+        [*_SWEEP, _FEDLGA, "-s", "task.partition.clients=100", "-o", "{folder}/fedlga"],
+    ),
+    "fedsum": (300, [*_SWEEP, _FEDSUM, "-o", "{folder}/fedsum"]),
     "compiled": (150, [*_GPU, "--ways", "fedsim", "compiled", "--clients", "50"]),
     "jax": (150, [*_GPU, *_LARGE, "--ways", "fedsim", "jax", "--clients", "50"]),
 }

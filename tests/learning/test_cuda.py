@@ -4,12 +4,14 @@ import gc
 import json
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+import fedsim
 from fedsim.errors import UserError
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels import VmapKernel
@@ -17,6 +19,8 @@ from fedsim.learning.learner import Learner
 from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg
 from fedsim.scenario.training import DeviceWorkers
+from tests.composition.worlds import digits
+from tests.learning.compression.test_compression import EVERY
 from tests.learning.problems import (
     Remembering,
     Timeline,
@@ -49,6 +53,27 @@ def test_result_is_that_of_the_cpu(model: str) -> None:
     there = execute(task, timeline, training=make_training(device="cuda", **options))
     here = execute(task, timeline, training=make_training(device="cpu", **options))
     torch.testing.assert_close(there[0]["model"].cpu(), here[0]["model"], atol=1e-9, rtol=1e-9)
+
+
+SENT: list[dict[str, Any]] = [
+    *({"compression": {"up": {"name": name, **params}}} for name, params in EVERY),
+    *(
+        {"submodels": {"name": name, "rates": [1, 0.5], "by": "speed"}}
+        for name in ("heterofl", "fedrolex", "fjord")
+    ),
+]
+
+
+@pytest.mark.parametrize("server", SENT)
+def test_what_is_sent_is_that_of_the_cpu(server: dict[str, Any], tmp_path: Path) -> None:
+    """Compressions and submodels draw by key, so that both devices keep the same entries."""
+    models = {}
+    for device in ("cpu", "cuda"):
+        training = {**digits()["training"], "dtype": "float64", "device": device}
+        content = digits(training=training, stop={"rounds": 3})
+        content["server"] = {**content["server"], **server}
+        models[device] = fedsim.run(content, tmp_path / device).model()
+    torch.testing.assert_close(models["cuda"], models["cpu"], atol=1e-9, rtol=1e-9)
 
 
 @pytest.mark.parametrize("method", [FedAvg, Remembering])

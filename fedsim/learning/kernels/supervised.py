@@ -254,8 +254,10 @@ class StackedSession(SupervisedSession[KernelType]):
             self.draw(step, rows)
             at, given = step - self._first, factors[:rows]
             alike = int((active[step : step + most] == rows).sum())
-            # A power of two, so that there are few recordings.
-            steps = 1 << min(alike, len(self._labels) - at).bit_length() - 1
+            steps = min(alike, len(self._labels) - at)
+            if rows > active[-1]:
+                # Numbers of steps differ: powers of two, so that there are few recordings.
+                steps = 1 << steps.bit_length() - 1
             if steps == 1:
                 batches = self.padded(step, rows)
                 losses[:rows] += kernel.replay(

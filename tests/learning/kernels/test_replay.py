@@ -74,6 +74,22 @@ def test_steps_that_come_once_or_twice_are_not_recorded(monkeypatch: pytest.Monk
         assert Graph.made == before + 1
 
 
+@pytest.mark.parametrize(("model", "operations"), [("linear", 200), ("mlp", 400)])
+def test_the_steps_of_a_round_are_one_launch(
+    model: str, operations: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of at most so many operations: the samples, targets and losses of all ten steps are computed at once."""
+    timeline, launched = Timeline(), []
+    replay = Graph.replay
+    monkeypatch.setattr(Graph, "replay", lambda graph: (launched.append(graph), replay(graph)))
+    with imitated_cuda(monkeypatch):
+        for _ in range(5):
+            timeline.aggregate(*[timeline.dispatch(client, 10) for client in range(3)])
+        on_device(supervised_task(model), timeline)
+    assert len(launched) == 5
+    assert len(launched[0]._steps) <= operations
+
+
 def test_a_step_that_cannot_be_recorded_ends_the_recording_or_the_run(
     cuda: None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
