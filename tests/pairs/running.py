@@ -216,8 +216,8 @@ def _watched(run: Finished) -> Iterator[None]:
         complete = method.local_update
         method.local_update = watched_outer
         _watch_steps(method, run.steps)
-        if run.assembly.cloud is not None:
-            _watch_steps(run.assembly.cloud, run.cloud_steps)
+        if run.assembly.edges is not None:
+            _watch_steps(run.assembly.edges.cloud, run.cloud_steps)
         yield
 
 
