@@ -347,7 +347,7 @@ def samples_weigh_as_documented(run: Finished) -> Wrong:
     if run.section["method"].get("server_lr") == 0.5:
         name += "/server_lr"
     yield from _replayed(run, name, run.steps, run.method.context.layout.trainable)
-    cloud = run.content["server"].get("edges") and run.assembly.edges.cloud
+    cloud = run.assembly.edges and run.assembly.edges.cloud
     if cloud:
         for step in run.cloud_steps:
             expected = _samples_of_edges(run)[step.facts["clients"]]
