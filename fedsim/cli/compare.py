@@ -241,8 +241,8 @@ def _print_table(comparison: Comparison) -> None:
 
     frame = rows_in_order(comparison)
     rows = frame.to_dict("records")
-    names = () if comparison.is_stopped else comparison.main_metrics
-    metrics = map(comparison.definition, names)
+    finals = () if comparison.is_stopped else comparison.main_metrics
+    metrics = map(comparison.definition, finals)
     shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
     named = SPENT if comparison.metrics else TIMING_TABLE
     shown += [(label, name, kind) for name, (label, kind) in named.items()]

@@ -294,8 +294,14 @@ def _widest_line(cell: str) -> str:
 def hanging(text: str, first: str, columns: int) -> str:
     """The text wrapped between words, with ``first`` before it and its other lines below its beginning."""
     rest = " " * len(first)
-    whole = {"break_on_hyphens": False, "break_long_words": False}
-    return textwrap.fill(text, columns - 1, initial_indent=first, subsequent_indent=rest, **whole)
+    return textwrap.fill(
+        text,
+        columns - 1,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
 
 
 def echo_bullet(text: str, **style: Any) -> None:

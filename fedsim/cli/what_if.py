@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -99,7 +99,7 @@ def _print(rows: list[tuple[str, Kind, float, float]], run: Path, folder: Path) 
         change = format_share(new / old - 1) if old and math.isfinite(new / old) else "–"
         sign = "+" if change != "–" and new > old else ""
         cells.append([label, *(_written(each, kind) for each in (old, new)), sign + change])
-    title = {"title": f"{run.name}: what if", "title_justify": "left", "show_edge": True}
+    title: Any = {"title": f"{run.name}: what if", "title_justify": "left", "show_edge": True}
     headings = ["", "run", "what if", "change"]
     options.print_table(headings, cells, right=headings[1:], **title)
     click.echo(f"more: {format_command('compare', run, folder)}")

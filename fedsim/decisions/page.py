@@ -85,7 +85,7 @@ def _finalists(decision: Decision) -> Figure:
             for each in finalists
         ]
         columns.append(Column("probability", "Probability of being good", "text", good))
-    return Figure("finalists", "Measured with fresh seeds", tuple(columns))
+    return Figure("finalists", "The choice, its rivals and the scenario as given", tuple(columns))
 
 
 def _values(decision: Decision) -> tuple[list[float], list[float]]:

@@ -327,11 +327,11 @@ def _curves(
             hidden += [] if rows["median"].between(bottom, top).any() else [str(label)]
             _line(axes, rows, str(label), variants[str(label)], bands=bands)
         for group, x, curve in comparison.series(metric, style.against, 4000) if runs else ():
-            label = comparison.shown.get((group.setting, group.label))
-            if alone and label != alone[number]:
+            name = comparison.shown.get((group.setting, group.label))
+            if alone and name != alone[number]:
                 continue
-            if label and group.setting == setting and len(group.runs) > 1:
-                thin = {"color": variants[label].light, "linewidth": 0.5, "alpha": 0.45}
+            if name and group.setting == setting and len(group.runs) > 1:
+                thin = {"color": variants[name].light, "linewidth": 0.5, "alpha": 0.45}
                 steps = x / per_unit, curve["runs"].T * scale
                 axes.plot(*steps, drawstyle="steps-post", zorder=1, **thin)
         for label, rows in bound[bound["setting"] == setting].groupby("label", sort=False):

@@ -213,13 +213,20 @@ def _speed(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> str:
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:
-    """The finding on the chart of curves, whose numbers are in :func:`findings.curves_document`."""
+    """The chart of curves, with the medians of the first metric in the first setting; the page draws those of all from
+    :func:`~fedsim.analysis.comparison.page.curves_document`."""
     if not comparison.metrics:
         return None
     finding = best_at_the_end(comparison)
     if comparison.is_stopped:
         finding = "Runs stopped at their target, so their final values do not rank the variants."
-    return Figure("curves", finding, ())
+    setting, cost = comparison.grouping.settings[0], COSTS["time_s"]
+    metric, columns = comparison.definition(comparison.metrics[0]), list[Column]()
+    for group, x, curve in comparison.series():
+        if group.setting == setting and (label := comparison.shown.get((setting, group.label))):
+            columns = columns or [Column("time_s", *cost, x)]
+            columns.append(Column(label, label, metric.unit, curve["median"]))
+    return Figure("curves", finding, tuple(columns))
 
 
 def quality(comparison: ComparisonTables) -> Figure | None:
@@ -487,14 +494,20 @@ def _drawn(comparison: ComparisonTables) -> list[Group]:
     ]
 
 
+def _by_group(comparison: ComparisonTables, curves: list[Any]) -> Iterator[Column]:
+    """A column of shares per group that has a curve."""
+    for ((setting, _), label), curve in zip(comparison.shown.items(), curves, strict=True):
+        name = f"{label} ({setting})" if setting else label
+        yield Column(name, name, "share", curve)
+
+
 def lorenz(comparison: ComparisonTables) -> Figure:
     """How evenly the updates came from the clients."""
     curves = [np.mean([run.lorenz for run in group.runs], axis=0) for group in _drawn(comparison)]
     return Figure(
         "lorenz",
         "The closer a curve is to the straight line, the more even the participation.",
-        (Column("x", "share of clients", "share", LORENZ_AT),),
-        {"groups": curves},
+        (Column("x", "share of clients", "share", LORENZ_AT), *_by_group(comparison, curves)),
     )
 
 
@@ -510,8 +523,7 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     return Figure(
         "client_accuracy",
         "The further right a curve is, the higher the accuracy of its clients.",
-        (Column("x", "accuracy at most", "share", ACCURACIES),),
-        {"groups": curves},
+        (Column("x", "accuracy at most", "share", ACCURACIES), *_by_group(comparison, curves)),
     )
 
 

@@ -99,8 +99,8 @@ def _in_latex(text: str) -> str:
 
 def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     """The times to a target, and the client updates up to it if it is the only one."""
-    rows = rows_in_order(comparison)[["setting", "label"]].merge(comparison.standings(goal))
-    rows, title = rows.to_dict("records"), comparison.title(goal)
+    frame = rows_in_order(comparison)[["setting", "label"]].merge(comparison.standings(goal))
+    rows, title = frame.to_dict("records"), comparison.title(goal)
     scale, unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
     decimals = _decimals(comparison.targets["time_s"] / scale)
     cells: Cells = {(title, f"time ({unit})"): [_time(row, scale, decimals) for row in rows]}

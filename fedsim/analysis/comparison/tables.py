@@ -222,7 +222,7 @@ class ComparisonTables:
         """
         for column in columns or ("label",):
             rows = zip(frame["setting"], frame[column], strict=True)
-            frame = frame.assign(**{column: [self.shown.get(row) for row in rows]})
+            frame = frame.assign(**{column: pd.Series([*map(self.shown.get, rows)], frame.index)})
             frame = frame[frame[column].notna()]
         return frame
 
@@ -370,8 +370,8 @@ class ComparisonTables:
             inverse = [1 / row[n] if row[n] else math.nan for n in _RELATIVE]
             if self.is_few:
                 both = times_s.reindex(columns=[row["label"], self.baseline]).dropna().to_numpy()
-                is_known = math.isfinite(row["relative"]) and len(both) > 1 and both[:, 0].all()
-                ratios = both[:, 1] / both[:, 0] if is_known else np.full(1, np.nan)
+                has_ratios = math.isfinite(row["relative"]) and len(both) > 1 and both[:, 0].all()
+                ratios = both[:, 1] / both[:, 0] if has_ratios else np.full(1, np.nan)
                 inverse[1:] = float(ratios.min()), float(ratios.max())
                 is_known = math.isfinite(row["time_s"]) and len(seeds_s) > 1
                 ends = (seeds_s.min(), seeds_s.max()) if is_known else (math.nan, math.nan)

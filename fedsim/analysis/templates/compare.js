@@ -93,7 +93,7 @@
   function distribution(name, y, diagonal) {
     if (!data[name]) return;
     const x = data[name].columns[0];
-    const series = () => members().map((group) => ({ ...look(group), symbol: null, values: data[name].groups[group.index] }));
+    const series = () => members().map((group) => ({ ...look(group), symbol: null, values: data[name].columns[1 + group.index].values }));
     drawings.push(() => {
       named(name);
       const shown = series().filter((s) => !s.hidden);
