@@ -85,7 +85,7 @@ COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
     "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
-    r"worker|entity|station",
+    r"worker|entity|station|dev|device.+",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
     "start": r"start.*|begin.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
     "end": r"end.*|stop.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|disassoc(iated)?|left",
