@@ -18,6 +18,7 @@ import fedsim
 from fedsim.bundled.references import of_part, references
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.describe import describe
+from fedsim.cli.options import whole_help
 from fedsim.composition.rules.names import documentation
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
@@ -388,7 +389,7 @@ def _command(command: click.Command, path: str, parent: click.Context) -> list[s
         return lines
     level = "##" if path.count(" ") == 1 else "###"
     with context:
-        text = command.get_help(context)
+        text = whole_help(context)
     return [f"{level} `{path}`\n", f"```text\n{text}\n```\n"]
 
 

@@ -221,7 +221,8 @@ def _perform(
                 continue
             source = replace(loaded.source, data=loaded.resolved())
             number = len(tasks)
-            tasks.append(Task(number, "-".join(map(str, cell)), f"{runs}/{number}", source))
+            run = f"{runs}/{number}-{cell.scenario.replace('/', '-')}"
+            tasks.append(Task(number, "-".join(map(str, cell)), run, source))
             todo.append(cell)
         period = Grace(raises=False)
         try:

@@ -50,10 +50,10 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
 
     Shown are what it does, its parameters with defaults and units, its paper, and an example.
 
-    PART is a name, such as fedavg, sync, dirichlet or sgd ('fedsim scenario list' names them all), or file.py:Class for
-    a part of your own, whose file is imported. It may also be a section or a key of a scenario, such as stop or
-    training.batch_size, or a kind of part, such as method, whose parts are then listed. 'fedsim describe rules' lists
-    the rules that warn about a scenario or a run, each of which can be described by its name.
+    PART is a name, such as fedavg, sync, dirichlet or sgd ('fedsim scenario list --all' names them all), or
+    file.py:Class for a part of your own, whose file is imported. It may also be a section or a key of a scenario, such
+    as stop or training.batch_size, or a kind of part, such as method, whose parts are then listed. 'fedsim describe
+    rules' lists the rules that warn about a scenario or a run, each of which can be described by its name.
     """
     if not part:
         named = {one: sorted(CATALOG.kinds[one].registry()) for one in CATALOG.kinds}
@@ -85,6 +85,9 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
     elif bibtex:
         _print_bibtex(described)
     else:
+        if described[1:]:
+            nouns = format_names([kind_noun(each["kind"]) for each in described])
+            click.echo(f"{len(described)} parts are named {part}: {nouns} (--kind shows one)\n")
         for index, one in enumerate(described):
             _print(one, first=index == 0)
 
@@ -169,7 +172,7 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
         similar = similar or nearest(part, [*known, *(row.key for row in every)])
         raise UserError(
             f"there is no {kind_noun(kinds[0]) if len(kinds) == 1 else 'part'} named '{part}'",
-            hint=f"{similar}'fedsim scenario list' lists all parts; "
+            hint=f"{similar}'fedsim scenario list --all' lists all parts; "
             "a part of your own is file.py:ClassName",
         )
     section = part.rpartition(".")[0] if part != "inputs" else section_of("model")

@@ -162,8 +162,21 @@ def loaded_scenario(command: Callable[..., Any]) -> Any:
     return scenario_options(run)
 
 
+def whole_help(ctx: click.Context) -> str:
+    """The help of a command with its hidden options."""
+    for option in ctx.command.params:
+        vars(option)["hidden"] = False
+    return ctx.get_help()
+
+
 def engine_options(command: Any) -> Any:
     """Where runs take place: arguments ``jobs`` and those of :func:`engine_settings`."""
+
+    def shown(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+        if requested:
+            click.echo(whole_help(ctx))
+            ctx.exit()
+
     options = (
         click.option(
             "-j",
@@ -178,26 +191,40 @@ def engine_options(command: Any) -> Any:
             help="Processes on this machine, a Ray cluster (extra 'ray'), or an array of Slurm (extra 'slurm').",
         ),
         click.option(
-            "--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port."
+            "--help-engines",
+            is_flag=True,
+            is_eager=True,
+            expose_value=False,
+            callback=shown,
+            help="Show the options of Ray and Slurm, too, and exit.",
+        ),
+        click.option(
+            "--address",
+            metavar="ADDRESS",
+            hidden=True,
+            help="Address of a Ray cluster: auto, or host:port.",
         ),
         click.option(
             "--gpus-per-run",
             type=click.FloatRange(0, min_open=True),
             default=1.0,
+            hidden=True,
             help="Ray: GPUs of a run, if the cluster has any; with 0.25, four runs share one.",
         ),
-        click.option("--partition", help="Slurm: partition of the runs."),
+        click.option("--partition", hidden=True, help="Slurm: partition of the runs."),
         click.option(
             "--time",
             "limit",
             default="1h",
             metavar="DURATION",
+            hidden=True,
             help="Slurm: wall time of a run; one that needs more is queued again, and resumed.",
         ),
         click.option(
             "--memory",
             default="4GB",
             metavar="SIZE",
+            hidden=True,
             help="Slurm: memory of a run.",
         ),
     )

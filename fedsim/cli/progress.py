@@ -120,7 +120,7 @@ def following(
             if newest is None:
                 # Not before: a scenario that is refused leaves no folder.
                 watch = f" (to watch it: {format_command('watch', folder)})"
-                say(f"{kind} folder: {folder}{watch if kind != 'board' else ''}")
+                say(f"{kind} folder: {folder}{watch}")
             newest = progress
             for text in news_of(progress):
                 say(text)

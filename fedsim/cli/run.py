@@ -9,6 +9,7 @@ import click
 
 from fedsim.cli import options
 from fedsim.cli.progress import following
+from fedsim.errors import UserError
 from fedsim.processes.launch import follows
 from fedsim.vocabulary.formatting import format_command
 
@@ -102,12 +103,24 @@ def report(run: Path, output: Path | None) -> None:
     click.echo(load_run(run).report(output))
 
 
+class _Formats(click.Choice[str]):
+    """The formats of ``fedsim export``; those of ``fedsim compare`` are told apart."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The format."""
+        if value in ("latex", "pdf", "svg", "png", "parquet"):
+            command = format_command("compare", "RUN")
+            hint = f"{command} -o FOLDER writes LaTeX and Parquet tables, and figures as PDF, SVG and PNG"
+            raise UserError(f"'{value}' is a format of a comparison", where="--format", hint=hint)
+        return super().convert(value, param, ctx)
+
+
 @click.command()
 @options.run_argument
 @click.option(
     "--format",
     "format_",
-    type=click.Choice(["perfetto", "csv", "tensorboard"]),
+    type=_Formats(["perfetto", "csv", "tensorboard"]),
     required=True,
     help="perfetto: a file for ui.perfetto.dev or chrome://tracing. csv: a folder of tables. tensorboard: a folder of "
     "event files.",

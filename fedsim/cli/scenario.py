@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 
 import click
@@ -12,6 +12,7 @@ from fedsim import bundled
 from fedsim.cli import Suggesting, options
 from fedsim.errors import UserError, without_numbers
 from fedsim.parts.catalog import CATALOG, summaries
+from fedsim.scenario.description import section_of
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
@@ -19,6 +20,7 @@ from fedsim.vocabulary.formatting import format_command, format_count, format_co
 
 _NAMED = 3
 _LISTED = 24
+_FIRST = 10
 
 
 @click.group(cls=Suggesting)
@@ -164,9 +166,11 @@ def schema() -> None:
 
 @command.command("list")
 @click.argument("folder", type=options.path_type, required=False)
+@click.option("--all", "shows_all", is_flag=True, help="List everything, one line each.")
 @options.json_option
-def list_(folder: Path | None, as_json: bool) -> None:
-    """List the scenarios that come with fedsim, or those under FOLDER, and the parts a scenario may name."""
+def list_(folder: Path | None, as_json: bool, shows_all: bool) -> None:
+    """List the scenarios that come with fedsim, or those under FOLDER, the templates of 'fedsim init', and the parts a
+    scenario may name."""
     if folder is None:
         files = bundled.scenarios()
     elif folder.is_dir():
@@ -181,12 +185,33 @@ def list_(folder: Path | None, as_json: bool) -> None:
     scenarios = {name: text for name, text in described.items() if text is not None}
     parts = {kind: summaries(CATALOG.parts(kind)) for kind in CATALOG.kinds}
     if as_json:
-        options.print_json({"scenarios": scenarios, "parts": parts})
+        options.print_json(
+            {"scenarios": scenarios, "templates": bundled.templates(), "parts": parts}
+        )
         return
-    for title, rows in [("scenarios", scenarios), *parts.items()]:
+    sections = {"scenarios": scenarios}
+    if folder is None:
+        sections["templates (fedsim init)"] = bundled.templates()
+    if shows_all or folder is not None:
+        sections |= parts
+    else:
+        counts: dict[str, list[str]] = {}
+        for kind, rows in parts.items():
+            counts.setdefault(section_of(kind).partition(".")[0], []).append(
+                f"{kind} ({len(rows)})"
+            )
+        sections["parts (fedsim describe)"] = {key: ", ".join(each) for key, each in counts.items()}
+    for title, rows in sections.items():
         if rows:
             click.secho(title, bold=True)
-            options.print_rows(rows, indent="  ")
+            first = dict(islice(rows.items(), None if shows_all or folder else _FIRST))
+            options.print_rows(first, indent="  ")
+    if not (shows_all or folder):
+        more = format_counted(len(scenarios) - _FIRST, "scenario")
+        click.echo(
+            f"{more} more: fedsim scenario list --all; the parts of a kind: fedsim describe method",
+            err=True,
+        )
 
 
 def _description(path: Path) -> str | None:

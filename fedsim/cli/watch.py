@@ -16,10 +16,12 @@ from rich.table import Table
 from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
 from fedsim.errors import UserError
+from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.listing import contents
 from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
+from fedsim.runs.records import BOARD, RUN
 from fedsim.runs.sweep import is_sweep
 from fedsim.sweeps.folder import Sweep
 from fedsim.vocabulary.formatting import format_command, format_duration
@@ -33,7 +35,7 @@ _SILENT_S = 180.0
 @click.argument("folder", metavar="FOLDER", type=path_type)
 @click.option("--once", is_flag=True, help="Show the current state and exit.")
 def command(folder: Path, once: bool) -> None:
-    """Follow a run, a sweep, or all runs and sweeps below a folder, until they end.
+    """Follow a run, a sweep, a board, or all runs and sweeps below a folder, until they end.
 
     Only the folder is read, so the run may be in another terminal or, on a shared file system, on another machine. The
     display is a few seconds old, because rows reach the disk in batches. Ctrl-C stops watching, not the run.
@@ -65,6 +67,12 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
     Raises:
         UserError: the folder contains no run.
     """
+    if _is_board(folder):
+        # Its run folders are temporary: one may be removed while it is read.
+        for path in sorted(folder.glob(f"{TEMPORARY_PREFIX}*/*/{RUN.file}")):
+            with contextlib.suppress(UserError, OSError):
+                yield snapshot(RunFolder(path.parent))
+        return
     if not is_sweep(folder):
         if RunFolder(folder).info.exists():
             yield snapshot(RunFolder(folder))
@@ -91,8 +99,14 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
             yield Snapshot.waiting(entry.run)
 
 
+def _is_board(folder: Path) -> bool:
+    return (folder / BOARD.file).is_file()
+
+
 def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
     """Whether a run is in progress, or a running sweep has runs that are waiting."""
+    if _is_board(folder):
+        return is_owned(folder)
     statuses = {one.status for one in shown}
     if Status.RUNNING in statuses or WAITING not in statuses:
         return Status.RUNNING in statuses
@@ -127,7 +141,9 @@ def _table(shown: list[Snapshot], paces: dict[str, Pace]) -> Table:
 
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
     statuses = {one.status for one in shown}
-    if is_sweep(folder):
+    if _is_board(folder):
+        click.echo("the board is not running; repeat its command to continue, or to see its page")
+    elif is_sweep(folder):
         if diverged := sum(one.has_diverged for one in shown):
             click.echo(diverged_runs(diverged))
         if statuses == {Status.COMPLETE}:

@@ -6,13 +6,14 @@ A package is imported only when a part of its kind is named, so that a scenario 
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.component import (
     Component,
     discover,
@@ -23,6 +24,9 @@ from fedsim.parts.component import (
     place,
 )
 from fedsim.parts.parameters import Parameters, without_markup
+from fedsim.vocabulary.formatting import format_names
+
+_GIVEN = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,7 @@ class Catalog:
         base = entry.base()
         if isinstance(given, type):
             user_class = given
+            raise_all(_wrong_signatures(user_class, base))
         elif entry.of_function is None:
             raise UserError(
                 f"{given.__name__} is a function, but the {kind_noun(kind)} must be a class",
@@ -107,6 +112,8 @@ class Catalog:
                 hint=f"derive it from {import_path(base)}",
             )
         component = entry.adapt(user_class)
+        if problem := component.class_problem():
+            raise UserError(f"{place(user_class)}: {problem}")
         expected = _expected_params(user_class)
         if expected is not None and not issubclass(component.Params, expected):
             package, _, name = import_path(expected).rpartition(".")
@@ -117,6 +124,29 @@ class Catalog:
                 else f"write Params = {name} in {user_class.__name__}, after from {package} import {name}",
             )
         return component
+
+
+def _wrong_signatures(user_class: type[Any], base: type[Any]) -> Iterator[UserError]:
+    """The functions of a user's class that cannot be called as those of fedsim which they replace."""
+    for name, own in inspect.getmembers(user_class, inspect.isfunction):
+        bases = [each for each in user_class.__mro__ if is_bundled(each) and name in vars(each)]
+        replaced = vars(bases[0])[name] if bases else None
+        if name == "__init__" and issubclass(user_class, base):
+            replaced = base.__init__  # Classes in between pass more to their bases.
+        # A function that stands for a class has a signature of its own.
+        if is_bundled(own) or not inspect.isfunction(replaced) or "." not in own.__qualname__:
+            continue
+        known = inspect.signature(replaced).parameters.values()
+        words = [one.name for one in known if one.default is one.empty and one.kind in _GIVEN]
+        try:
+            inspect.signature(own).bind(*words)
+        except TypeError:
+            needed = f"{name}({', '.join(words)})"
+            yield UserError(
+                f"{place(user_class, name)} takes {inspect.signature(own)}, but fedsim passes "
+                f"{format_names(words)}",
+                hint=f"write def {needed}",
+            )
 
 
 def _expected_params(user_class: type[Any]) -> type[Parameters] | None:

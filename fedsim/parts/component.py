@@ -46,6 +46,11 @@ class Component:
     def __init__(self, params: Any) -> None:
         self.params = params
 
+    @classmethod
+    def class_problem(cls) -> str:
+        """Why a user's class cannot be a part, as a sentence; empty if it can."""
+        return ""
+
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if is_bundled(cls):

@@ -7,7 +7,7 @@ import math
 import re
 import reprlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar, get_type_hints
@@ -37,7 +37,7 @@ class FunctionParameters(Parameters):
     filled: ClassVar[Sequence[str]] = ()
 
     @classmethod
-    def how_to_give(cls, key: str) -> str:
+    def how_to_give(cls, key: str, given: Mapping[str, Any]) -> str:
         """The function with this argument, as written in a scenario."""
         written = f"write {{name: {cls.reference}, {key}: ...}}"
         return (

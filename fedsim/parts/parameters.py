@@ -14,7 +14,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -30,7 +30,20 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 from pydantic_core.core_schema import ErrorType
 
 from fedsim import bundled
-from fedsim.errors import nearest, nearest_or_all
+from fedsim.errors import UserError, nearest, nearest_or_all
+
+
+class MissingParameterError(UserError, AttributeError):
+    """A user's part reads a parameter that its ``Params`` do not have."""
+
+    def __init__(self, model: type[BaseModel], name: str) -> None:
+        known = ", ".join(model.model_fields)
+        super().__init__(
+            f"there is no parameter '{name}': "
+            + (f"those of {model.__name__} are {known}" if known else "the part has no Params"),
+            hint=f"declare it: class MyParams(Parameters): {name}: int = 10, and in your class Params = MyParams; "
+            "for the cohort of a selection, Params = CohortParams (fedsim.scheduling.base)",
+        )
 
 
 class Parameters(BaseModel):
@@ -56,9 +69,17 @@ class Parameters(BaseModel):
         except ValidationError as error:
             raise _explained(cls, error) from None
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """The value of a private attribute; there is no other one."""
+            if name.startswith("_"):
+                return super().__getattr__(name)
+            raise MissingParameterError(type(self), name)
+
     @classmethod
-    def how_to_give(cls, key: str) -> str:
-        """How a scenario gives a parameter that is missing, besides its description."""
+    def how_to_give(cls, key: str, given: Mapping[str, Any]) -> str:
+        """How a scenario gives a parameter that is missing beside those ``given``, besides its description."""
         return ""
 
 
@@ -172,16 +193,27 @@ def _preparer(annotation: Any) -> _Preparer | None:
         ),
         None,
     )
+    named = [model.model_fields["name"] for model in models if "name" in model.model_fields]
+    names = {
+        word
+        for info in named
+        if get_origin(info.annotation) is Literal
+        for word in get_args(info.annotation)
+    }
     elements = [element_types(item) for item in types_]
     of_items = _first([_preparer(item) for items, _ in elements for item in items])
     of_values = _first([_preparer(item) for _, values in elements for item in values])
-    if not (is_path or refuses_truth or refuses_text or default_name or of_items or of_values):
+    if not (
+        is_path or refuses_truth or refuses_text or default_name or names or of_items or of_values
+    ):
         return None
 
     def prepare(value: Any, folder: Path | None) -> Any:
         if isinstance(value, bool):
             return _NoNumber(value) if refuses_truth else value
         if isinstance(value, str | Path):
+            if value in names and not choices:
+                return {"name": value}
             if is_path and str(value).startswith(bundled.PREFIX):
                 return bundled.resolved(value)
             if refuses_text and value not in choices:
@@ -244,7 +276,7 @@ def _explanation(model: type[Parameters], item: ErrorDetails) -> str | PydanticC
     key = str(location[0])
     meaning = " ".join(without_markup(descriptions(model).get(key, "")).split()) or None
     if kind == "missing":
-        hint = "\n  ".join(filter(None, (meaning, model.how_to_give(key))))
+        hint = "\n  ".join(filter(None, (meaning, model.how_to_give(key, item["input"]))))
         return mistake(kind, "is missing", hint or None)
     if kind == "extra_forbidden":
         known = list(fields_by_key(model))

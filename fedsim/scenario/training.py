@@ -168,8 +168,8 @@ class Training(Parameters):
         if isinstance(value, str | int | float):
             raise mistake(
                 "workers",
-                f"must be a mapping with the name threads, devices or distributed, not {value!r}",
-                "write {name: threads}; for a number of threads, set training.threads",
+                f"must be threads, devices or distributed, or a mapping with this name, not {value!r}",
+                "for a number of threads, set training.threads",
             )
         return value
 

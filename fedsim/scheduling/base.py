@@ -184,6 +184,17 @@ class Schedule(Component, ABC):
         self._still_ns, self._waits_at_once = -1, 0
 
     @classmethod
+    def class_problem(cls) -> str:
+        """Why a class with a process of its own cannot replace what passes events to it."""
+        own = {name for base in cls.__mro__ if not is_bundled(base) for name in vars(base)}
+        both = sorted(own & {"on_arrival", "on_failure"}) if "run" in own else []
+        return (
+            f"{both[0]} keeps events from run; leave it out, and take them with event = yield"
+            if both
+            else ""
+        )
+
+    @classmethod
     def demands(cls, params: Any) -> Demands:
         """The demands of the schedule with these parameters."""
         return Demands(

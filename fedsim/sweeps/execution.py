@@ -161,7 +161,7 @@ def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool 
         UserError: variants cannot run; each mistake once, with the name of the first of them.
     """
     until, shared, problems = time.monotonic() + _CHECK_S, Shared(), dict[str, UserError]()
-    for name, loaded in reversed(variants.items()):
+    for name, loaded in reversed(list(variants.items())):
         if time.monotonic() > until:
             break
         try:

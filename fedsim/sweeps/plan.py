@@ -220,4 +220,6 @@ def _safe(label: str) -> str:
 
 
 def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        value = float(f"{value:.12g}")  # 0.1 + 0.2 is written 0.3.
     return value if isinstance(value, str) else json.dumps(value)

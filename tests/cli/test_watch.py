@@ -1,5 +1,6 @@
 """``fedsim watch``: what it shows of a folder, and what it says comes next."""
 
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,8 +8,10 @@ from pathlib import Path
 import pytest
 
 import fedsim
+from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.records import BOARD
 from fedsim.runs.run import Run
 from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.cli.invoking import PARABOLAS, assert_refused, invoke
@@ -92,6 +95,15 @@ def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     run.update_info(status=Status.FAILED, error="UserError: stalled")
     *_, last = invoke("watch", sweep).stdout.splitlines()
     assert last == "after fixing the cause, repeat the command of the sweep"
+
+
+def test_a_board_shows_the_runs_in_progress(run: RunFolder, tmp_path: Path) -> None:
+    board = tmp_path / "board"
+    shutil.copytree(run.path, board / f"{TEMPORARY_PREFIX}a" / "3-silos")
+    (board / BOARD.file).write_text("{}")
+    lines = invoke("watch", board).output.splitlines()
+    assert lines[0].startswith("3-silos: complete")
+    assert "is not running" in lines[1]
 
 
 def test_a_folder_has_a_line_per_run_below_it(run: RunFolder) -> None:

@@ -8,15 +8,16 @@ import pytest
 from fedsim.api import read_scenario
 from fedsim.errors import UserError
 
-A_NAME = "mapping with the name threads, devices or distributed, not"
+A_NAME = "threads, devices or distributed, or a mapping with this name, not"
 
 
 @pytest.mark.parametrize(
     ("training", "message"),
     [
         ({"augmentation": {"flip": False}}, "give crop_padding, flip: true, or both"),
-        ({"workers": 4}, f"{A_NAME} 4\n  write {{name: threads}}; for a number of threads, set"),
-        ({"workers": "threads"}, f"{A_NAME} 'threads'\n  write {{name: threads}}"),
+        ({"workers": 4}, f"{A_NAME} 4\n  for a number of threads, set"),
+        ({"workers": "thread"}, f"{A_NAME} 'thread'"),
+        ({"workers": "devices", "device": "cpu"}, "devices are CUDA devices"),
         ({"workers": {"name": "devices"}, "device": "cpu"}, "devices are CUDA devices"),
         ({"workers": {"name": "distributed"}, "executor": "plain"}, "one client at a time"),
     ],

@@ -134,10 +134,7 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         happened = "every update that arrived was late"
         schedule = finished.world.scenario.server.of_devices.schedule
         fix = f"{fixes(Outcome.LATE, schedule.params)}, or give the clients less work"
-    aggregate = (
-        "call self.server.aggregate(dispatches) with the updates that have arrived; a Round counts what its "
-        "receive(event) gets"
-    )
+    aggregate = "call self.server.aggregate(dispatches) with the updates that have arrived"
     where, hint = finished.in_schedule(aggregate, fix)
     message = f"no update was aggregated, so the model is the initial one; {happened}"
     yield UserError(message, where=where, hint=hint)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +41,16 @@ class TableParameters(HeldOutParameters):
     """The features are integer codes from 0, such as tokens, which the model receives as int64, not standardized."""
     is_test: str | None = None
     """Column that marks the test samples: true or false, or 1 or 0."""
+
+    @classmethod
+    def how_to_give(cls, key: str, given: Mapping[str, Any]) -> str:
+        """The columns of the file, if it can be read."""
+        with contextlib.suppress(UserError, TypeError):
+            columns = (
+                map(str, read_table(Path(given["path"]), "").columns) if "path" in given else ()
+            )
+            return f"its columns are: {', '.join(columns)}"
+        return ""
 
 
 class Table(DatasetComponent):

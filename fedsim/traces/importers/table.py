@@ -85,7 +85,7 @@ COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
     "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
-    r"worker|entity|station|instance.*|vehicle.*",
+    r"worker|entity|station|instance.*|vehicle.*|dev|device.+",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
     "start": r"start.*|begin.*|launch.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
     "end": r"end.*|stop.*|terminat.*time|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|"
