@@ -53,6 +53,8 @@ LOGGER = logging.getLogger("fedsim")
 _POLL_S, _POLL_SHARE, _LOOK_S = 0.02, 0.02, 0.5
 """Seconds between two looks for replies: at least, and per second without one; and between two looks for nodes."""
 _NOTES = 20
+_FIRST_INTRODUCTIONS = 4
+"""Nodes that are asked for their number at once; later, as many as have answered."""
 _LOST = {"offline": Ending.OFFLINE, "failed": Ending.CRASH}
 
 
@@ -621,7 +623,12 @@ class LiveClients:
             self._happened("gone", client, {}, at_ns)
         new = sorted(present.difference(online.values()))
         if self._introduce:
-            for node in set(new) - self._refused.union(self._introducing.values()):
+            # Nodes on one machine must not all start a process at once.
+            most = max(_FIRST_INTRODUCTIONS, len(nodes.of_client)) - len(self._introducing)
+            unknown = [
+                node for node in new if node not in {*self._refused, *self._introducing.values()}
+            ]
+            for node in unknown[: max(0, most)]:
                 for message_id in self._grid.push_messages([introduction(node, self._ttl_s)]):
                     self._introducing[message_id] = node
             return bool(gone)
