@@ -155,8 +155,8 @@ def serve(home: str, port: int, app: Any) -> None:
         with internals.identity(context.run_id, context.node_id):
             app(grid, context)
     finally:
+        sender.stop()  # A heartbeat of a task that has ended would interrupt this process.
         client.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED))
-        sender.stop()
         grid.close()
 
 
