@@ -20,3 +20,14 @@ def test_the_last_bit_is_a_difference(sweep: Sweep, tmp_path: Path) -> None:
     metrics.to_parquet(tmp_path / "copy" / "metrics.parquet")
     RunFolder(tmp_path / "copy").update_info(files={})
     assert not compare([run, tmp_path / "copy"]).no_difference
+
+
+def test_a_deployment_is_compared_with_its_simulation(sweep: Sweep, tmp_path: Path) -> None:
+    """By the clock, whose time is not called simulated."""
+    run = folders(sweep, *GROUPS[0])[0]
+    shutil.copytree(run, tmp_path / "deployed")
+    RunFolder(tmp_path / "deployed").update_info(clock="wall")
+    comparison = compare([run, tmp_path / "deployed"])
+    assert {group.label for group in comparison.groups} == {"clock=simulated", "clock=wall"}
+    comparison.write(tmp_path / "pages")
+    assert "simulated time" not in (tmp_path / "pages" / "compare.html").read_text()
