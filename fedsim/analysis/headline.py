@@ -147,7 +147,11 @@ def _tiles(run: Run) -> list[Tile]:
             note = f"{_UNFINISHED[run.status][0]} at {format_duration(run.simulated_s)}; {note}"
         shown.append(Tile(label, metric.format(last), note))
     wall_s = run.info.get("wall_s")
-    faster = f"{format_count(run.simulated_s / wall_s)} times real time" if wall_s else ""
+    faster = (
+        f"{format_count(run.simulated_s / wall_s)} times real time"
+        if wall_s and "clock" not in run.info
+        else ""
+    )
     shown.append(Tile("Simulated time", format_duration(run.simulated_s), faster))
     if wall_s is not None:
         learning_s = run.info.get("wall_learning_s")

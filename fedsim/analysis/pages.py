@@ -47,6 +47,11 @@ def write_page(path: Path, page: str) -> None:
         write_text(path, page)
 
 
+def real_time(page: str) -> str:
+    """A page about deployments, whose time is not simulated; the scripts of the page use the same words."""
+    return page.replace("simulated time", "time").replace("Simulated time", "Time")
+
+
 def refuse_folder(path: Path, file: str) -> None:
     """Check that the path of a file to write is not that of a folder.
 

@@ -32,11 +32,12 @@ class Run(RunTables):
             UserError: the run folder is damaged, or the page cannot be written.
         """
         from fedsim.analysis.comparison.facts import keep_facts
-        from fedsim.analysis.pages import write_page
+        from fedsim.analysis.pages import real_time, write_page
         from fedsim.analysis.report import render
 
         target = self.folder.report if path is None else Path(path)
-        write_page(target, render(self))
+        page = render(self)
+        write_page(target, real_time(page) if self.info.get("clock") == "wall" else page)
         if path is None:
             keep_facts(self)
         return target

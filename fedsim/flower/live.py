@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +53,8 @@ LOGGER = logging.getLogger("fedsim")
 _POLL_S, _POLL_SHARE, _LOOK_S = 0.02, 0.02, 0.5
 """Seconds between two looks for replies: at least, and per second without one; and between two looks for nodes."""
 _NOTES = 20
+_FIRST_INTRODUCTIONS = 4
+"""Nodes that are asked for their number at once; later, as many as have answered."""
 _LOST = {"offline": Ending.OFFLINE, "failed": Ending.CRASH}
 
 
@@ -187,30 +189,20 @@ class _Journal:
         os.fsync(self._file.fileno())
 
 
-class _Time(Protocol):
-    """The time of a grid."""
-
-    def now_ns(self) -> int:
-        """Nanoseconds since the run began."""
-
-    def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
-        """Wait until there may be answers, but not beyond ``until_ns``; returns the messages that may have one."""
-
-    def begin(self, now_ns: int) -> None:
-        """Begin, or continue, at this time of the run."""
-
-
-class _WallTime(_Time):
+class _Time:
     """Time by the host's monotonic clock, in whole microseconds; downtime of the server does not count."""
 
     def begin(self, now_ns: int) -> None:
+        """Begin, or continue, at this time of the run."""
         self._origin_ns = time.monotonic_ns() - now_ns
         self._awaited: Sequence[str] = ()
 
     def now_ns(self) -> int:
+        """Nanoseconds since the run began."""
         return (time.monotonic_ns() - self._origin_ns) // NS_PER_US * NS_PER_US
 
     def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
+        """Wait until there may be answers, but not beyond ``until_ns``; returns the messages that may have one."""
         now_ns = self.now_ns()
         if message_ids != self._awaited:
             self._awaited, self._since_ns = message_ids, now_ns
@@ -225,12 +217,11 @@ class _SimulatedTime(_Time):
 
     grid: SimulatedGrid
 
-    def begin(self, now_ns: int) -> None:
-        pass
-
+    @override
     def now_ns(self) -> int:
         return self.grid.now_ns
 
+    @override
     def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
         return self.grid.wait_for_any(message_ids, until_ns)
 
@@ -346,7 +337,7 @@ class LiveClients:
     def __init__(self, grid: fl.Grid, ttl_s: float, *, introduce: bool = False) -> None:
         self._grid = grid
         self._simulated = isinstance(grid, SimulatedGrid)
-        self._time: _Time = _SimulatedTime(grid) if self._simulated else _WallTime()
+        self._time: _Time = _SimulatedTime(grid) if self._simulated else _Time()
         self.engine: Engine = _LiveEngine(self._time, self)
         self._ttl_s = 100 * 365 * 86_400.0 if self._simulated else ttl_s
         self.info: Mapping[str, Any] = {} if self._simulated else {"clock": "wall"}
@@ -455,17 +446,25 @@ class LiveClients:
         if self.repeating:
             self.repeating -= 1
         if line.what == "came":
+            if self.nodes.is_online(line.number, line.at_ns):
+                earlier = self.nodes.of_client[line.number]
+                self._refuse(earlier, f"a later node has its partition-id {line.number}")
+                self._leave(line)
             self.nodes.came(line.number, line.more["node"], line.at_ns)
             self.server.look_again(line.number)
         elif line.what == "gone":
-            self.nodes.gone(line.number, line.at_ns)
-            for dispatch in self._sending.all():
-                if dispatch.client_id == line.number:
-                    self._end_without_update(dispatch.dispatch_id, line.at_ns, "offline")
+            self._leave(line)
         elif line.what == "lost":
             self._end_without_update(line.number, line.at_ns, line.more["why"])
         elif line.what == "reply":
             self._end(line)
+
+    def _leave(self, line: Line) -> None:
+        """The node of a client is gone, and its work is lost."""
+        self.nodes.gone(line.number, line.at_ns)
+        for dispatch in self._sending.all():
+            if dispatch.client_id == line.number:
+                self._end_without_update(dispatch.dispatch_id, line.at_ns, "offline")
 
     def _end_without_update(self, dispatch_id: int, now_ns: int, why: str) -> None:
         exchanged = self._sending.get(dispatch_id)
@@ -614,13 +613,19 @@ class LiveClients:
         self._looked_ns = self._time.now_ns()
         nodes, at_ns = self.nodes, self._next_ns()
         present = set(self._grid.get_node_ids())
+        self._refused &= present  # It may return with another configuration.
         online = {client: nodes.of_client[client] for client in nodes.online_clients(0).tolist()}
         gone = [client for client, node in online.items() if node not in present]
         for client in gone:
             self._happened("gone", client, {}, at_ns)
         new = sorted(present.difference(online.values()))
         if self._introduce:
-            for node in set(new) - self._refused.union(self._introducing.values()):
+            # Nodes on one machine must not all start a process at once.
+            most = max(_FIRST_INTRODUCTIONS, len(nodes.of_client)) - len(self._introducing)
+            unknown = [
+                node for node in new if node not in {*self._refused, *self._introducing.values()}
+            ]
+            for node in unknown[: max(0, most)]:
                 for message_id in self._grid.push_messages([introduction(node, self._ttl_s)]):
                     self._introducing[message_id] = node
             return bool(gone)
@@ -634,18 +639,13 @@ class LiveClients:
         return bool(gone or numbers)
 
     def _introduced(self, node: int, reply: fl.Message) -> None:
-        """Give the client with the number of this node the node, in place of an earlier one."""
+        """Give a node to the client whose number it has."""
         try:
             client = introduced(reply, self.nodes.clients)
         except Refused as refused:
             self._refuse(node, str(refused))
-            return
-        at_ns = self._next_ns()
-        if self.nodes.is_online(client, at_ns):
-            earlier = self.nodes.of_client[client]
-            self._refuse(earlier, f"a later node has its partition-id {client}")
-            self._happened("gone", client, {}, at_ns)
-        self._happened("came", client, {"node": node}, at_ns)
+        else:
+            self._happened("came", client, {"node": node})
 
     def _refuse(self, node: int, why: str) -> None:
         self._refused.add(node)

@@ -127,7 +127,8 @@ def supernode(home: str, superlink_port: int, number: int, delay_s: float) -> No
 def _clientapp(port: int, delay_s: float) -> None:
     """What ``flwr-clientapp`` does, for one message after another."""
     for token in _acquired(port, "flwr-clientapp"):
-        with _runtime(port, "flwr-clientapp", token) as client:
+        # Its process may fail, such as with the reply to a run that has ended; the next is another.
+        with contextlib.suppress(Exception), _runtime(port, "flwr-clientapp", token) as client:
             message, context, _, _ = run_clientapp.pull_task_input(client)
             node = int(context.node_config["partition-id"])
             time.sleep(delay_s)
@@ -155,8 +156,8 @@ def serve(home: str, port: int, app: Any) -> None:
         with internals.identity(context.run_id, context.node_id):
             app(grid, context)
     finally:
+        sender.stop()  # A heartbeat of a task that has ended would interrupt this process.
         client.PushTaskOutput(PushTaskOutputRequest(sub_status=SubStatus.COMPLETED))
-        sender.stop()
         grid.close()
 
 

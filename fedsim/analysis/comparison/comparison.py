@@ -14,7 +14,7 @@ from fedsim.analysis.comparison.loading import PAGE, PathLike, load
 from fedsim.analysis.comparison.page import render
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
-from fedsim.analysis.pages import write_page
+from fedsim.analysis.pages import real_time, write_page
 from fedsim.errors import UserError, strings, writing
 from fedsim.files.durable import replacing, write_text
 from fedsim.runs import Run
@@ -136,7 +136,9 @@ class Comparison(ComparisonTables):
                     hint="choose another folder with -o, or remove the file",
                 )
         figure = draw(self, style)
-        write_page(page, render(self, style))
+        text = render(self, style)
+        is_real = any(facts.scenario["clock"] == "wall" for facts in self.facts)
+        write_page(page, real_time(text) if is_real else text)
         with writing(folder):
             for name, text in texts.items():
                 write_text(folder / name, text)

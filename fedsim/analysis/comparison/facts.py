@@ -303,8 +303,7 @@ def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
     files = {written(Path(path)): digest for path, digest in info.get("data_files", {}).items()}
     if files or info.get("user_code"):
         scenario = _with_digests(scenario, info.get("user_code", {}), files)
-    if "clock" in info:
-        scenario["clock"] = info["clock"]
+    scenario["clock"] = info.get("clock", "simulated")
     extra = {"app": {"name": run.info.get("app")}, "run_config": run.info.get("run_config")}
     return {**scenario, **extra} if extra["run_config"] is not None else scenario
 

@@ -76,3 +76,14 @@ def test_facts_of_other_results_are_not_used_and_damage_is_named(
     (path / "metrics.parquet").write_bytes(b"")
     with pytest.raises(UserError, match="checksum"):
         compare([path])
+
+
+def test_a_deployment_is_compared_with_its_simulation(sweep: Sweep, tmp_path: Path) -> None:
+    """By the clock, whose time is not called simulated."""
+    run = folders(sweep, *GROUPS[0])[0]
+    shutil.copytree(run, tmp_path / "deployed")
+    RunFolder(tmp_path / "deployed").update_info(clock="wall")
+    comparison = compare([run, tmp_path / "deployed"])
+    assert {group.label for group in comparison.groups} == {"clock=simulated", "clock=wall"}
+    comparison.write(tmp_path / "pages")
+    assert "simulated time" not in (tmp_path / "pages" / "compare.html").read_text()
