@@ -41,6 +41,7 @@ from fedsim.board import suite as suites
 from fedsim.files.checksums import stamped
 from fedsim.runs.records import BOARD, DECISION, FORECAST, SWEEP
 
+# A board that begins anew makes 14 runs; what an archive unpacks takes a few times its size, up to a limit of its own.
 LONGEST_S, MOST_BYTES, CUT_S = 10.0, 500_000_000, 60
 ESCAPE = "\x1b]0;owned\x07\u202eevil\u2066\x9b31m\x00"
 VALUES: tuple[Any, ...] = (

@@ -254,8 +254,10 @@ def _complete(
     backwards = [(a, b) for a, b in itertools.combinations(_PHASES, 2) if (log[b] < log[a]).any()]
     clock = "start, downloaded, computed, end are instants of one clock, in seconds or as ISO 8601 timestamps"
     check(pd.Series(twice), "repeats an earlier row", "write one row per dispatch")
-    for a, b in backwards[:1]:
-        check(log[b] < log[a], f"{b[:-2]} is before {a[:-2]}", clock)
+    named = pd.Series(False, index=log.index)
+    for a, b in backwards if every_row else backwards[:1]:
+        check((log[b] < log[a]) & ~named, f"{b[:-2]} is before {a[:-2]}", clock)
+        named |= log[b] < log[a]
     for name in ("steps", "bytes_down", "bytes_up"):
         message = f"{name} is {{:g}}, but cannot be negative"
         check(log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name])

@@ -239,7 +239,10 @@ class TableFile:
     def _line_numbers(self) -> Iterator[int]:
         """The line at which each row of a text ends."""
         reader = self._reader(io.StringIO(self.source.text(), newline=""))
-        yield from (reader.line_num for each in reader if each and reader.line_num > self._skip)
+        for row in reader:
+            is_comment = row and row[0][:1] == "#" and len(row) != len(self.names)
+            if row and not is_comment and reader.line_num > self._skip:
+                yield reader.line_num
 
 
 class LongFile:

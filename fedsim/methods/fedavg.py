@@ -92,7 +92,7 @@ def _of_full_work(updates: Updates, weights: FloatArray) -> FloatArray:
 
 
 NO_PARTIAL_WORK = "no client sends partial work (server.partial_work, training.limited)"
-EVERYONE = "all clients take part in every round"
+EVERYONE = "all clients take part in every round, with weights: uniform"
 PROXIMAL_OPERATIONS = 3.0
 """Operations per parameter of :func:`proximal_rule`: a difference, a product and a sum."""
 

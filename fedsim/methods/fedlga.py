@@ -82,7 +82,8 @@ class FedLga(Method):
 
     def is_fedavg(self, rounds: Rounds) -> str:
         """Without corrections."""
-        return NO_PARTIAL_WORK if rounds.full_work else "lam is 0" if not self.params.lam else ""
+        because = NO_PARTIAL_WORK if rounds.full_work else "" if self.params.lam else "lam is 0"
+        return f"{because}, with weights: uniform" if because else ""
 
     def initial_state(self, model: Tensor) -> ServerState:
         """The model and, if it may be needed, the last mean full update (NaN before the first one)."""

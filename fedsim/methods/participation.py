@@ -125,8 +125,8 @@ class FedAwe(Method):
     needs_exact = MappingProxyType({"model": "the server keeps the model of each client"})
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """With full participation."""
-        return EVERYONE if rounds.all_clients else ""
+        """With full participation, and if no change is clipped."""
+        return EVERYONE if rounds.all_clients and self.params.clip_norm is None else ""
 
     def memories(self) -> Mapping[str, Memory]:
         """Each client's own model and its version (0 before the client participates)."""

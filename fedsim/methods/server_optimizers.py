@@ -123,6 +123,10 @@ class DelayedNesterov(DiLoCo):
     server_vectors = ("momentum", "sum")
     Params = DelayedNesterovParams
 
+    def is_fedavg(self, rounds: Rounds) -> str:
+        """Never: a step has a share of the change."""
+        return ""
+
     def initial_state(self, model: Tensor) -> ServerState:
         """The model, the momentum, the sum of the changes since its last refresh, and their number."""
         return {**super().initial_state(model), "count": model.new_zeros(1)}

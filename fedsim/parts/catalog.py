@@ -134,7 +134,9 @@ def _wrong_signatures(user_class: type[Any], base: type[Any]) -> Iterator[UserEr
         if name == "__init__" and issubclass(user_class, base):
             replaced = base.__init__  # Classes in between pass more to their bases.
         # A function that stands for a class has a signature of its own.
-        if is_bundled(own) or not inspect.isfunction(replaced) or "." not in own.__qualname__:
+        is_static = isinstance(inspect.getattr_static(user_class, name), staticmethod)
+        of_class = "." in own.__qualname__ and not is_static
+        if is_bundled(own) or not inspect.isfunction(replaced) or not of_class:
             continue
         known = inspect.signature(replaced).parameters.values()
         words = [one.name for one in known if one.default is one.empty and one.kind in _GIVEN]

@@ -77,8 +77,19 @@ def exponential(ordered: Floats) -> Fit:
 def weibull(ordered: Floats) -> Fit:
     """Weibull with shape k and its scale."""
     from scipy import stats
+    from scipy.optimize import brentq
 
-    shape, _, scale = map(float, stats.weibull_min.fit(ordered, floc=0))
+    logs = np.log(ordered)
+    center = logs.mean()
+    scaled = logs - logs.max()
+
+    def slope(shape: float) -> float:
+        # Derivative of the profile likelihood; the largest term is scaled to 1, so nothing overflows.
+        weights = np.exp(shape * scaled)
+        return float(np.average(logs, weights=weights) - 1 / shape - center)
+
+    shape = float(brentq(slope, 1e-3, 1e3))
+    scale = float(np.exp(logs.max() + np.log(np.mean(np.exp(shape * scaled))) / shape))
     distribution = stats.weibull_min(shape, scale=scale)
     return _fit("weibull", {"k": shape, "scale": scale}, ordered, distribution)
 

@@ -155,6 +155,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         label: number for number, label in enumerate(dict.fromkeys(comparison.shown.values()))
     }
     every = np.concatenate(standings["seeds_s"].tolist())
+    if not (every > 0).any():  # The initial model meets the target.
+        return None
     low, high = float(every[every > 0].min()), float(every.max())
     low, high = (low / 1.1, high * 1.1) if low < high else (low / 2, high * 2)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
@@ -34,19 +34,29 @@ def headline(comparison: ComparisonTables) -> list[str]:
     if goals:
         return on(comparison, goals[0])
     if not comparison.metrics:
-        return [most_updates(comparison), *_best_causes(comparison, "client_updates_per_h")]
+        causes_of_best = _best_causes(comparison, "client_updates_per_h", format_number)
+        return [most_updates(comparison), *causes_of_best]
     metric = comparison.definition(comparison.metrics[0])
     column, higher = f"final_{metric.name}", metric.higher_is_better
-    return [best_at_the_end(comparison), *_best_causes(comparison, column, higher=higher)]
+    causes_of_best = _best_causes(comparison, column, metric.format, higher=higher)
+    return [best_at_the_end(comparison), *causes_of_best]
 
 
 def _best_causes(
-    comparison: ComparisonTables, column: str, *, higher: bool = True
+    comparison: ComparisonTables,
+    column: str,
+    written: Callable[[float], str],
+    *,
+    higher: bool = True,
 ) -> Iterator[str]:
-    """The :func:`causes` of the best variant beside the baseline, or beside the next best, if there is one setting."""
-    order = comparison.summary.sort_values(column, ascending=not higher, kind="stable")["label"]
-    if len(comparison.grouping.settings) == 1:
-        first, second, *_ = order
+    """The :func:`causes` of the best variant beside the baseline, or beside the next best, if there is one setting.
+
+    Variants whose values are ``written`` alike tie, and none is the best.
+    """
+    order = comparison.summary.sort_values(column, ascending=not higher, kind="stable")
+    best, next_best = order[column].map(written)[:2]
+    if len(comparison.grouping.settings) == 1 and best != next_best:
+        first, second, *_ = order["label"]
         rival = second if first == comparison.baseline else comparison.baseline
         groups = {group.label: group for group in comparison.groups}
         yield from filter(
@@ -176,7 +186,7 @@ def explanation(lead: Lead) -> str:
 
 _LOSSES = {
     "idle": "of the clients' time idle",
-    "waiting": "of it spent waiting for the server to use an update",
+    "waiting": "of the clients' time spent waiting for the server to use an update",
     "lost": "of the local steps lost",
 }
 
@@ -194,9 +204,13 @@ def causes(
         losses: see :func:`fedsim.analysis.comparison.findings.losses_of`, of each.
         waits: shares of their critical paths by cause, the largest first.
     """
-    pairs = {name: [format_share(each.get(name, 0.0)) for each in losses] for name in _LOSSES}
-    known = [name for name in _LOSSES if name in losses[0] and len(set(pairs[name])) > 1]
-    parts = [f"{' against '.join(pairs[name])} {_LOSSES[name]}" for name in known]
+    known = [name for name in _LOSSES if all(name in each for each in losses)]
+    pairs = {name: [format_share(each[name]) for each in losses] for name in known}
+    parts = [
+        f"{' against '.join(pairs[name])} {_LOSSES[name]}"
+        for name in known
+        if len(set(pairs[name])) > 1
+    ]
     most = [next(iter(shares.items())) for shares in waits if shares]
     if len({cause for cause, _ in most}) > 1:
         went = [f"{CAUSES[cause]} ({format_share(share)})" for cause, share in most]

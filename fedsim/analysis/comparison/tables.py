@@ -239,12 +239,12 @@ class ComparisonTables:
     @functools.cached_property
     def needs_log_time(self) -> bool:
         """Whether runs end so far apart that curves are drawn on a logarithmic axis of time."""
-        measured = [
-            [run.progress.dropna(subset=self.metrics[:1])["time_s"] for run in g.runs]
-            for g in self.groups
+        ends_s = [
+            max(run.evaluations["time_s"].max(initial=0.0) for run in group.runs)
+            for group in self.groups
         ]
-        ends_s = np.array([max(times.max() for times in group) for group in measured])
-        return bool(ends_s.max() > _FAR * ends_s.min() > 0)
+        measured = [end_s for end_s in ends_s if end_s > 0]
+        return bool(measured) and max(measured) > _FAR * min(measured)
 
     # -- tables -----------------------------------------------------------------------------------------------------
 

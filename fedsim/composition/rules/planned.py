@@ -17,6 +17,7 @@ from fedsim.learning.metrics.base import declares_direction
 from fedsim.methods.base import Rounds
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
+from fedsim.parts.component import is_bundled
 from fedsim.scheduling.base import cohort_of
 from fedsim.scheduling.schedules.sync import Sync, SyncParams
 from fedsim.traces.validation import implausible_rates as doubt_of_rates
@@ -320,7 +321,9 @@ def plain_fedavg(world: World) -> Iterator[UserError]:
     scenario, prospects = world.scenario, world.prospects
     server, devices, training = scenario.server.of_devices, scenario.devices, scenario.training
     schedule, drawn = server.schedule, server.selection
-    if schedule.type is not Sync:
+    method = server.method.type
+    # A class of the user's changes what it inherits.
+    if schedule.type is not Sync or not (is_bundled(method) or "is_fedavg" in vars(method)):
         return
     full = (
         server.partial_work != "send"

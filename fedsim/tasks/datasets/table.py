@@ -45,10 +45,8 @@ class TableParameters(HeldOutParameters):
     @classmethod
     def how_to_give(cls, key: str, given: Mapping[str, Any]) -> str:
         """The columns of the file, if it can be read."""
-        with contextlib.suppress(UserError, TypeError):
-            columns = (
-                map(str, read_table(Path(given["path"]), "").columns) if "path" in given else ()
-            )
+        with contextlib.suppress(UserError, TypeError, KeyError):
+            columns = map(str, read_table(Path(given["path"]), "").columns)
             return f"its columns are: {', '.join(columns)}"
         return ""
 

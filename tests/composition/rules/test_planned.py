@@ -14,6 +14,7 @@ from fedsim.composition.check import check_scenario as check
 from fedsim.composition.rules.planned import PLANNED
 from fedsim.traces.bundle import TraceBundle
 from tests.cli.invoking import invoke
+from tests.composition import worlds
 from tests.composition.worlds import JITTERY, sync, timed
 from tests.devices.worlds import phones
 from tests.simulation.harness import online_bundle
@@ -267,11 +268,59 @@ PARTIAL = {"local_steps": 2, "limited": {"share": 0.5}}
     ],
 )
 def test_a_method_that_is_fedavg_says_why(method: Any, changes: World, because: str) -> None:
-    """By the formulas of the methods; tests/methods compare their models with those of FedAvg bit for bit."""
     scenario = read_scenario(timed(), {"server.method": method, **changes})
     said = [str(warning) for warning in check(scenario) if warning.rule == "plain-fedavg"]
     assert len(said) == bool(because)
     assert all(because in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("method", "is_fedavg"),
+    [
+        ({"name": "fedprox", "mu": 0}, True),
+        ({"name": "fedprox", "mu": 1}, False),
+        ({"name": "fedavgm", "momentum": 0}, True),
+        ({"name": "diloco", "momentum": 0, "server_lr": 1}, True),
+        ({"name": "delayed_nesterov", "momentum": 0, "server_lr": 1}, False),
+        ({"name": "generalized_fedavg", "amplification": 1}, True),
+        ("fedlga", True),
+        ("rescale", True),
+        ("fednova", True),
+        ("mifa", True),
+        ("fedvarp", True),
+        ("fedau", True),
+        ("fedawe", True),
+        ({"name": "fedawe", "clip_norm": 0.01}, False),
+        ("twice.py:TwiceAsFar", False),
+    ],
+)
+def test_a_method_is_called_fedavg_if_and_only_if_its_models_are_those_of_fedavg(
+    method: Any, is_fedavg: bool, tmp_path: Path
+) -> None:
+    """On clients with unequal numbers of samples."""
+
+    def run(method: Any) -> fedsim.Run:
+        scenario = worlds.quadratic([[0, 1, 2]] * 3)
+        scenario["task"]["samples"] = [1, 5, 9]
+        scenario["server"] = {"selection": WHOLE, "method": method}
+        return fedsim.run(scenario, tmp_path / str(len(list(tmp_path.iterdir()))))
+
+    (tmp_path / "twice.py").write_text(
+        "from fedsim.methods.fedavg import FedNova\n"
+        "class TwiceAsFar(FedNova):\n"
+        "    def factors(self, updates):\n"
+        "        return 2 * super().factors(updates)\n"
+    )
+    if method == "twice.py:TwiceAsFar":
+        method = str(tmp_path / method)
+    made = run(method)
+    warnings = check(read_scenario(made.folder.path / "scenario.yaml"))
+    said = [warning for warning in warnings if warning.rule == "plain-fedavg"]
+    assert len(said) == is_fedavg
+    given = made.scenario["server"]["method"].get("weights", "samples")
+    uniform = "weights: uniform" in str(said and said[0])
+    expected = run({"name": "fedavg", "weights": "uniform" if uniform else given})
+    assert np.allclose(made.metrics["loss"], expected.metrics["loss"], rtol=1e-12) == is_fedavg
 
 
 @pytest.mark.parametrize(
