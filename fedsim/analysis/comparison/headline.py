@@ -195,7 +195,8 @@ def causes(
         waits: shares of their critical paths by cause, the largest first.
     """
     pairs = {name: [format_share(each.get(name, 0.0)) for each in losses] for name in _LOSSES}
-    known = [name for name in _LOSSES if name in losses[0] and len(set(pairs[name])) > 1]
+    everywhere = set.intersection(*map(set, losses))
+    known = [name for name in _LOSSES if name in everywhere and len(set(pairs[name])) > 1]
     parts = [f"{' against '.join(pairs[name])} {_LOSSES[name]}" for name in known]
     most = [next(iter(shares.items())) for shares in waits if shares]
     if len({cause for cause, _ in most}) > 1:

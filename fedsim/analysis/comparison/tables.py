@@ -239,11 +239,12 @@ class ComparisonTables:
     @functools.cached_property
     def needs_log_time(self) -> bool:
         """Whether runs end so far apart that curves are drawn on a logarithmic axis of time."""
+        columns = ["time_s", *self.metrics[:1]]
         measured = [
-            [run.progress.dropna(subset=self.metrics[:1])["time_s"] for run in g.runs]
+            [run.progress.reindex(columns=columns).dropna()["time_s"].max() for run in g.runs]
             for g in self.groups
         ]
-        ends_s = np.array([max(times.max() for times in group) for group in measured])
+        ends_s = pd.Series([max(ends_s) for ends_s in measured])
         return bool(ends_s.max() > _FAR * ends_s.min() > 0)
 
     # -- tables -----------------------------------------------------------------------------------------------------
