@@ -62,7 +62,7 @@ def write_run(path: Path, folder: RunFolder) -> None:
         message = f"round {rounds[back[0] + 1]:g} begins before round {rounds[back[0]]:g}"
         raise UserError(message, where=str(path), hint="number the rounds in order of time")
     start_s, arrived_s = rows["start_s"].to_numpy(), rows["end_s"].to_numpy()
-    came, over_s = ~np.isnan(arrived_s), float(rows[["start_s", "end_s", "ended_s"]].max(axis=None))
+    came, over_s = ~np.isnan(arrived_s), float(rows[["start_s", "end_s", "ended_s"]].max().max())
     codes = rows["outcome"].astype(object).map(OUTCOME_LABELS.index, na_action="ignore").fillna(0)
     outcome = np.where(came | (codes > 0), codes, Outcome.DROPPED).astype(np.int8)
     entered = np.maximum(np.searchsorted(begin_s, arrived_s), version + 1)
@@ -100,9 +100,11 @@ def write_run(path: Path, folder: RunFolder) -> None:
         for number in range(1, versions + 1):
             ids = np.flatnonzero(entered == number)
             ids = ids[np.argsort(arrived_s[ids], kind="stable")]
+            stale = number - 1 - version[ids]
+            clients_of = rows["client"].to_numpy()[ids]
             waited = not len(ids) or (entered[version == number - 1] < 0).any()
             made_s = begin_s[number] if waited and number < len(begin_s) else arrived_s[ids[-1]]
-            updates = [Contribution(i, rows["client"][i], entered[i] - 1 - version[i]) for i in ids]
+            updates = map(Contribution, ids.tolist(), clients_of.tolist(), stale.tolist())
             closed = int(rounds[number - 1])
             writer.append_aggregation(Aggregate(number, made_s, closed, tuple(updates)))
         writer.finish()

@@ -105,13 +105,13 @@ def load(
             error = run.info.get("error")
             reason = _failed(error) if has_failed else _UNFINISHED[run.status]
             left_out.append(LeftOut(path, reason, _scenario(run), has_failed))
-    first = next((run for run in runs if not run.log), None)
-    for number, run in enumerate(runs):
-        if run.log:
+    first = next((facts for facts in runs if not facts.log), None)
+    for number, facts in enumerate(runs):
+        if facts.log:
             # It says nothing of its scenario, and stands beside the first run.
-            scenario = {**(first or run).scenario, "clock": run.log}
-            seed = (first or run).seed
-            runs[number] = replace(run, scenario=scenario, seed=seed, variant=run.log)
+            scenario = {**(first or facts).scenario, "clock": facts.log}
+            seed = (first or facts).seed
+            runs[number] = replace(facts, scenario=scenario, seed=seed, variant=facts.log)
     if not runs:
         raise _nothing_to_compare(named, left_out)
     return tuple(runs), tuple(left_out), _reference(named)
