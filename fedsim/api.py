@@ -242,7 +242,7 @@ def compare(
     """Compare runs: tables as pandas DataFrames, figures, and a page.
 
     Args:
-        paths: runs, sweeps, or their folders; one or several.
+        paths: runs, sweeps, their folders, or logs of real runs; one or several.
         targets: values of metrics to reach, such as ``"accuracy=0.9"``; by default those of the scenarios.
         baseline: variant to which times are relative; the first if None.
         settings: keys of the server section, such as ``"server.selection.cohort"``, whose values name settings instead
@@ -253,8 +253,10 @@ def compare(
             every variant was run with every value of a key in ``settings``.
     """
     from fedsim.analysis.comparison import compare as compare_runs
+    from fedsim.calibration.logged_run import logs_as_runs
 
-    return compare_runs(paths, targets=targets, baseline=baseline, settings=settings)
+    with logs_as_runs(paths) as runs:
+        return compare_runs(runs, targets=targets, baseline=baseline, settings=settings)
 
 
 def sweep(

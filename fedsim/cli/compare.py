@@ -120,20 +120,25 @@ def command(
     as_json: bool,
     **style: Any,
 ) -> None:
-    """Compare RUN... (run folders, or the folder of a sweep) on one page.
+    """Compare RUN... (run folders, the folder of a sweep, or logs of real runs) on one page.
 
     Runs that differ only in their seed form a group, named after the values that set its scenario apart. Writes a
     page that works offline, tables (CSV, Parquet, LaTeX) and a figure (PDF, SVG, PNG) into one folder. The page opens
     with the metric, axes and ranges of the figure.
+
+    A log is a table as for 'fedsim calibrate', with the column 'round'. It shows durations, waiting, participation and,
+    if it has their columns, local steps and bytes.
     """
     from fedsim.analysis.comparison import compare
     from fedsim.analysis.comparison.figure import FigureStyle
+    from fedsim.calibration.logged_run import logs_as_runs
 
     renamed = dict(_renaming(text) for text in labels)
-    with advancing("reading runs", quiet=as_json) as on_progress, _named_as_options():
+    reading = advancing("reading runs", quiet=as_json)
+    with logs_as_runs(runs) as folders, reading as on_progress, _named_as_options():
         figure = FigureStyle(metrics, **style)
         comparison = compare(
-            runs,
+            folders,
             targets=targets,
             baseline=baseline,
             labels=renamed,
@@ -244,7 +249,7 @@ def _print_table(comparison: Comparison) -> None:
     finals = () if comparison.is_stopped else comparison.main_metrics
     metrics = map(comparison.definition, finals)
     shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
-    named = SPENT if comparison.metrics else TIMING_TABLE
+    named = SPENT if all(run.metrics for run in comparison.facts) else TIMING_TABLE
     shown += [(label, name, kind) for name, (label, kind) in named.items()]
     columns = {
         heading: [format_mean(row[name], row[f"{name}_sd"], kind) for row in rows]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,7 @@ from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
+from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.history import History
 from fedsim.tasks.base import ITEM_BYTES, Task
 from fedsim.units import LONGEST_S, NS_PER_S
@@ -213,11 +215,35 @@ class World:
         return down, up
 
     def expected_duration_s(self, client: int) -> float:
-        """Duration of a full dispatch of a client at its nominal speed and rates."""
+        """Duration of a full dispatch of a client at its nominal speed and rates.
+
+        If clients exchange their updates among themselves: among a cohort of clients that are like it.
+        """
         parts = self.parts
         sizes = self.traffic_bytes(0 if parts is None else int(parts.level[client]))
-        transfers_s = expected_transfers_s(self.population.network, client, sizes)
+        network = self.population.network
+        if self._shares:
+            latency_s = sum(int(network.latencies_ns(way)[client]) for way in Direction) / NS_PER_S
+            transfers_s = sum(
+                count
+                * (
+                    latency_s
+                    + max(
+                        network.nominal_wire_s(client, way, share * sizes[1]) for way in Direction
+                    )
+                )
+                for share, count in self._shares.items()
+            )
+        else:
+            transfers_s = expected_transfers_s(network, client, sizes)
         return transfers_s + float(self._compute_s[client])
+
+    @cached_property
+    def _shares(self) -> Counter[float]:
+        """How many steps of an exchange among clients transfer which share of the update; empty without one."""
+        section = self.scenario.server.of_devices
+        members = cohort_of(section.selection.params) or self.population.clients
+        return Counter(step.share for step in section.exchange.create().steps(members))
 
     @cached_property
     def _compute_s(self) -> npt.NDArray[np.float64]:

@@ -65,6 +65,10 @@ class _Run(TypedDict, total=False):
     steps_ahead: Count
     clock: Literal["wall"]
     """The clock of the run, if its time is not simulated."""
+    log: str
+    """The log from which the tables were made."""
+    unknown: list[str]
+    """Figures that it does not give."""
     workers: str
     user_code: dict[str, str | None]
     data_files: dict[str, str]

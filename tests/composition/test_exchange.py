@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fedsim.api import run
+from fedsim.api import read_scenario, run
+from fedsim.composition.build import build
 from fedsim.errors import UserError
 from tests.composition.worlds import digits, quadratic
 
@@ -72,3 +73,23 @@ def test_the_model_does_not_depend_on_the_exchange(
     assert through.metrics["loss"].tolist() == among.metrics["loss"].tolist()
     loads = among.dispatches.query("downloaded_s > dispatched_s")
     assert loads[["round", "client_id"]].values.tolist() == [[0, 0], [0, 1], [0, 2], [2, 1]]
+
+
+@pytest.mark.parametrize("exchange", ["server", "ring", "tree"])
+def test_selections_expect_the_time_through_the_exchange(exchange: str, tmp_path: Path) -> None:
+    """Of clients that are alike, it is the time of each dispatch."""
+    scenario = {
+        "name": "alike",
+        "task": {"name": "timing", "clients": 5, "parameters": 1e6},
+        "training": {"local_steps": 3},
+        "devices": {
+            "compute": {"name": "values", "step": 0.5},
+            "network": {"name": "static", "latency": "30ms", "down": "9Mbps", "up": "4Mbps"},
+        },
+        "server": {"exchange": exchange, "selection": {"name": "uniform", "cohort": 5}},
+        "stop": {"rounds": 2},
+    }
+    expected_s = build(read_scenario(scenario), timing_only=True).expected_duration_s(2)
+    rows = run(scenario, tmp_path / "run", timing_only=True).dispatches
+    last = rows[rows["round"] == 1]
+    assert (last["arrived_s"] - last["dispatched_s"]).to_numpy() == pytest.approx(expected_s)

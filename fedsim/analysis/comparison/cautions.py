@@ -62,6 +62,18 @@ def left_out(comparison: ComparisonTables) -> Iterator[str]:
         yield f"{format_counted(reasons.total(), 'run')} left out ({names}): {'; '.join(reasons)}."
 
 
+def from_logs(comparison: ComparisonTables) -> Iterator[str]:
+    """Runs are logs of real runs."""
+    columns = {"bytes": "bytes", "lost_steps": "local steps"}
+    for run in (run for run in comparison.facts if run.log):
+        absent = [name for figure, name in columns.items() if math.isnan(run.figures[figure])]
+        lacks = format_names(["metrics", "energy", "times of phases", *absent])
+        yield (
+            f"{run.log} is the log of a real run, without {lacks}. Its population is the clients in it, and its "
+            "scenario is taken to be that of the first run."
+        )
+
+
 def not_measured(comparison: ComparisonTables) -> Iterator[str]:
     """Only some variants measured a metric of a target or of the clients."""
     for metric in comparison.metrics:
@@ -134,6 +146,7 @@ ON_RUNS: tuple[Callable[[ComparisonTables], Iterator[str]], ...] = (
     diverged,
     stopped,
     left_out,
+    from_logs,
     not_measured,
 )
 IN_SETTINGS: tuple[Callable[[ComparisonTables, Sequence[Group]], Iterator[str]], ...] = (

@@ -137,7 +137,7 @@ class Comparison(ComparisonTables):
                 )
         figure = draw(self, style)
         text = render(self, style)
-        is_real = any(facts.scenario["clock"] == "wall" for facts in self.facts)
+        is_real = any(facts.scenario["clock"] != "simulated" for facts in self.facts)
         write_page(page, real_time(text) if is_real else text)
         with writing(folder):
             for name, text in texts.items():

@@ -103,7 +103,8 @@ class RunFacts:
         definitions: definitions of the user's own metrics, by name.
         unequal_samples: whether clients hold different numbers of training samples.
         lost: the metrics whose last value is not finite.
-        variant: name that its sweep gives it; empty without one.
+        variant: name that its sweep gives it, or that of its log; empty without one.
+        log: the log of the real run from which it was made; empty for others.
         diverged_s: simulated time of the first evaluation of a model that has diverged; NaN for one that has not.
     """
 
@@ -123,6 +124,7 @@ class RunFacts:
     waits_s: Mapping[str, float] = field(default_factory=dict)
     diverged_s: float = np.nan
     variant: str = ""
+    log: str = ""
 
     @functools.cached_property
     def evaluations(self) -> Mapping[str, Floats]:
@@ -197,6 +199,7 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
         scenario=compared_scenario(run, run.scenario),
         seed=run.entry("seed"),
         definitions=run.metric_definitions,
+        log=run.info.get("log", ""),
         **(_kept(run) or _measured(run)),
     )
 
@@ -214,7 +217,8 @@ def _measured(run: Run) -> dict[str, Any]:
         "progress": _progress(run),
         "metrics": tuple(sorted(measured, key=lambda name: name != "accuracy")),
         "figures": _figures(run, given),
-        "spent_s": statistics.where_time_went(run.work_phases, table),
+        # The log of a real run does not say when its clients were online.
+        "spent_s": {} if "log" in run.info else statistics.where_time_went(run.work_phases, table),
         "client_accuracy": accuracy,
         "lorenz": np.interp(LORENZ_AT, np.arange(len(curve)) / max(1, clients), curve),
         "digest": results_digest(run.folder),
@@ -303,7 +307,7 @@ def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
     files = {written(Path(path)): digest for path, digest in info.get("data_files", {}).items()}
     if files or info.get("user_code"):
         scenario = _with_digests(scenario, info.get("user_code", {}), files)
-    scenario["clock"] = info.get("clock", "simulated")
+    scenario["clock"] = info.get("log") or info.get("clock", "simulated")
     extra = {"app": {"name": run.info.get("app")}, "run_config": run.info.get("run_config")}
     return {**scenario, **extra} if extra["run_config"] is not None else scenario
 
@@ -389,6 +393,7 @@ def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:
         },
         "client_updates_per_h": len(stale) / run.simulated_s * 3600 if run.simulated_s else np.nan,
         **_of_edges(run),
+        **dict.fromkeys(run.info.get("unknown", ()), np.nan),
     }
 
 

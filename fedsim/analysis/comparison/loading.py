@@ -70,7 +70,7 @@ def load(
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     folders: dict[Path, Path] = {}
     names: dict[str, dict[str, str]] = {}
-    hint = "give run folders, or the folder of a sweep; fedsim calibrate compares a log with its simulation"
+    hint = "give run folders, the folder of a sweep, or the log of a real run"
     raise_all(
         UserError(
             "is a file, not a folder" if path.exists() else "no such folder",
@@ -105,6 +105,13 @@ def load(
             error = run.info.get("error")
             reason = _failed(error) if has_failed else _UNFINISHED[run.status]
             left_out.append(LeftOut(path, reason, _scenario(run), has_failed))
+    first = next((facts for facts in runs if not facts.log), None)
+    for number, facts in enumerate(runs):
+        if facts.log:
+            # It says nothing of its scenario, and stands beside the first run.
+            scenario = {**(first or facts).scenario, "clock": facts.log}
+            seed = (first or facts).seed
+            runs[number] = replace(facts, scenario=scenario, seed=seed, variant=facts.log)
     if not runs:
         raise _nothing_to_compare(named, left_out)
     return tuple(runs), tuple(left_out), _reference(named)
