@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from typing_extensions import override
 from fedsim.composition.planes import build_station
 from fedsim.composition.world import World
 from fedsim.devices.battery import Power
+from fedsim.errors import UserError, printable
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
 from fedsim.flower.grid import DECLARED, SimulatedGrid
@@ -177,16 +179,31 @@ class _Journal:
             for text in path.read_bytes().splitlines(keepends=True):
                 if not text.endswith(b"\n"):
                     break  # The server was killed while it wrote this line.
-                self.lines.append(Line(*json.loads(text)))
+                if text != _checked(content := text[_CHECKED:-1]):
+                    raise UserError(
+                        "it has changed since fedsim wrote it",
+                        where=f"{path}:{len(self.lines) + 1}",
+                        hint="restore the folder from a copy, or begin in another one: server_app(..., output=...)",
+                    )
+                self.lines.append(Line(*json.loads(content)))
                 size += len(text)
             os.truncate(path, size)
         self._file = path.open("ab")
 
     def append(self, line: Line) -> None:
         """Write a line."""
-        self._file.write(json.dumps(line).encode() + b"\n")
+        self._file.write(_checked(json.dumps(line).encode()))
         self._file.flush()
         os.fsync(self._file.fileno())
+
+
+_CHECKED = 9
+"""Bytes of a line before its content: a checksum and a space."""
+
+
+def _checked(content: bytes) -> bytes:
+    """A line with this content."""
+    return b"%08x %s\n" % (zlib.crc32(content), content)
 
 
 class _Time:
@@ -653,6 +670,7 @@ class LiveClients:
 
     def _note(self, text: str, *, log: bool = True) -> None:
         """Write a sentence to the log and to the run."""
+        text = printable(text)  # It may contain what a node has sent.
         if log:
             LOGGER.warning("%s", text)
         notes = list(self._folder.read_info().get("notes", []))

@@ -7,6 +7,7 @@ whose clients do more than local training, and keeps their memories in the node'
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 
 _VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
 _SHARED = "memory/"
+_MOST = 1e12
+"""The largest number of samples, steps or seconds that a reply can be right about."""
+_LONGEST = 500
+"""Characters of a node's reason for a failure."""
 _GONE = (fl.ErrorCode.NODE_UNAVAILABLE, fl.ErrorCode.MESSAGE_UNAVAILABLE)
 
 
@@ -69,7 +74,7 @@ def introduced(reply: fl.Message, clients: int) -> int:
     """
     _require_content(reply)
     numbers = reply.content.config_records.get("config", {})
-    client = int(numbers.get(NUMBER, -1))
+    client = int(_figure(numbers, NUMBER, -1.0))
     if not 0 <= client < clients:
         raise Refused(
             f"it has no partition-id between 0 and {clients - 1}; start it with --node-config partition-id=0, ..., "
@@ -78,13 +83,19 @@ def introduced(reply: fl.Message, clients: int) -> int:
     return client
 
 
+def _figure(record: Mapping[str, Any], name: str, default: float) -> float:
+    """A number from 0 to :data:`_MOST` that a node reports; ``default`` if it reports none, or anything else."""
+    value = record.get(name)
+    return value if isinstance(value, int | float) and 0 <= value <= _MOST else default
+
+
 def _require_content(reply: fl.Message) -> None:
     if not reply.has_error():
         return
     if reply.error.code in _GONE:
         raise Refused("its node is gone", "offline")
     reason = (reply.error.reason or "").strip().splitlines() or [f"code {reply.error.code}"]
-    raise Refused(f"the ClientApp failed: {reason[-1]}")
+    raise Refused(f"the ClientApp failed: {reason[-1][:_LONGEST]}")
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -169,34 +180,33 @@ def received(
             vectors = _vectors(assembly, exact)
         else:
             vectors = _from_model(assembly, records, sent)
-    except (TypeError, ValueError, KeyError) as error:
+    except Exception as error:  # Whatever the bytes of another machine do to those who read them.
         raise Refused(f"the reply has no usable arrays: {error}") from error
     for name, vector in vectors.items():
         if vector.is_floating_point() and not torch.isfinite(vector).all():
             what = "model" if exact is None else f"vector '{name}'"
             raise Refused(f"the {what} in the reply is not finite")
     timing = reply.content.config_records.get(TIMING, {})
-    samples = metrics.get("num-examples", 0)
     course = {
-        "steps": int(metrics.get("steps", dispatch.steps)),
-        "samples": int(samples) if isinstance(samples, int | float) and samples >= 0 else 0,
-        "work_ns": int(float(timing.get("seconds", NS_PER_S)) * NS_PER_S),
+        "steps": int(_figure(metrics, "steps", dispatch.steps)),
+        "samples": int(_figure(metrics, "num-examples", 0)),
+        "work_ns": int(_figure(timing, "seconds", NS_PER_S) * NS_PER_S),
         "bytes_up": float(len(serialized)),
         "hash": hash_of(serialized),
     }
-    loss = metrics.get("train_loss", metrics.get("loss", float("nan")))
-    return course, vectors, float(loss)
+    loss = metrics.get("train_loss", metrics.get("loss"))
+    return course, vectors, float(loss) if isinstance(loss, int | float) else math.nan
 
 
 def _vectors(assembly: World, record: fl.ArrayRecord) -> dict[str, Tensor]:
     """The vectors that :class:`LocalUpdate` has sent."""
     method = assembly.method
-    declared = {vector.name: vector.elements for vector in method.upload()}
+    declared = {vector.name: (vector.elements,) for vector in method.upload()}
     prologue = method.prologue()
-    first = {} if prologue is None else {each.name: each.elements for each in prologue.upload}
+    first = {} if prologue is None else {each.name: (each.elements,) for each in prologue.upload}
     tensors = dict(record.to_torch_state_dict())
-    shapes = {name: tensor.numel() for name, tensor in tensors.items()}
-    if shapes not in (declared, first):
+    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    if shapes not in (declared, first) or any(map(torch.is_complex, tensors.values())):
         raise ValueError(f"it has {shapes}, the method {declared}")
     return tensors
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, printable
 from fedsim.parts.parameters import Parameters as Parameters
 
 
@@ -242,7 +242,7 @@ def announce_user_code(path: Path) -> None:
 
 @functools.cache
 def _announce(path: Path) -> None:
-    _LOGGER.info("running the code in %s", path)
+    _LOGGER.info("running the code in %s", printable(str(path)))
 
 
 def load_user_component(

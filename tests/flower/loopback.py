@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import threading
 import time
 import uuid
@@ -118,6 +119,13 @@ def spoiled(kind: str) -> Answer:
             arrays = {f"other.{name}": value for name, value in arrays.items()}
         if kind == "nothing":
             return RecordDict()
+        if kind == "bytes":
+            # Bytes that claim to be an array of 373 GiB.
+            header = io.BytesIO()
+            claim = {"descr": "<f4", "fortran_order": False, "shape": (10**11,)}
+            np.lib.format.write_array_header_1_0(header, claim)
+            huge = Array("float32", (1,), "numpy.ndarray", header.getvalue())
+            return RecordDict({"arrays": ArrayRecord(dict.fromkeys(arrays, huge))})
         content["arrays"] = ArrayRecord({name: Array(value) for name, value in arrays.items()})
         return content
 

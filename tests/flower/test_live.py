@@ -1,5 +1,6 @@
 """The server in wall time: every schedule keeps its rules, whatever nodes do, and after the server was killed."""
 
+import math
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -7,12 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import ConfigRecord, Message, MetricRecord, RecordDict
 
 import fedsim
 from fedsim.composition import run as execution
 from fedsim.errors import UserError
 from fedsim.flower import server_app
+from fedsim.flower.node import TIMING
 from fedsim.units import parse_duration_s
 from tests.flower.loopback import LoopbackGrid, spoiled, trained
 from tests.flower.test_serving import DEVICES, scenario
@@ -130,7 +132,9 @@ def test_nodes_that_are_killed_and_restarted(tmp_path: Path) -> None:
     counted_once(run)
 
 
-@pytest.mark.parametrize("kind", ["never", "twice", "error", "nan", "shapes", "names", "nothing"])
+@pytest.mark.parametrize(
+    "kind", ["never", "twice", "error", "nan", "shapes", "names", "nothing", "bytes"]
+)
 def test_a_bad_node_is_named_and_the_rest_goes_on(kind: str, tmp_path: Path) -> None:
     grid = LoopbackGrid(4, answer=spoiled(kind))
     grid.twice = int(kind == "twice")
@@ -145,6 +149,34 @@ def test_a_bad_node_is_named_and_the_rest_goes_on(kind: str, tmp_path: Path) -> 
     counted_once(run)
     said = {"never": "", "twice": "did not wait for"}.get(kind, "client 0")
     assert said in " ".join(run.info["notes"])
+
+
+@pytest.mark.parametrize(
+    "wrong", [math.nan, math.inf, -7, 1e300, 2**62, [1, 2], []], ids=lambda value: repr(value)
+)
+def test_figures_that_are_no_numbers_count_as_absent(wrong: Any, tmp_path: Path) -> None:
+    def answer(message: Message, node: int) -> RecordDict:
+        figures = MetricRecord({"num-examples": wrong, "steps": wrong, "train_loss": wrong})
+        timing = ConfigRecord({"seconds": wrong})
+        return RecordDict({**trained(message, node), "metrics": figures, TIMING: timing})
+
+    run = deployment(LoopbackGrid(2, answer=answer), tmp_path, {"schedule": "async"}, rounds=3)
+    assert run.info["versions_made"] == 3
+    assert (run.dispatches.query("outcome == 'aggregated'")["steps_done"] > 0).all()
+
+
+def test_what_a_node_says_cannot_control_the_terminal(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def answer(message: Message, node: int) -> RecordDict:
+        if node == 1:
+            raise RuntimeError("\x1b]0;owned\x07" + "x" * 100_000)
+        return trained(message, node)
+
+    run = deployment(LoopbackGrid(2, answer=answer), tmp_path, {"schedule": "async"}, rounds=3)
+    told = [record.getMessage() for record in caplog.records] + run.info["notes"]
+    assert any("owned" in text for text in told)
+    assert not any("\x1b" in text or len(text) > 1000 for text in told)
 
 
 def test_clients_are_numbered_by_partition_id(tmp_path: Path) -> None:
@@ -206,6 +238,25 @@ def test_a_killed_server_continues(
     # Each kill loses what was under way.
     lost = run.dispatches.query("outcome == 'dropped'")
     assert 0 < lost["ended_s"].nunique() <= len(kills)
+
+
+def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
+    grid = LoopbackGrid(3)
+
+    def kill() -> None:
+        if len(list(tmp_path.glob("run/checkpoint/replies/*"))) > 1:
+            raise Killed
+
+    grid.on_push = kill
+    server = {"schedule": "async"}
+    with pytest.raises(Killed):
+        deployment(grid, tmp_path, server, rounds=9)
+    journal = tmp_path / "run" / "checkpoint" / "journal.jsonl"
+    content = bytearray(journal.read_bytes())
+    content[20] ^= 4
+    journal.write_bytes(content)
+    with pytest.raises(UserError, match=r"journal.jsonl:1: it has changed since"):
+        deployment(grid, tmp_path, server, rounds=9)
 
 
 @pytest.mark.parametrize(

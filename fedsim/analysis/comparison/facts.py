@@ -166,6 +166,13 @@ class RunFacts:
         return self.definition(metric).best(self.evaluations[metric])
 
 
+FIGURES = (
+    *("simulated_s", "wall_s", "updates", "rounds", "dispatches", "bytes", "energy_j", *SPENT),
+    *("compute_s", "paused_s", "lost_dispatches", "lost_steps", "lost_bytes", "lost_seconds"),
+    *("contributed", "per_update", "gini", "staleness_mean", "staleness_max", "age_s", "tau_avg"),
+    *("tau_max", "interval_s", *(f"interval_p{percent}_s" for percent in PERCENTILES)),
+    *(*(f"turnaround_p{percent}_s" for percent in PERCENTILES), "client_updates_per_h"),
+)
 EDGE_FIGURES = ("backhaul_bytes", "edge_rounds", "edge_gini", "edge_worst", "edge_spread")
 LORENZ_AT: Floats = np.arange(51) / 50
 
@@ -273,6 +280,14 @@ def _kept(run: Run) -> dict[str, Any] | None:
     names = [f"{name}.parquet" for name in (*DIGESTED, "clients", "critical")]
     files = {name: run.info["files"][name] for name in names if name in run.info["files"]}
     raise_all(run.folder.problems({**run.info, "files": files}))
+    try:
+        return _read(kept)
+    except (ValueError, LookupError) as error:
+        raise FACTS.damaged(run.path / FACTS.file, f"cannot be read: {error}") from error
+
+
+def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """The :func:`_measured` that a record keeps."""
     facts: dict[str, Any] = {name: kept[name] for name in ("digest", "unequal_samples")}
     facts |= {name: tuple(kept[name]) for name in ("metrics", "lost")}
     facts |= {name: _unpacked(kept[name]) for name in _ARRAYS}
@@ -280,6 +295,20 @@ def _kept(run: Run) -> dict[str, Any] | None:
     for name in ("figures", "spent_s", "waits_s"):
         facts[name] = {key: float(value[0]) for key, value in facts[name].items()}
     progress = {k: v.astype(np.int64) if k in _WHOLE else v for k, v in facts["progress"].items()}
+    columns = {*COSTS, CLIENT_UPDATES, *facts["metrics"]}
+    shares = (facts["lorenz"], facts["client_accuracy"])
+    if (
+        columns - progress.keys()
+        or {*FIGURES, *EDGE_FIGURES} - facts["figures"].keys()
+        or {*facts["lost"]} - {*facts["metrics"]}
+        or any(np.isnan(progress[name]).all() for name in facts["metrics"])
+        or facts["lorenz"].shape != LORENZ_AT.shape
+        or any((np.abs(each) > 1).any() for each in shares)
+        or not facts["spent_s"]
+        or not all(value >= 0 for value in facts["spent_s"].values())
+        or (progress["time_s"] < 0).any()
+    ):
+        raise ValueError("entries are missing, or have values that cannot be")
     return {
         **facts,
         "diverged_s": float(facts["diverged_s"][0]),

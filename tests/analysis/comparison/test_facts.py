@@ -2,6 +2,7 @@
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,7 @@ from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.facts import keep_facts, read_facts
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder
+from fedsim.runs.records import FACTS
 from fedsim.runs.verification import verify_run_folder
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import GROUPS, folders, parquet
@@ -75,6 +77,28 @@ def test_facts_of_other_results_are_not_used_and_damage_is_named(
     keep_facts(fedsim.load(path))
     (path / "metrics.parquet").write_bytes(b"")
     with pytest.raises(UserError, match="checksum"):
+        compare([path])
+
+
+@pytest.mark.parametrize(
+    ("entry", "value"),
+    [
+        ("progress", []),
+        ("progress", [["time_s", "@"]]),
+        ("figures", []),
+        ("spent_s", []),
+        ("lorenz", ""),
+        ("lost", ["unheard_of"]),
+        ("metrics", ["unheard_of"]),
+    ],
+)
+def test_kept_facts_that_cannot_be_are_refused_whatever_their_checksum(
+    entry: str, value: Any, sweep: Sweep, tmp_path: Path
+) -> None:
+    path = shutil.copytree(folders(sweep, *GROUPS[0])[0], tmp_path / "run")
+    keep_facts(fedsim.load(path))
+    FACTS.write(path, {**FACTS.read(path), entry: value})
+    with pytest.raises(UserError, match=r"rm .*facts\.json"):
         compare([path])
 
 
