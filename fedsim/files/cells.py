@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from pydantic import BeforeValidator, WithJsonSchema
 
 from fedsim.errors import UserError
-from fedsim.units import DURATION_UNITS
+from fedsim.units import DAY_US, DURATION_UNITS
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -259,6 +259,11 @@ class Instants:
     bad: Bools
     dated: bool
     offset: str = ""
+
+    def are_dates(self) -> bool:
+        """Whether all known instants are at midnight of their clock."""
+        parts = self.us[:_HEAD], self.us
+        return not any(((us % DAY_US != 0) & (us != NAT) & (us < FAR_US)).any() for us in parts)
 
 
 def time_zone(name: str | None) -> tzinfo | None:

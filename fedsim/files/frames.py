@@ -2,7 +2,7 @@
 
 CSV with any separator, Parquet, Feather, Arrow, JSON lines and Excel, recognized by their content; compressed files are
 unpacked by :mod:`fedsim.files.sources`. A file is opened for the names of its columns; only the columns that are asked
-for are read. Nested columns are left out.
+for are read. Objects are columns with a point, such as ``object.name``, except in Parquet; lists are left out.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ _HEAD_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 24
 _PREAMBLE = 20
 """Lines among which a header is looked for, if the first one is none."""
+_CLOCKS = 1000
+_NAMES_FIRST = "the first line must name the columns; remove what comes before"
+_TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 FILE = "file"
@@ -48,10 +51,12 @@ class TableFile:
 
     Attributes:
         names: the columns that are not nested, in their order.
+        fields: those of them that are fields of objects, such as ``object.name``, which count if they are asked for.
         nested: the others.
     """
 
     nested: Sequence[str] = ()
+    fields: Sequence[str] = ()
 
     def __init__(self, source: SourceFile, *, header: bool = True) -> None:
         self.source = source
@@ -72,6 +77,12 @@ class TableFile:
             self._open_text(head)
             return
         schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
+        own = schema.names
+        while isinstance(self._whole, pa.Table) and any(map(pa.types.is_struct, schema.types)):
+            flat = self._whole.flatten()
+            self._whole = pa.table(dict(zip(flat.column_names, flat.columns, strict=True)))
+            schema = self._whole.schema
+        self.fields = [name for name in schema.names if name not in own]
         self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
         self.names: list[str] = [f.name for f in schema if f.name not in self.nested]
 
@@ -99,12 +110,17 @@ class TableFile:
         import pandas as pd
 
         try:
-            return pd.read_excel(io.BytesIO(self.source.data), dtype=object, engine="openpyxl")
+            sheet = pd.read_excel(io.BytesIO(self.source.data), dtype=object, engine="openpyxl")
         except ImportError as error:
             raise self.source.error(
                 "spreadsheets need the package openpyxl",
                 "pip install openpyxl, or save the sheet as CSV",
             ) from error
+        named = sum(not str(name).startswith("Unnamed: ") for name in sheet)
+        if 2 * named < sheet.shape[1]:
+            message = f"has {sheet.shape[1]} columns, but its first row names {named}"
+            raise self.source.error(message, _NAMES_FIRST)
+        return sheet
 
     # Text -----------------------------------------------------------------------------------------------------------
 
@@ -124,8 +140,7 @@ class TableFile:
             if self._separator is None and (mark := max(",;\t|", key=line.count)) in line[1:-1]:
                 some = ", ".join(line.split(mark)[:3])
                 message = f"has one cell, but line {number} has more: {some}"
-                hint = "the first line must name the columns; remove what comes before"
-                raise self.source.error(message, hint, line=first + 1)
+                raise self.source.error(message, _NAMES_FIRST, line=first + 1)
         cells_ = next(self._reader([named])) if self._separator else named.split()
         names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
@@ -255,6 +270,7 @@ class LongFile:
 
     def __init__(self, file: TableFile, shared: Collection[str]) -> None:
         self.source, self._file, self.nested = file.source, file, file.nested
+        self.fields = file.fields
         self._shared = [name for name in file.names if role_name(name) in shared]
         self._wide = [name for name in file.names if name not in self._shared]
         self.names = [*self._shared, COLUMN, "state"]
@@ -446,6 +462,18 @@ class Frame:
             )
         self.refuse(moments.bad, f"{name} is {{}}, which is not {what}", hint, name)
         return moments
+
+    def clock(self) -> str:
+        """The first column with times of day that is no duration; empty if there is none."""
+        for file, named in zip(self.files, self._named, strict=True):
+            again = TableFile(file.source)  # Another reading would change the places of rows.
+            for name in again.names:
+                cells_ = again.read([name]).column(0)[:_CLOCKS]
+                if cells._is_text(cells_.type) or pa.types.is_time(cells_.type):
+                    are = pc.match_substring_regex(cells_.cast(pa.string()), _TIME_OF_DAY)
+                    if pc.any(are).as_py() and named.get("duration") != name:
+                        return name
+        return ""
 
     def are_plain_numbers(self, name: str) -> bool:
         """Whether a column of instants has numbers, whose unit must be declared."""

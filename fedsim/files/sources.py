@@ -26,6 +26,12 @@ _COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECAS
 _CHUNK_BYTES = 1 << 24
 
 
+def _utf8(data: bytes) -> bytes:
+    """Text in UTF-16 that says so, as Windows writes it, in UTF-8; other content as it is."""
+    is_wide = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    return data.decode("utf-16", "replace").encode() if is_wide else data
+
+
 def _zstd(content: IO[bytes]) -> Any:
     import pyarrow as pa
 
@@ -195,7 +201,10 @@ class Sources:
         try:
             with path.open("rb") as content:
                 if path.is_file() and self._head < 0 and path.suffix not in CODECS:
-                    return SourceFile(name, str(path), path)
+                    head = content.read(2)
+                    return SourceFile(
+                        name, str(path), path if _utf8(head) == head else _utf8(path.read_bytes())
+                    )
                 return self._source(name, str(path), content)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
@@ -233,7 +242,7 @@ class Sources:
     def _bounded(self, content: Any, where: str) -> bytes:
         """The ``content``; refused once all files together exceed the limit."""
         if self._head >= 0:
-            return bytes(content.read(self._head))
+            return _utf8(bytes(content.read(self._head)))
         data = io.BytesIO()  # Its value is not copied, as joined chunks would be.
         while chunk := content.read(_CHUNK_BYTES):
             self._left -= len(chunk)
@@ -244,4 +253,4 @@ class Sources:
                     hint="if the file is correct, raise the limit: -s max_unpacked=16GiB",
                 )
             data.write(chunk)
-        return data.getvalue()
+        return _utf8(data.getvalue())

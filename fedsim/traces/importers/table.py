@@ -87,11 +87,12 @@ _CALLED: Mapping[str, str] = {
     "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
     r"worker|entity|station|instance.*|vehicle.*|dev|device.+",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
-    "start": r"start.*|begin.*|launch.*|log(ged)?in|connect(ed)?|opened|from|since|assoc(iated)?|joined",
-    "end": r"end.*|stop.*|terminat.*time|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|to|"
-    r"disassoc(iated)?|left",
+    "start": r"(acct)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
+    r"assoc(iated)?|joined",
+    "end": r"end.*|(acct)?stop.*|returned|terminat.*time|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|"
+    r"to|disassoc(iated)?|left",
     "duration": r"duration|length|elapsed|seconds|.*session_time",
-    "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen",
+    "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
     "state": r"state|status|event|action",
     "down": r"down(load|link)?|dl|rx",
     "up": r"up(load|link)?|ul|tx",
@@ -257,7 +258,10 @@ class _Log:
         if not len(frame):
             raise frame.error("has no rows")
         self.device, self.ids = frame.text("device")
-        frame.refuse(self.device < 0, "has no device")
+        # Names such as * or ?, under which several devices would be one.
+        named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in self.ids]
+        other = "name it in each row, or take another column: " + _columns({"device": "..."})
+        frame.refuse(~np.array([*named, False])[self.device], "has no device", other)
         lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in self.ids])
         expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
         frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
@@ -277,7 +281,9 @@ class _Log:
         if len(self.times) > 1 and "time" in frame:
             message = "has both intervals (start, end) and changes of states (time)"
             raise frame.error(message, "import either of them")
-        others = [name for name in frame.names if name not in COLUMNS]
+        named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
+        fields = {role_name(field) for file in frame.files for field in file.fields} - named
+        others = [name for name in frame.names if name not in fields.union(COLUMNS)]
         edges = sum(name in frame for name in ("start", "end", "duration"))
         known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or edges == 1:
@@ -301,7 +307,6 @@ class _Log:
             raise frame.error("has no column of states", hint)
         if params.online is None or {"key", "state"} <= set(others):
             return others
-        named = {*map(role_name, re.findall(r"\w+", params.online)), *params.initial}
         return [name for name in others if name in named] or others
 
     def _require_units(self) -> None:
@@ -336,7 +341,8 @@ class _Log:
         edges = [name for name in ("start", "end") if name in frame]
         span_us: Ints | None = None
         if len(edges) < 2:
-            unit, said = params.duration_unit or "s", params.duration_unit or "or as 1-02:00:00"
+            unit = params.duration_unit or "s"
+            said = f"{params.duration_unit or 'a unit'}, or as 1-02:00:00 or 01:30:00"
             length = frame.number("duration", DURATION_UNITS[unit], NOT_NEGATIVE, said) * 1e6
             span_us = np.where(np.isnan(length), NAT, length).astype(np.int64)
         start, end = times.read(frame, edges, self.device, span_us)
@@ -532,7 +538,11 @@ class _Log:
         if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
-            text = min(words, key=lambda name: (name == self.point, name != "state"))
+            # Which column of a heartbeat it is does not matter; one that never changes gives a rule.
+            text = min(
+                words,
+                key=lambda name: (name == self.point, name != "state", hold and len(words[name])),
+            )
             if len(words) > 1 or not set(words[text]) <= ON | OFF:
                 example = next(
                     (f"== {each}" for each in words[text] if _POSITIVE.fullmatch(each)), "== ..."
@@ -541,6 +551,12 @@ class _Log:
                 if hold is not None and levels.notna().all():
                     # Rows with a measurement are heartbeats, whatever it is.
                     example = f">= {words[text][int(levels.argmin())]}"
+                elif (
+                    hold is not None
+                    and re.fullmatch(r"\w+", word := " ".join(words[text]))
+                    and word not in OFF
+                ):
+                    example = f"== {word}"
                 also = f"; if each {self.point} reports its own states, also {self._mapping()}"
                 hint = (
                     f"give it, such as -s online='{text} {example}'{also * (self.point in words)}"
@@ -759,6 +775,12 @@ class _Times:
             form = _SYSLOG
         columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
         times = [column.us for column in columns]
+        are_dates = all(column.local.any() and column.are_dates() for column in columns)
+        if are_dates and (clock := frame.clock()):
+            message = (
+                f"{names[0]} has dates without a time, but the column {clock} has times of day"
+            )
+            raise frame.error(message, "join them in one column, as in 2024-05-01 08:00:00")
         self.dated = any(column.dated for column in columns)
         if not self.dated:
             self.zone_name = None

@@ -1202,6 +1202,105 @@ KINDS: dict[str, tuple[Any, ...]] = {
         hours,
         {"a": 1.0},
     ),
+    "fields of JSON objects": (
+        "table",
+        "\n".join(
+            json.dumps(
+                {"object": {"name": name}, "tags": [1], "lastTimestamp": time, "reason": reason}
+            )
+            for name, time, reason in (
+                ("n1", "2024-05-01T08:00:00Z", "NodeReady"),
+                ("n2", "2024-05-01T08:05:00Z", "NodeReady"),
+                ("n1", "2024-05-01T10:30:00Z", "NodeNotReady"),
+                ("n2", "2024-05-01T20:05:00Z", "NodeNotReady"),
+            )
+        ),
+        {
+            "columns": {"device": "object.name", "time": "lastTimestamp", "state": "reason"},
+            "online": "state == NodeReady",
+        },
+        hours,
+        {"n1": 2.5, "n2": 12.0},
+    ),
+    "objects that nobody needs": (
+        "table",
+        "\n".join(
+            json.dumps({"device": "a", "time": hour, "state": state, "meta": {"retries": hour}})
+            for hour, state in ((0, "on"), (2, "off"), (3, "off"))
+        ),
+        {"time_unit": "h"},
+        hours,
+        {"a": 2.0},
+    ),
+    "events of Windows in UTF-16, the newest first": (
+        "table",
+        {
+            "PC-Müller.csv": (
+                "Ebene\tDatum und Uhrzeit\tEreignis-ID\r\nInformationen\t02.05.2024 16:30:00\t6006\r\n"
+                "Informationen\t02.05.2024 07:45:00\t1\r\nInformationen\t01.05.2024 18:00:00\t42\r\n"
+                "Informationen\t01.05.2024 08:00:00\t6005\r\n"
+            ).encode("utf-16")
+        },
+        {
+            "columns": {"device": "file", "time": "Datum und Uhrzeit"},
+            "time_format": "%d.%m.%Y %H:%M:%S",
+            "online": "ereignis_id in (6005, 1)",
+            **BERLIN,
+        },
+        hours,
+        {"PC-Müller": 18.75},
+    ),
+    "calls with a date and a time of day": (
+        "table",
+        "Conn. Date,Conn. Time,Number,Elapsed\n03/09/24,21:10:05,1212,0:03:34\n03/10/24,01:00:00,1212,0:10:00\n",
+        {
+            "columns": {"device": "number", "start": "conn_date", "duration": "elapsed"},
+            "time_format": "%m/%d/%y",
+            "time_zone": "UTC",
+        },
+        refused,
+        ("start has dates without a time, but the column Conn. Time", "join them"),
+    ),
+    "leases with a date and a time of day": (
+        "table",
+        "Date,Time,Event,MAC\n05/01/24,08:00:01,Assign,aa\n05/01/24,18:00:01,Release,aa\n",
+        {
+            "columns": {"device": "mac", "time": "date"},
+            "online": "event == assign",
+            "time_format": "%m/%d/%y",
+            "time_zone": "UTC",
+        },
+        refused,
+        ("time has dates without a time, but the column Time", "join them"),
+    ),
+    "minutes and seconds": (
+        "table",
+        "device,start,duration\na,2024-05-01T08:00Z,3:34\n",
+        {},
+        refused,
+        (":2: duration is '3:34'", "in a unit, or as 1-02:00:00 or 01:30:00"),
+    ),
+    "names that routers do not know": (
+        "table",
+        "Hostname\tStart\tEnd\nanna\t0\t60\n*\t0\t60\n*\t90\t120\n",
+        {"columns": {"device": "hostname"}, "time_unit": "min"},
+        refused,
+        (":3: has no device", "take another column"),
+    ),
+    "leases of a router and accounts, proposed": (
+        "table",
+        "Hostname,Lease Obtained,AcctStopTime\na,1,2\n",
+        {},
+        refused,
+        ("", "columns='{device: hostname, start: lease_obtained, end: acctstoptime}'"),
+    ),
+    "check-ins with columns that do not matter": (
+        "table",
+        "Serial,Name,Last Check-in,Managed\nC1,x,2024-05-01T08:00Z,Yes\nC2,y,2024-05-01T08:10Z,Yes\n",
+        {"columns": {"device": "serial", "time": "last_check_in"}, "hold": "20min"},
+        refused,
+        ("", "online='managed == yes'"),
+    ),
     "ids with leading zeros": (
         "table",
         "device,start,end\n007,0,60\n7,0,30\n",
@@ -1220,7 +1319,7 @@ def test_a_kind_of_log_is_read_right_or_refused(tmp_path: Path, kind: str) -> No
         content.to_parquet(tmp_path / "0.parquet")
     else:
         for name, text in files.items():
-            (tmp_path / name).write_text(text)
+            (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     paths = sorted(tmp_path.iterdir())
     if measure is ValueError:
         with pytest.raises(ValueError) as caught:
