@@ -75,6 +75,15 @@ class Layout:
         )
 
     @classmethod
+    def of_layers(cls, weights: Iterable[tuple[str, tuple[int, ...]]]) -> Layout:
+        """The layout of layers, from the shape (outputs, ...) of each one's weights, which its biases follow."""
+        return cls.of(
+            entry
+            for name, shape in weights
+            for entry in ((f"{name}.weight", shape), (f"{name}.bias", shape[:1]))
+        )
+
+    @classmethod
     def of_module(
         cls, module: nn.Module, buffers: Collection[str] | None = None, *, merges: bool = False
     ) -> Layout:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Self
 from fedsim.errors import UserError
 from fedsim.parts.component import Component, is_bundled
 from fedsim.tasks.dataset import Dataset, TargetKind
+from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ class ModelComponent(Component, ABC):
         Raises:
             UserError: the model cannot work on this dataset.
         """
+
+    def layout(self, dataset: Dataset) -> Layout:
+        """The layout of :meth:`build`'s module; plain stacks of layers know theirs without importing torch."""
+        import torch
+
+        with torch.device("meta"):
+            return Layout.of_module(self.build(dataset))
 
     def loss(self, dataset: Dataset) -> Loss:
         """The training loss: cross-entropy, or the squared error for a quantity.

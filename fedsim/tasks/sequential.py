@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from fedsim.tasks.dataset import Dataset
+from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
@@ -64,6 +65,17 @@ class SequentialModel(ModelComponent):
         from torch import nn
 
         return nn.Sequential(*(_module(layer, inputs) for layer, inputs in self._sized(dataset)))
+
+    def layout(self, dataset: Dataset) -> Layout:
+        """Weights and biases of the layers that have any."""
+        weights = list[tuple[str, tuple[int, ...]]]()
+        for i, (layer, inputs) in enumerate(self._sized(dataset)):
+            match layer:
+                case Conv(channels, kernel):
+                    weights.append((str(i), (channels, inputs, kernel, kernel)))
+                case Linear(units):
+                    weights.append((str(i), (units, inputs)))
+        return Layout.of_layers(weights)
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Torch's standard rule; or Kaiming normal weights and zero biases before ReLU."""

@@ -12,13 +12,13 @@ SCENARIOS = Path(__file__).parents[2] / "scenarios"
 HEAVY = {"torch", "sklearn", "scipy", "scipy.stats", "networkx", "matplotlib", "pandas", "pyarrow", "ray"}  # fmt: skip
 
 
-def imported_by(*arguments: str | Path) -> set[str]:
+def imported_by(*arguments: str | Path, exit_code: int = 0) -> set[str]:
     """The heavy libraries that a new process has imported at the end of a command."""
     code = (
         "import sys\n"
         "from fedsim.cli import main\n"
         "try: main()\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
+        f"except SystemExit as end: assert end.code in {(None, exit_code)}, end.code\n"
         f"print('imported:', *[name for name in {sorted(HEAVY)} if name in sys.modules])"
     )
     command = [sys.executable, "-c", code, *map(str, arguments)]
@@ -56,15 +56,19 @@ def test_a_part_is_imported_without_the_other_families() -> None:
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_check_of_built_in_parts_imports_arrow_and_torch_alone() -> None:
-    assert imported_by("scenario", "check", SCENARIOS / "quickstart.yaml") <= {"pyarrow", "torch"}
+@pytest.mark.parametrize("model", ["logistic_regression", "mlp", "cnn"])
+def test_a_check_of_layers_imports_no_torch_right_or_wrong(model: str) -> None:
+    check = ("scenario", "check", SCENARIOS / "fedcompass.yaml", "-s", f"task.model={model}")
+    assert "torch" not in imported_by(*check)
+    cohort = "server={method: fedavg, selection: {name: uniform, cohort: 100}}"
+    assert "torch" not in imported_by(*check, "-s", cohort, exit_code=2)
 
 
 def test_a_run_without_learning_and_its_report_import_no_torch(
     timing_run: Path, tmp_path: Path
 ) -> None:
     assert imported_by("report", timing_run) <= {"pandas", "pyarrow"}
-    run = ["run", timing_run / "scenario.yaml", "-o", tmp_path / "again"]
+    run = ("run", timing_run / "scenario.yaml", "-o", tmp_path / "again")
     assert imported_by(*run) <= {"pandas", "pyarrow", "scipy"}
 
 

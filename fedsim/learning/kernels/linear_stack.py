@@ -130,8 +130,6 @@ class LinearStackKernel(StackedKernel):
     def prepare(self) -> None:
         """Locate the layers."""
         self.layers = layers_of(self.task.layout)
-        classes = self.layers[-1].outputs
-        self.classes = torch.arange(classes, device=self.execution.device).unsqueeze(1)
         self.scratch: dict[str, Tensor] = {}
         self.onednn_from = _ONEDNN_FROM if multiplies_by_onednn(self.execution) else sys.maxsize
 
@@ -206,7 +204,8 @@ class LinearStackKernel(StackedKernel):
         ones = torch.ones_like(mean_weights[0]).unsqueeze(-1)
         labels, scales = labels.unsqueeze(-2), (mean_weights * factors).unsqueeze(-2)
         # Gradients are linear in the last layer's deltas: scaled here, products add straight to the weights.
-        targets = torch.masked_fill(-scales, labels != self.classes, 0.0)
+        shape = (*scales.shape[:-2], layers[-1].shape[-2], scales.shape[-1])
+        targets = scales.new_zeros(shape).scatter_(-2, labels, -scales)
         all_shares = []
         for values, scale, target in zip(inputs, scales, targets, strict=True):
             activations = [values]

@@ -105,11 +105,7 @@ class SupervisedTask(Task):
         self.class_masks: npt.NDArray[np.bool_] | None = None
         self.by_hand = True
         if model.is_bundled:
-            import torch
-
-            # Names and shapes without values.
-            with torch.device("meta"):
-                self.layout = Layout.of_module(model.build(dataset))
+            self.layout = model.layout(dataset)
         else:
             self.layout = self._layout_of_module()
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())

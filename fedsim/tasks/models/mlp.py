@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, PositiveInt
 
 from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset, TargetKind
+from fedsim.tasks.layout import Layout
 from fedsim.tasks.model import ModelComponent
 
 if TYPE_CHECKING:
@@ -22,6 +24,11 @@ class _LinearStack(ModelComponent):
         from fedsim.tasks.modules.networks import LinearStack
 
         return LinearStack(self._widths(dataset))
+
+    def layout(self, dataset: Dataset) -> Layout:
+        """Weights and biases of the layers."""
+        layers = enumerate(pairwise(self._widths(dataset)))
+        return Layout.of_layers((f"layers.{i}", (out, width)) for i, (width, out) in layers)
 
     def _widths(self, dataset: Dataset) -> list[int]:
         return [self.feature_count(dataset), *self._hidden(), dataset.classes]
