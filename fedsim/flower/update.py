@@ -35,7 +35,11 @@ if TYPE_CHECKING:
 
 _VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
 _SHARED = "memory/"
-_GONE = (fl.ErrorCode.NODE_UNAVAILABLE, fl.ErrorCode.MESSAGE_UNAVAILABLE)
+_GONE = (
+    fl.ErrorCode.NODE_UNAVAILABLE,
+    fl.ErrorCode.MESSAGE_UNAVAILABLE,
+    fl.ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+)
 
 
 @dataclass(eq=False)
@@ -76,6 +80,11 @@ def introduced(reply: fl.Message, clients: int) -> int:
             "and let its ClientApp call fedsim.flower.local_update"
         )
     return client
+
+
+def is_unavailable(reply: fl.Message) -> bool:
+    """Whether a SuperLink has neither the message nor the reply, which may have been pulled before."""
+    return bool(reply.has_error() and reply.error.code == fl.ErrorCode.MESSAGE_UNAVAILABLE)
 
 
 def _require_content(reply: fl.Message) -> None:
