@@ -11,9 +11,11 @@ import contextlib
 import json
 import logging
 import os
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,7 +33,15 @@ from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
 from fedsim.flower.grid import DECLARED, SimulatedGrid
 from fedsim.flower.messages import Sent, hash_of, messages_table
-from fedsim.flower.update import Exchanged, Refused, introduced, introduction, received, request
+from fedsim.flower.update import (
+    Exchanged,
+    Refused,
+    introduced,
+    introduction,
+    is_unavailable,
+    received,
+    request,
+)
 from fedsim.learning.learner import Learner
 from fedsim.learning.workers import Group, Pool, Station, Workers
 from fedsim.methods.base import LocalUpdate
@@ -54,6 +64,8 @@ from fedsim.vocabulary.outcomes import Ending, Outcome
 LOGGER = logging.getLogger("fedsim")
 _POLL_S, _POLL_SHARE, _LOOK_S = 0.02, 0.02, 0.5
 """Seconds between two looks for replies: at least, and per second without one; and between two looks for nodes."""
+_PULL_S = 0.1
+"""Seconds for which a pull may hold up the server."""
 _NOTES = 20
 _FIRST_INTRODUCTIONS = 4
 """Nodes that are asked for their number at once; later, as many as have answered."""
@@ -228,6 +240,41 @@ class _Time:
         return message_ids
 
 
+class _Pulls:
+    """Pulls of replies, each in a thread: Flower's does not return while the node of a reply still uploads it.
+
+    A node that dies in its upload holds it for three minutes, and must hold up no other reply and no deadline.
+    """
+
+    def __init__(self, grid: fl.Grid) -> None:
+        self._grid = grid
+        self._under_way: list[tuple[set[str], Future[list[fl.Message]]]] = []
+
+    def replies(self, message_ids: Sequence[str]) -> list[fl.Message]:
+        """The replies to these messages that are here."""
+        pulled: Future[list[fl.Message]] = Future()
+        if message_ids:
+            self._under_way.append((set(message_ids), pulled))
+            threading.Thread(target=self._pull, args=(pulled, message_ids), daemon=True).start()
+            wait([pulled], _PULL_S)
+        done = [pull for _, pull in self._under_way if pull.done()]
+        self._under_way = [each for each in self._under_way if each[1] not in done]
+        held = set().union(*(ids for ids, _ in self._under_way))
+        # A SuperLink gives a reply to one pull, and an error to the later ones.
+        return [
+            reply
+            for pull in done
+            for reply in pull.result()
+            if not (reply.metadata.reply_to_message_id in held and is_unavailable(reply))
+        ]
+
+    def _pull(self, pulled: Future[list[fl.Message]], message_ids: Sequence[str]) -> None:
+        try:
+            pulled.set_result(list(self._grid.pull_messages(message_ids)))
+        except BaseException as error:
+            pulled.set_exception(error)
+
+
 @dataclass
 class _SimulatedTime(_Time):
     """The time of ``fedsim flower``, exactly."""
@@ -356,6 +403,7 @@ class LiveClients:
         self._simulated = isinstance(grid, SimulatedGrid)
         self._time: _Time = _SimulatedTime(grid) if self._simulated else _Time()
         self.engine: Engine = _LiveEngine(self._time, self)
+        self._pulls = _Pulls(grid)
         self._ttl_s = 100 * 365 * 86_400.0 if self._simulated else ttl_s
         self.info: Mapping[str, Any] = {} if self._simulated else {"clock": "wall"}
         self.repeating = 0
@@ -571,7 +619,11 @@ class LiveClients:
         if self._look_for_nodes():
             return
         ids = self._time.wait([*self._ids, *self._introducing], until_ns)
-        for reply in self._grid.pull_messages(ids) if ids else ():
+        if self._simulated:
+            replies = self._grid.pull_messages(ids)
+        else:
+            replies = self._pulls.replies(ids)
+        for reply in replies:
             message_id = reply.metadata.reply_to_message_id
             if message_id in self._introducing:
                 self._introduced(self._introducing.pop(message_id), reply)

@@ -40,7 +40,11 @@ _MOST = 1e12
 """The largest number of samples, steps or seconds that a reply can be right about."""
 _LONGEST = 500
 """Characters of a node's reason for a failure."""
-_GONE = (fl.ErrorCode.NODE_UNAVAILABLE, fl.ErrorCode.MESSAGE_UNAVAILABLE)
+_GONE = (
+    fl.ErrorCode.NODE_UNAVAILABLE,
+    fl.ErrorCode.MESSAGE_UNAVAILABLE,
+    fl.ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
+)
 
 
 @dataclass(eq=False)
@@ -87,6 +91,11 @@ def _figure(record: Mapping[str, Any], name: str, default: float) -> float:
     """A number from 0 to :data:`_MOST` that a node reports; ``default`` if it reports none, or anything else."""
     value = record.get(name)
     return value if isinstance(value, int | float) and 0 <= value <= _MOST else default
+
+
+def is_unavailable(reply: fl.Message) -> bool:
+    """Whether a SuperLink has neither the message nor the reply, which may have been pulled before."""
+    return bool(reply.has_error() and reply.error.code == fl.ErrorCode.MESSAGE_UNAVAILABLE)
 
 
 def _require_content(reply: fl.Message) -> None:

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.app.error import Error
+from flwr.server.superlink.linkstate.utils import (
+    create_message_error_unavailable_ins_message as unavailable,
+)
 from flwr.serverapp import Grid
 
 from fedsim.flower import internals as fl
@@ -32,16 +35,19 @@ class LoopbackGrid(Grid):  # type: ignore[misc]
     Attributes:
         nodes: numbers of the nodes that are connected.
         twice: the node whose replies come twice.
+        uploading: the node whose replies have begun to come, and hold the pull that they are given to.
         on_pull, on_push: called at every pull, and for every message.
     """
 
     def __init__(self, count: int, delay_s: float = 0.02, answer: Answer = trained) -> None:
         self.nodes = set(range(1, count + 1))
         self.delay_s, self.answer, self.twice = delay_s, answer, 0
+        self.uploading = 0
         self.on_pull: Callable[[], None] = lambda: None
         self.on_push: Callable[[], None] = lambda: None
         self._replies: dict[str, list[Message]] = {}
         self._lock = threading.Lock()
+        self._held: set[str] = set()
 
     def set_run(self, run: Any) -> None: ...
 
@@ -90,7 +96,13 @@ class LoopbackGrid(Grid):  # type: ignore[misc]
         self.on_pull()
         with self._lock:
             here = [each for each in message_ids if each in self._replies]
-            return [reply for each in here for reply in self._replies.pop(each)]
+            replies = [reply for each in here for reply in self._replies.pop(each)]
+            gone = [unavailable(each, 1) for each in message_ids if each in self._held]
+            held = [each for each in replies if each.metadata.src_node_id == self.uploading]
+            self._held |= {each.metadata.reply_to_message_id for each in held}
+        if held:
+            time.sleep(3600)
+        return [*replies, *gone]
 
     def serve(self, app: Any) -> None:
         """Run a ServerApp."""
