@@ -188,7 +188,8 @@ class Space:
 
     def suggest(self, trial: Trial) -> dict[str, Any]:
         """The setting of a trial."""
-        return self._setting(lambda dimension: dimension.suggest(trial))
+        dimensions = {each.path: each for each in self.dimensions}
+        return self._setting(lambda path: dimensions[path].suggest(trial))
 
     def check(self, *, timing_only: bool) -> None:
         """Check before the first run that the parts of each value fit those of some setting with it.
@@ -204,7 +205,7 @@ class Space:
             by_path = {
                 each.path: value for each, value in zip(self.dimensions, values, strict=True)
             }
-            setting = self._setting(lambda dimension, chosen=by_path: chosen[dimension.path])
+            setting = self._setting(by_path.__getitem__)
             pairs = [(path, text(as_data(value))) for path, value in setting.items()]
             if fits.issuperset(pairs):
                 continue
@@ -218,7 +219,7 @@ class Space:
             {str(error): error for pair, error in problems.items() if pair not in fits}.values()
         )
 
-    def _setting(self, choose: Callable[[Dimension], Any]) -> dict[str, Any]:
+    def _setting(self, choose: Callable[[str], Any]) -> dict[str, Any]:
         setting: dict[str, Any] = {}
         for dimension in self.dimensions:
             # Whether a key exists depends on the parts alone.
@@ -228,7 +229,7 @@ class Space:
                 if isinstance(each, Choices) and each.path in setting
             }
             if self._problem(parts, dimension) is None:
-                setting[dimension.path] = choose(dimension)
+                setting[dimension.path] = choose(dimension.path)
         return setting
 
     def scenario(self, setting: Setting, **more: Any) -> LoadedScenario:
