@@ -136,6 +136,8 @@ def decide(
     with claimed(folder, DECISION):
         jobs = jobs or usable_cores()
         state = _State.continued(folder, asked, min(most, max(BATCH, jobs)))
+        if not state.batches and engine.get("engine") is None:
+            space.check(timing_only=goal.timing_only)
         runs = Runs(folder / "runs", timing_only=goal.timing_only, jobs=jobs, **engine)
         timing = Runs(folder / "timing", timing_only=True, jobs=jobs, **engine)
         work = _Work(

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from fedsim.errors import UserError, UserErrors
+from fedsim.composition.check import check_scenario
+from fedsim.composition.shared import Shared
+from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.parts.parameters import UNKNOWN_KEY
 from fedsim.scenario.comparing import short_names, text
 from fedsim.scenario.loading import LoadedScenario
@@ -15,6 +20,7 @@ from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import Part
 from fedsim.scenario.source import parse_yaml
+from fedsim.sweeps.execution import CHECK_S
 from fedsim.units import DURATION_UNITS, RATE_UNITS, SIZE_UNITS
 
 if TYPE_CHECKING:
@@ -182,6 +188,38 @@ class Space:
 
     def suggest(self, trial: Trial) -> dict[str, Any]:
         """The setting of a trial."""
+        dimensions = {each.path: each for each in self.dimensions}
+        return self._setting(lambda path: dimensions[path].suggest(trial))
+
+    def check(self, *, timing_only: bool) -> None:
+        """Check before the first run that the parts of each value fit those of some setting with it.
+
+        Raises:
+            UserError: values fit no setting; each mistake once.
+        """
+        until, shared = math.inf, Shared()
+        fits, problems = set[tuple[str, str]](), dict[tuple[str, str], UserError]()
+        for values in product(*(dimension.tries for dimension in self.dimensions)):
+            if time.monotonic() > until:
+                return
+            by_path = {
+                each.path: value for each, value in zip(self.dimensions, values, strict=True)
+            }
+            setting = self._setting(by_path.__getitem__)
+            pairs = [(path, text(as_data(value))) for path, value in setting.items()]
+            if fits.issuperset(pairs):
+                continue
+            try:
+                check_scenario(self.scenario(setting), shared, timing_only=timing_only)
+                fits.update(pairs)
+            except UserError as error:
+                problems = dict.fromkeys(pairs, error) | problems
+            until = min(until, time.monotonic() + CHECK_S)  # The first check also loads the data.
+        raise_all(
+            {str(error): error for pair, error in problems.items() if pair not in fits}.values()
+        )
+
+    def _setting(self, choose: Callable[[str], Any]) -> dict[str, Any]:
         setting: dict[str, Any] = {}
         for dimension in self.dimensions:
             # Whether a key exists depends on the parts alone.
@@ -191,7 +229,7 @@ class Space:
                 if isinstance(each, Choices) and each.path in setting
             }
             if self._problem(parts, dimension) is None:
-                setting[dimension.path] = dimension.suggest(trial)
+                setting[dimension.path] = choose(dimension.path)
         return setting
 
     def scenario(self, setting: Setting, **more: Any) -> LoadedScenario:

@@ -29,7 +29,7 @@ from fedsim.vocabulary.formatting import format_counted, format_duration
 Engine = Ray | Slurm | None
 """Where runs take place: a Ray cluster, an array of Slurm, or processes of this machine (None)."""
 _INDEX_S = 5.0
-_CHECK_S = 10.0
+CHECK_S = 10.0
 """Wall seconds after which no further variant is checked before the first run; it is checked when it runs."""
 
 
@@ -160,7 +160,7 @@ def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool 
     Raises:
         UserError: variants cannot run; each mistake once, with the name of the first of them.
     """
-    until, shared, problems = time.monotonic() + _CHECK_S, Shared(), dict[str, UserError]()
+    until, shared, problems = time.monotonic() + CHECK_S, Shared(), dict[str, UserError]()
     for name, loaded in reversed(list(variants.items())):
         if time.monotonic() > until:
             break

@@ -8,6 +8,7 @@ from fedsim.decisions.space import Choices, Range, Space, parse_dimension
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
 from tests.composition.worlds import digits
+from tests.decisions.test_deciding import world
 
 
 def space(*over: str, **server: Any) -> Space:
@@ -124,3 +125,26 @@ def test_a_setting_is_described() -> None:
     }
     assert made.words(setting) == "FedProx (mu 0.1), cohort 3, deadline 6.2 s"
     assert made.words({}) == "as given"
+
+
+@pytest.mark.parametrize(
+    ("over", "message"),
+    [
+        (["server.selection.cohort=4..20"], "a cohort of 20 cannot be drawn from 8 clients"),
+        (
+            ["server.method=fedavg,mtgc", "server.schedule=async,{name: buffered, buffer_size: 2}"],
+            "MTGC cannot run under",
+        ),
+        (["server.selection.cohort=4..8", "server.schedule.quorum=2..8"], None),
+    ],
+)
+def test_values_that_fit_no_setting_are_found_before_the_first_run(
+    over: list[str], message: str | None
+) -> None:
+    """A quorum of 8 does not fit a cohort of 4, but fits one of 8."""
+    space = Space(load_scenario_dict(world(), "."), [parse_dimension(text) for text in over])
+    if message is None:
+        space.check(timing_only=True)
+    else:
+        with pytest.raises(UserError, match=message):
+            space.check(timing_only=True)
