@@ -176,9 +176,12 @@ def explanation(lead: Lead) -> str:
 
 _LOSSES = {
     "idle": "of the clients' time idle",
-    "waiting": "of it spent waiting for the server to use an update",
+    "waiting": "of the clients' time waiting for the server to use an update",
     "lost": "of the local steps lost",
 }
+
+# Of a share; a smaller difference explains nothing.
+_LEAST_DIFFERENCE = 0.01
 
 
 def causes(
@@ -194,9 +197,11 @@ def causes(
         losses: see :func:`fedsim.analysis.comparison.findings.losses_of`, of each.
         waits: shares of their critical paths by cause, the largest first.
     """
-    pairs = {name: [format_share(each.get(name, 0.0)) for each in losses] for name in _LOSSES}
-    known = [name for name in _LOSSES if name in losses[0] and len(set(pairs[name])) > 1]
-    parts = [f"{' against '.join(pairs[name])} {_LOSSES[name]}" for name in known]
+    pairs = {name: [each.get(name, 0.0) for each in losses] for name in _LOSSES}
+    apart = [name for name in _LOSSES if abs(pairs[name][0] - pairs[name][1]) >= _LEAST_DIFFERENCE]
+    parts = [
+        f"{' against '.join(map(format_share, pairs[name]))} {_LOSSES[name]}" for name in apart
+    ]
     most = [next(iter(shares.items())) for shares in waits if shares]
     if len({cause for cause, _ in most}) > 1:
         went = [f"{CAUSES[cause]} ({format_share(share)})" for cause, share in most]
