@@ -202,7 +202,7 @@ def delay(run: Run) -> Figure | None:
         finding += (
             f"; among those that contributed at all, {largest} at worst, and {mean} on average"
         )
-    if (columns[-1].values == rows + 1).mean() > 0.5:
+    if np.equal(columns[-1].values, rows + 1).mean() > 0.5:
         return None
     versions = Column("version", "server update", "count", rows + 1)
     return Figure("delay", f"{finding}.", (versions, *columns))
