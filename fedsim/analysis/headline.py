@@ -238,11 +238,16 @@ def _name(part: Any) -> str:
     return Path(name).name if is_user_reference(name) else name
 
 
+def _begun(note: str) -> str:
+    """A note as a sentence; the names of keys have no capitals."""
+    return note if "." in note.split(maxsplit=1)[0] else sentence(note)
+
+
 def notice(run: Run) -> str:
     """A warning if the run is not complete, or the notes of a complete run; empty otherwise."""
     if run.status is Status.COMPLETE:
         notes = run.info.get("notes", [])
-        return " ".join(f"{note[:1].upper()}{note[1:].rstrip('.')}." for note in notes)
+        return " ".join(f"{_begun(note).rstrip('.')}." for note in notes)
     until = format_duration(run.simulated_s)
     _, state, what_next = _UNFINISHED[run.status]
     error = run.info.get("error")

@@ -419,7 +419,7 @@ def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float
     gone_s = rows["left_s"].groupby(by_client).cummax().groupby(by_client).ffill()
     # A client may get work before the loss of its previous dispatch is noticed.
     back_s = rows["start_s"].clip(lower=gone_s.groupby(by_client).shift())
-    rows["since_s"] = back_s.where(rows["after"], 0.0)
+    rows["since_s"] = back_s.where(rows["after"]).groupby(by_client).ffill().fillna(0.0)
     left = rows[rows["dropped"] & (rows["left_s"] > rows["since_s"])]
     stays = list(zip(left["client"], left["since_s"], left["left_s"], strict=True))
     end_s = horizon_s(log)

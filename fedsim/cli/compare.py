@@ -87,7 +87,7 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s", "energy_j", "gco2e
 @click.option(
     "--bands/--no-bands",
     default=None,
-    help="Bands of one standard deviation around the curves; by default for up to five variants.",
+    help="Bands from the lowest to the highest run; by default, a thin line for each run of up to six variants.",
 )
 @click.option(
     "--bound",

@@ -57,6 +57,9 @@ def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) ->
     rows = "a,0,,5,dropped\na,3,,7,dropped\na,9,11,11,late\n"
     overlapping = calibrated(tmp_path, header + rows).estimates
     assert overlapping.online == (("a", 0.0, 5.0), ("a", 5.0, 7.0), ("a", 9.0, 12.0))
+    rows = "a,0,,2,dropped\na,3,4,4,late\na,5,6,6,late\na,7,,8,dropped\na,9,11,11,late\n"
+    later = calibrated(tmp_path, header + rows).estimates
+    assert later.online == (("a", 0.0, 2.0), ("a", 3.0, 8.0), ("a", 9.0, 12.0))
     assert any("Availability is estimated" in flag for flag in estimates.flags)
 
 

@@ -186,9 +186,12 @@ def explanation(lead: Lead) -> str:
 
 _LOSSES = {
     "idle": "of the clients' time idle",
-    "waiting": "of the clients' time spent waiting for the server to use an update",
+    "waiting": "of the clients' time waiting for the server to use an update",
     "lost": "of the local steps lost",
 }
+
+# Of a share; a smaller difference explains nothing.
+_LEAST_DIFFERENCE = 0.01
 
 
 def causes(
@@ -205,11 +208,10 @@ def causes(
         waits: shares of their critical paths by cause, the largest first.
     """
     known = [name for name in _LOSSES if all(name in each for each in losses)]
-    pairs = {name: [format_share(each[name]) for each in losses] for name in known}
+    pairs = {name: [each[name] for each in losses] for name in known}
+    apart = [name for name in known if abs(pairs[name][0] - pairs[name][1]) >= _LEAST_DIFFERENCE]
     parts = [
-        f"{' against '.join(pairs[name])} {_LOSSES[name]}"
-        for name in known
-        if len(set(pairs[name])) > 1
+        f"{' against '.join(map(format_share, pairs[name]))} {_LOSSES[name]}" for name in apart
     ]
     most = [next(iter(shares.items())) for shares in waits if shares]
     if len({cause for cause, _ in most}) > 1:

@@ -83,12 +83,12 @@
   const apart = (seen) => seen.length * 7 <= width - left - RIGHT;
   const key = () => fedsim.legend(host, [
     ...(presence ? [{ label: "online", color: "shade" }] : []),
-    ...PHASES.map(([name]) => ({ label: name, color: name })),
-    ...(pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
-    ...(time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
+    ...(detailed ? PHASES.map(([name]) => ({ label: name, color: name })) : []),
+    ...(detailed && pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
+    ...(detailed && time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
     ...(floors.length ? [{ label: `charge (no work below ${floors.map((floor) => show("share", floor)).join(" or ")})`, color: "charge", line: true, thin: true }] : []),
     ...(figure.path.row.length ? [{ label: "critical path", color: "text", line: true }] : []),
-    ...present.map((name) => ({ label: name, color: name, shape: MARKS[name], hatch: detailed ? null : fedsim.HATCHES[name] })),
+    ...present.map((name) => ({ label: name, color: name, shape: detailed && MARKS[name], hatch: detailed ? null : fedsim.HATCHES[name] })),
     ...(rounds.length ? [{ label: apart(updates()) ? "server update" : "server update (when zoomed in)", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
   ]);
   let width = 0, detailed = false, fills = {};

@@ -148,9 +148,9 @@ def test_sentences(
             ],
             [{"compute": 3, "upload": 1}, {"too_few_online": 90, "compute": 10}],
             [0.0, 0.25],
-            "quick against slow: 10.0% against 60.0% of the clients' time spent waiting for the server to use an update, 0.0% against "
-            "25.0% of the local steps lost, most of the server's time in local steps (75.0%) against too few online "
-            "(90.0%).",
+            "quick against slow: 10.0% against 60.0% of the clients' time waiting for the server to use an update, "
+            "0.0% against 25.0% of the local steps lost, most of the server's time in local steps (75.0%) against too "
+            "few online (90.0%).",
         ),
         (
             [{"compute": 60, "idle": 40}, {"compute": 10, "idle": 90}],

@@ -254,7 +254,7 @@ def test_lorenz_curves(sweep: Sweep, document: dict[str, Any]) -> None:
             given = np.sort(taken.groupby("client_id").size().reindex(range(12), fill_value=0))
             curves.append(np.r_[0, given.cumsum()] / given.sum())
         mean = np.mean(curves, axis=0)
-        shown = document["lorenz"]["groups"][number]
+        shown = document["lorenz"]["columns"][1 + number]["values"]
         places = document["lorenz"]["columns"][0]["values"]
         assert shown == pytest.approx(np.interp(places, np.arange(13) / 12, mean).tolist())
 
@@ -282,7 +282,7 @@ def test_fairness_over_clients(
             below.append([(accuracies <= index / 40).mean() for index in range(41)])
         names = ["clients", "mean", "sd", "worst_tenth", "p10", "median", "p90", "jain"]
         assert shown[names].tolist() == pytest.approx(np.mean(each, axis=0).tolist())
-        assert document["client_accuracy"]["groups"][number] == pytest.approx(
+        assert document["client_accuracy"]["columns"][1 + number]["values"] == pytest.approx(
             np.mean(below, axis=0).tolist()
         )
 
