@@ -131,10 +131,10 @@ def headline(tables: Sequence[Table], marked: str) -> str:
     """Which entry ranks first and, if the user has one, in how many scenarios theirs is faster than FedAvg."""
     name, ratios = grid(tables)[0]
     known = [ratio for ratio in ratios if ratio is not None]
-    text = (
-        f"{name} ranks first: {_mean(ratios):.2f} times as long as {BASELINE} on average over "
-        f"{format_counted(len(known), 'scenario')}"
-    )
+    where = f"on average over {format_counted(len(known), 'scenario')}"
+    text = f"{name} ranks first: {_mean(ratios):.2f} times as long as {BASELINE} {where}"
+    if name == BASELINE:
+        text = f"No entry is faster than {BASELINE} {where}"
     own = [ratio for ratio in dict(grid(tables)).get(marked, []) if ratio is not None]
     if marked in (BASELINE, name) or not own:
         return f"{text}."

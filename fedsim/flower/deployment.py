@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.flower import internals as fl
+from fedsim.flower.entries import TIMING
 from fedsim.flower.grid import SimulatedGrid
-from fedsim.flower.node import TIMING
 from fedsim.vocabulary.outcomes import Outcome
 
 _POLL_S = 0.1

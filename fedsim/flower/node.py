@@ -8,14 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsim.flower import internals as fl
+from fedsim.flower.entries import NUMBER, TIMING
 
 if TYPE_CHECKING:
     from fedsim.scenario.loading import LoadedScenario
 
-TIMING = "fedsim.timing"
-"""The record of a reply with the seconds for which its ClientApp worked."""
-NUMBER = "partition-id"
-"""The entry of a node's configuration that is the number of its client."""
 _preparing_s = 0.0
 """Seconds that this process has spent on imports and data, which are not a device's work."""
 TrainMessage = Callable[[fl.Message, fl.Context], fl.Message]

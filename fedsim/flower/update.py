@@ -22,8 +22,8 @@ from fedsim.composition.planes import build_station
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
+from fedsim.flower.entries import NUMBER, TIMING
 from fedsim.flower.messages import Sent, hash_of
-from fedsim.flower.node import NUMBER, TIMING
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group
 from fedsim.methods.base import Memory
