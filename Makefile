@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check
 export OMP_NUM_THREADS ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help quickstart install test lint cuda chaos validation papers papers-long board format docs wheel clean
+.PHONY: help quickstart install test lint cuda superlink chaos validation papers papers-long board format docs wheel clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' Makefile
@@ -52,6 +52,9 @@ test: lint ## lint, then all tests
 
 cuda: ## tests and benchmarks that need a GPU, by a Python with torch for CUDA: make cuda PYTHON=python3
 	$(PYTHON) -m benchmarks.cuda
+
+superlink: $(VENV)/.installed-test ## deployments on a real SuperLink with five SuperNodes, also killed ones; three minutes
+	$(BIN)/pytest -n 0 -m superlink tests/flower
 
 chaos: $(VENV)/.installed-test ## killed, damaged and starved runs, and every other command that writes; half an hour
 	$(BIN)/python -m benchmarks.chaos --minutes 5

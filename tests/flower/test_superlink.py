@@ -103,6 +103,7 @@ def test_a_server_that_is_killed_continues(deployment: Deployment, tmp_path: Pat
     assert run.info["resumed"] == 1
     assert run.info["versions_made"] == 12
     assert (run.aggregations["contributors"] == 2).all()
-    ended = [json.loads(line)[2] for line in before.splitlines() if b'"reply"' in line]
+    lines = [line.partition(b" ")[2] for line in before.splitlines() if b'"reply"' in line]
+    ended = [json.loads(line)[2] for line in lines]
     assert set(ended) <= set(run.dispatches.query("outcome == 'aggregated'")["dispatch_id"])
     assert run.dispatches.query("outcome == 'dropped'")["ended_s"].nunique() == 1
