@@ -67,13 +67,13 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
 @click.option(
     "--settings",
     "most",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 100_000),
     default=60,
     help="Largest number of settings to try.",
 )
 @click.option(
     "--seeds",
-    type=click.IntRange(min=2),
+    type=click.IntRange(2, 100_000),
     default=8,
     help="Fresh seeds with which the choice is measured.",
 )

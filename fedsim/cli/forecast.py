@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--runs",
-    type=click.IntRange(min=3),
+    type=click.IntRange(3, 100_000),
     default=19,
     help="Number of runs; 19 are the fewest for 90%.",
 )
 @click.option(
     "--confidence",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=options.Finite(0, 1, min_open=True, max_open=True),
     default=0.9,
     help="Probability of the interval.",
 )

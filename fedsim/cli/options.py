@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import math
 import os
 import shutil
 import sys
@@ -58,6 +59,19 @@ path_type = click.Path(path_type=Path)
 run_argument = click.argument("run", type=path_type)
 # The loader reports a missing file, with what lies beside it.
 scenario_argument = click.argument("scenario", type=path_type, shell_complete=complete_scenario)
+
+
+class Finite(click.FloatRange):
+    """A range of numbers; click's accepts NaN, which compares with no limit."""
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """The number."""
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value!r} is not a finite number.", param, ctx)
+        return number
 
 
 def output_option(meaning: str, **settings: Any) -> Callable[[Any], Any]:
@@ -206,7 +220,7 @@ def engine_options(command: Any) -> Any:
         ),
         click.option(
             "--gpus-per-run",
-            type=click.FloatRange(0, min_open=True),
+            type=Finite(0, min_open=True),
             default=1.0,
             hidden=True,
             help="Ray: GPUs of a run, if the cluster has any; with 0.25, four runs share one.",

@@ -466,7 +466,7 @@ def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
 
 
 def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
-    kind = click.FloatRange(-1, 1)
+    kind = options.Finite(-1, 1)
     return click.option(name, type=kind, default=0.0, help=meaning)
 
 

@@ -712,7 +712,8 @@ class LiveClients:
         try:
             client = introduced(reply, self.nodes.clients)
         except Refused as refused:
-            self._refuse(node, str(refused))
+            if refused.why != "offline":  # Otherwise it is asked again if it is there.
+                self._refuse(node, str(refused))
         else:
             self._happened("came", client, {"node": node})
 

@@ -10,6 +10,9 @@ from typing import Any
 from fedsim.errors import UserError, strings
 from fedsim.scenario.source import KeyPath, Source, parse_yaml
 
+_SHOWN = 500
+"""Characters of an option that a message repeats."""
+
 
 @dataclass(frozen=True)
 class Override:
@@ -36,7 +39,8 @@ class Override:
         Raises:
             UserError: there is no ``=``, no path, no value, or the value is not YAML.
         """
-        where = form.format(text)
+        # Every error has it; there may be as many as entries.
+        where = form.format(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         path, equals, value = text.partition("=")
         if not equals or not all(path.strip().split(".")):
             raise UserError(

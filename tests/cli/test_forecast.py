@@ -14,6 +14,7 @@ def test_the_command_prints_the_forecast(tmp_path: Path) -> None:
     done = command(*call)
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("2 rounds after about 1 min 2")
+    assert "not a finite number" in command(*call, "--confidence", "nan").output
     document = json.loads(command(*call, "--json").stdout)
     assert len(document["times_s"]) == 4
     assert document["low_s"] is None

@@ -35,6 +35,10 @@ def test_options_without_a_path_and_a_value_are_refused(option: str) -> None:
         Override.parse(option)
 
 
+def test_a_message_repeats_the_beginning_of_a_long_option() -> None:
+    assert len(Override.parse(f"tags=[{'a' * 10_000}]").where) < 600
+
+
 def test_messages_speak_of_the_argument_that_python_was_given() -> None:
     [override] = from_python(["a.b=1"])
     assert override.where == 'argument overrides=["a.b=1"]'
