@@ -113,10 +113,10 @@ def simulate(
     }
     counts = Late()
     with tempfile.TemporaryDirectory() as folder:
-        assembly = build(load_scenario_dict(scenario, folder, CATALOG), timing_only=True)
-        server = build_server(assembly, None, counts)
+        world = build(load_scenario_dict(scenario, folder, CATALOG), timing_only=True)
+        server = build_server(world, None, counts)
         server.run()
-    step_s = assembly.population.compute.step_s
+    step_s = world.population.compute.step_s
     schedule: Any = server.server.schedule
     return schedule, counts, float(step_s.max() / step_s.min())
 

@@ -72,9 +72,9 @@ class Log:
 
 def simulate(loaded: LoadedScenario) -> Log:
     """The simulated run."""
-    assembly = build(loaded, timing_only=True)
-    log = Log(assembly.population.power)
-    build_server(assembly, None, log).run()
+    world = build(loaded, timing_only=True)
+    log = Log(world.population.power)
+    build_server(world, None, log).run()
     return log
 
 
@@ -106,17 +106,17 @@ class RealClients(Dispatches):
     """Clients whose bytes cross sockets and whose steps take real time: :class:`fedsim.simulation.simulation.Live`.
 
     Args:
-        assembly: the scenario.
+        world: the scenario.
         listener: socket to which clients connect.
     """
 
     server: ServerBase
 
-    def __init__(self, assembly: World, listener: socket.socket) -> None:
+    def __init__(self, world: World, listener: socket.socket) -> None:
         self._time = WallEngine()
         self.engine: Engine = self._time
-        self._population = assembly.population
-        down, up = assembly.traffic_bytes()
+        self._population = world.population
+        down, up = world.traffic_bytes()
         self._bytes = round(down), round(up)
         self._payload = bytes(round(down))
         self._listener = listener
@@ -236,15 +236,15 @@ class RealClients(Dispatches):
             self.on_end(dispatch, self._lost(gone_ns - self._time.origin_ns, Ending.OFFLINE))
 
 
-def links_of(assembly: World) -> tuple[list[Link], dict[str, float]]:
+def links_of(world: World) -> tuple[list[Link], dict[str, float]]:
     """The clients' links and the server's link, as the scenario describes them."""
-    network, params = assembly.population.network, assembly.scenario.devices.network.params
+    network, params = world.population.network, world.scenario.devices.network.params
     server = {
         "server_down_bps": getattr(params, "server_down", None) or float("inf"),
         "server_up_bps": getattr(params, "server_up", None) or float("inf"),
     }
     links = []
-    for client in range(assembly.population.clients):
+    for client in range(world.population.clients):
         down, up = (
             network.access_bps(client, direction)
             if isinstance(network, SharedNetwork)
@@ -268,8 +268,8 @@ def deploy(
         compute: called in a client's own process with its number; returns what it computes. If None, clients sleep.
     """
     # A reset connection really takes the link's latency; the simulation takes it from this setting.
-    assembly = build(loaded.changed(["server.failure_detection=0s"]), timing_only=True)
-    links, server_link = links_of(assembly)
+    world = build(loaded.changed(["server.failure_detection=0s"]), timing_only=True)
+    links, server_link = links_of(world)
     shared_bps = min(server_link["server_up_bps"], 1e9)
     buffer = round(max(2 * links[0].delay_s * shared_bps / 8, 48_000))
     net = Net(
@@ -291,10 +291,10 @@ def deploy(
             if process == 0:
                 _client(net, namespace, number, address, listener, compute)
             processes.append(process)
-        live = RealClients(assembly, listener)
-        log = Log(assembly.population.power)
+        live = RealClients(world, listener)
+        log = Log(world.population.power)
         # The server is that of the simulation, with these clients and their time.
-        simulation = build_server(assembly, None, log, live=live)
+        simulation = build_server(world, None, log, live=live)
         live.wait_for_clients()
         load = os.times()
         began = time.monotonic()

@@ -238,8 +238,8 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         named_by: the column of the log that names them.
         where: the log, for messages.
     """
-    assembly = build(scenario, timing_only=True)
-    population, network = assembly.population, assembly.population.network
+    world = build(scenario, timing_only=True)
+    population, network = world.population, world.population.network
     count = population.clients
     if len(clients) > count:
         raise UserError(
@@ -247,9 +247,9 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
             where=where,
             hint="give the scenario of the run that made the log",
         )
-    clients, flags = paired(clients, named_by, count, assembly.names(), where)
-    down, up = assembly.traffic_bytes()
-    kinds = assembly.devices.names.get("kind")
+    clients, flags = paired(clients, named_by, count, world.names(), where)
+    down, up = world.traffic_bytes()
+    kinds = world.devices.names.get("kind")
     links = scenario.scenario.devices.network.params
     # A network of the user's may have no transport: its links carry the bytes at their rates.
     transport: Transport = (
@@ -269,9 +269,9 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         transfers_s + 2 * latency_s,
         float(down),
         float(up),
-        assembly.devices.work.steps.astype(float),
+        world.devices.work.steps.astype(float),
         None if kinds is None else kinds.to_pylist(),
-        assembly.devices.memory_in_trace(),
+        world.devices.memory_in_trace(),
         issubclass(scenario.scenario.devices.availability.type, Always),
     )
     return Known(clients, assumptions, isinstance(network, SharedNetwork), flags)

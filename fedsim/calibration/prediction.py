@@ -136,9 +136,9 @@ class _Rows:
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     """The dispatches of a simulation, as a log with the numbers of the clients."""
     rows = _Rows()
-    assembly = build(loaded, timing_only=True)
-    build_server(assembly, None, rows).run()
-    table = pd.DataFrame(dispatch_columns(assembly.population.power, rows.ended))
+    world = build(loaded, timing_only=True)
+    build_server(world, None, rows).run()
+    table = pd.DataFrame(dispatch_columns(world.population.power, rows.ended))
     log = table.rename(
         columns={
             "client_id": "client",

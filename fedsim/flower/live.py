@@ -440,7 +440,7 @@ class LiveClients:
             nodes: Any = self.nodes
             population = replace(population, availability=nodes, **unseen)
             world = replace(world, population=population)
-        self._assembly = world
+        self._world = world
         return world
 
     def learner(self, world: World, **options: Any) -> Learner:
@@ -544,7 +544,7 @@ class LiveClients:
         dispatch, more = exchanged.dispatch, line.more
         if more["samples"]:
             # Its weight in the mean is that of its data.
-            self._assembly.task.samples[dispatch.client_id] = more["samples"]
+            self._world.task.samples[dispatch.client_id] = more["samples"]
         start_ns, up = dispatch.dispatched_ns, more["bytes_up"]
         moving_ns = max(0, line.at_ns - start_ns - more["work_ns"])
         down_ns = int(moving_ns * exchanged.bytes_down / max(1.0, exchanged.bytes_down + up))
@@ -589,7 +589,7 @@ class LiveClients:
             return exchanged
         assert self._learner is not None
         message = request(
-            self._assembly,
+            self._world,
             dispatch,
             self._learner,
             node=self._node_of(client),
@@ -641,9 +641,7 @@ class LiveClients:
     def _note_reply(self, exchanged: Exchanged, reply: fl.Message) -> None:
         dispatch = exchanged.dispatch
         try:
-            course, vectors, loss = received(
-                self._assembly, dispatch, self._sent_of(dispatch), reply
-            )
+            course, vectors, loss = received(self._world, dispatch, self._sent_of(dispatch), reply)
         except Refused as refused:
             self._note(
                 f"Dispatch {dispatch.dispatch_id} of client {dispatch.client_id}: {refused}."
@@ -668,7 +666,7 @@ class LiveClients:
         number = int(group.columns["clients"][0]), int(group.columns["sequences"][0])
         tensors = load_tensors(self._reply_path(self._numbers[number]))
         loss = tensors.pop("/loss")
-        device, memories = loss.device, self._assembly.method.memories()
+        device, memories = loss.device, self._world.method.memories()
         rows = {
             name: row for name, row in group.memory().items() if memories[name].keeper == "client"
         }

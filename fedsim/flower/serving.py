@@ -91,27 +91,27 @@ def _show(progress: Progress) -> None:
     )
 
 
-def refusals(assembly: World, *, local_update: bool) -> Iterator[UserError]:
+def refusals(world: World, *, local_update: bool) -> Iterator[UserError]:
     """What in a scenario cannot be deployed.
 
     Args:
-        assembly: the scenario.
+        world: the scenario.
         local_update: as for :func:`server_app`.
     """
-    method, server = assembly.method, assembly.scenario.server
+    method, server = world.method, world.scenario.server
     name = method.title or method.name
     of_method = (
         "choose a method whose clients keep nothing that the server must know, such as fedavg"
     )
     table = (
         (
-            not assembly.learns,
-            f"the task '{assembly.scenario.task.name}' trains no model that a node could get",
+            not world.learns,
+            f"the task '{world.scenario.task.name}' trains no model that a node could get",
             "task",
             "choose a task with a data set and a model, as 'fedsim init --template deploy' does",
         ),
         (
-            assembly.edges is not None,
+            world.edges is not None,
             "edge servers cannot be deployed: the nodes of a SuperLink have one server",
             "server.edges",
             "remove them",
@@ -147,7 +147,7 @@ def refusals(assembly: World, *, local_update: bool) -> Iterator[UserError]:
         UserError(text, where=where, hint=hint) for holds, text, where, hint in table if holds
     ]
     yield from refused
-    if not refused and not local_update and (reason := _more_than_sgd(assembly)):
+    if not refused and not local_update and (reason := _more_than_sgd(world)):
         yield UserError(
             f"{reason}, which an unmodified ClientApp does not do",
             where="server.method",
@@ -156,9 +156,9 @@ def refusals(assembly: World, *, local_update: bool) -> Iterator[UserError]:
         )
 
 
-def _more_than_sgd(assembly: World) -> str:
+def _more_than_sgd(world: World) -> str:
     """What the clients of a method do besides local SGD, as a clause; empty if nothing."""
-    method, training = assembly.method, assembly.scenario.training
+    method, training = world.method, world.scenario.training
     name, kind = method.title or method.name, type(method)
     sent = (
         [vector.name for vector in method.download()],

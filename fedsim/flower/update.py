@@ -111,7 +111,7 @@ def _require_content(reply: fl.Message) -> None:
 
 
 def request(
-    assembly: World,
+    world: World,
     dispatch: Dispatch,
     learner: LiveLearner,
     *,
@@ -123,7 +123,7 @@ def request(
     """The message of a dispatch.
 
     Args:
-        assembly: the run.
+        world: the run.
         dispatch: the dispatch.
         learner: has the vectors of its version.
         node: its node.
@@ -132,7 +132,7 @@ def request(
         deadline_ns: when its round closes, if that is known; a ClientApp that understands it stops by itself, because
             a SuperNode takes no message while its ClientApp works.
     """
-    task, training, method = assembly.task, assembly.scenario.training, assembly.method
+    task, training, method = world.task, world.scenario.training, world.method
     vectors = {name: vector.cpu() for name, vector in learner.sent(dispatch.version).items()}
     model = method.whole_model(vectors)
     arrays = {**task.layout.views(model), **task.fixed(model.dtype)}
@@ -164,12 +164,12 @@ def request(
 
 
 def received(
-    assembly: World, dispatch: Dispatch, sent: Mapping[str, Tensor], reply: fl.Message
+    world: World, dispatch: Dispatch, sent: Mapping[str, Tensor], reply: fl.Message
 ) -> tuple[dict[str, Any], dict[str, Tensor], float]:
     """The course of a dispatch that its reply reports, the vectors of its update, and its training loss.
 
     Args:
-        assembly: the run.
+        world: the run.
         dispatch: the dispatch.
         sent: the vectors that it was sent.
         reply: the reply.
@@ -186,9 +186,9 @@ def received(
     exact = records.pop(_VECTORS, None)
     try:
         if exact is not None:
-            vectors = _vectors(assembly, exact)
+            vectors = _vectors(world, exact)
         else:
-            vectors = _from_model(assembly, records, sent)
+            vectors = _from_model(world, records, sent)
     except Exception as error:  # Whatever the bytes of another machine do to those who read them.
         raise Refused(f"the reply has no usable arrays: {error}") from error
     for name, vector in vectors.items():
@@ -207,9 +207,9 @@ def received(
     return course, vectors, float(loss) if isinstance(loss, int | float) else math.nan
 
 
-def _vectors(assembly: World, record: fl.ArrayRecord) -> dict[str, Tensor]:
+def _vectors(world: World, record: fl.ArrayRecord) -> dict[str, Tensor]:
     """The vectors that :class:`LocalUpdate` has sent."""
-    method = assembly.method
+    method = world.method
     declared = {vector.name: (vector.elements,) for vector in method.upload()}
     prologue = method.prologue()
     first = {} if prologue is None else {each.name: (each.elements,) for each in prologue.upload}
@@ -221,16 +221,16 @@ def _vectors(assembly: World, record: fl.ArrayRecord) -> dict[str, Tensor]:
 
 
 def _from_model(
-    assembly: World, records: Mapping[str, fl.ArrayRecord], sent: Mapping[str, Tensor]
+    world: World, records: Mapping[str, fl.ArrayRecord], sent: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
     """The update of a ClientApp that returns its model, as the method's clients would have sent it."""
     if len(records) != 1:
         raise ValueError(f"it has {len(records)} array records instead of one")
-    layout = assembly.task.layout
+    layout = world.task.layout
     (record,) = records.values()
     tensors = record.to_torch_state_dict()
     given = [(name, tuple(tensor.shape)) for name, tensor in tensors.items()]
-    fixed = assembly.task.fixed(torch.float32)
+    fixed = world.task.fixed(torch.float32)
     expected = list(zip(layout.names, layout.shapes, strict=True))
     changed = [each for each in given if each[0] not in fixed]
     if sorted(changed) != sorted(expected):
@@ -239,11 +239,11 @@ def _from_model(
     start = sent["model"]
     flat = [tensors[name].reshape(-1).to(start.dtype) for name in layout.names]
     model = torch.cat(flat) if flat else start.clone()
-    (upload,) = assembly.method.upload()
+    (upload,) = world.method.upload()
     if upload.name == "model":
         return {"model": model}
     delta = model - start.cpu()
-    if assembly.method.sends_buffers():
+    if world.method.sends_buffers():
         delta[layout.trainable :] = model[layout.trainable :]
     return {upload.name: delta}
 
@@ -264,17 +264,17 @@ class LocalUpdate:
     """The work of the clients of a scenario at a node, see :func:`fedsim.flower.local_update`."""
 
     def __init__(self, loaded: LoadedScenario) -> None:
-        self._assembly = assembly = build(loaded)
-        training = assembly.training.model_copy(update={"threads": 1})
-        self._station = build_station(replace(assembly, training=training))
+        self._world = world = build(loaded)
+        training = world.training.model_copy(update={"threads": 1})
+        self._station = build_station(replace(world, training=training))
         (self._worker,) = self._station.workers(1)
 
     def __call__(self, message: fl.Message, context: fl.Context) -> fl.Message:
         """Train, and reply."""
         began = time.perf_counter()
-        assembly = self._assembly
-        content, layout = message.content, assembly.task.layout
-        config, clients = content["config"], assembly.task.clients
+        world = self._world
+        content, layout = message.content, world.task.layout
+        config, clients = content["config"], world.task.clients
         client = int(context.node_config.get(NUMBER, -1))
         if not 0 <= client < clients:
             raise UserError(
@@ -284,7 +284,7 @@ class LocalUpdate:
             )
         tensors = content["arrays"].to_torch_state_dict()
         down = {"model": torch.cat([tensors[name].reshape(-1) for name in layout.names])}
-        memory = _kept(context, config, assembly.method.memories(), self._station.server["model"])
+        memory = _kept(context, config, world.method.memories(), self._station.server["model"])
         if _VECTORS in content:
             for name, tensor in content[_VECTORS].to_torch_state_dict().items():
                 into = memory if name.startswith(_SHARED) else down
@@ -296,7 +296,7 @@ class LocalUpdate:
             "rounds": config["server-round"] - 1,
             "steps": config["local-steps"],
             "steps_assigned": config["local-steps"],
-            "samples": int(assembly.task.samples[client]),
+            "samples": int(world.task.samples[client]),
             "in_full": config["in-full"],
         }
         group = Group(
@@ -311,7 +311,7 @@ class LocalUpdate:
             context.state[_PENDING] = _record({name: row[0] for name, row in update.memory.items()})
             context.state[f"{_PENDING}.of"] = fl.ConfigRecord({"sequence": config["sequence"]})
         metrics = {
-            "num-examples": int(assembly.task.samples[client]),
+            "num-examples": int(world.task.samples[client]),
             "steps": config["local-steps"],
             "train_loss": float(update.loss),
         }

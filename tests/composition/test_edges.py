@@ -80,8 +80,8 @@ class Simulated:
 
     def __init__(self, scenario: dict[str, Any]) -> None:
         self.dispatches: list[tuple[int, int, int, int]] = []
-        assembly = build(fedsim.read_scenario(scenario))
-        simulation = build_server(assembly, None, self)
+        world = build(fedsim.read_scenario(scenario))
+        simulation = build_server(world, None, self)
         simulation.run()
         self.version, self.now_ns = simulation.server.version, simulation.server.now_ns
 

@@ -60,5 +60,5 @@ def test_the_time_of_day_is_that_of_the_clock_of_the_trace(
     scenario = quadratic([[0, 1]])
     trace = {"name": "trace", "trace": str(tmp_path / "bundle"), **availability}
     scenario["devices"]["availability"] = trace
-    assembly = build(load_scenario_dict(scenario, tmp_path))
-    assert assembly.devices.time_of_day_s == time_of_day_s
+    world = build(load_scenario_dict(scenario, tmp_path))
+    assert world.devices.time_of_day_s == time_of_day_s

@@ -43,23 +43,23 @@ class Simulated:
         return self.learner.store[name].get(np.arange(self.learner.station.task.clients)).numpy()
 
 
-def station_of(assembly: World, **training: Any) -> Station:
+def station_of(world: World, **training: Any) -> Station:
     """Where an assembled scenario is learned, with these changes of its training section."""
-    scenario = assembly.scenario
-    assert assembly.task is not None
+    scenario = world.scenario
+    assert world.task is not None
     changed = scenario.training.model_copy(update=training)
     return Station(
-        assembly.task, assembly.method, changed, scenario.seed, Execution.of(scenario.training)
+        world.task, world.method, changed, scenario.seed, Execution.of(scenario.training)
     )
 
 
 def simulate(scenario: Mapping[str, Any]) -> Simulated:
     """Run a scenario, given as a YAML file would hold it."""
     loaded = fedsim.read_scenario(scenario)
-    assembly = build(loaded)
-    learner = Recording(station_of(assembly, verify="eager"))
-    book = Book(assembly.population.power)
-    server = build_server(assembly, learner, book)
+    world = build(loaded)
+    learner = Recording(station_of(world, verify="eager"))
+    book = Book(world.population.power)
+    server = build_server(world, learner, book)
     server.run()
     learner.close()
     return Simulated(learner, book)

@@ -331,11 +331,11 @@ def test_memory_chooses_the_rank(tmp_path: Path) -> None:
     content = unequal("flexlora")
     content["server"]["submodels"]["by"] = "memory"
     content["devices"]["memory"] = "1GB"
-    assembly = build(load_scenario_dict(content, tmp_path))
-    parts = assembly.parts
+    world = build(load_scenario_dict(content, tmp_path))
+    parts = world.parts
     assert parts is not None
-    needs = [assembly.devices.memory_of_part(assembly.method, parts, level) for level in range(2)]
-    saved = 2 * (A + B) * 2 // 3 + assembly.task.samples * 2 * 2
+    needs = [world.devices.memory_of_part(world.method, parts, level) for level in range(2)]
+    saved = 2 * (A + B) * 2 // 3 + world.task.samples * 2 * 2
     assert (needs[0] - needs[1]).tolist() == (8 * saved).tolist()
     content["devices"]["memory"] = [int(needs[0][0]) - 1, int(needs[0][1])]
     parts = build(load_scenario_dict(content, tmp_path)).parts
@@ -364,10 +364,10 @@ def test_frozen_matrices_save_operations_and_memory(tmp_path: Path) -> None:
     steps, needs = {}, {}
     for method in ("fedavg", "ffa_lora"):
         content = scenario(method, devices=devices)
-        assembly = build(load_scenario_dict(content, tmp_path))
-        steps[method] = float(assembly.population.compute.step_s[0])
-        assert assembly.task.flops_per_sample() == 2 * (622 + 362)
-        needs[method] = float(assembly.devices.memory_needed(assembly.method, assembly.parts)[0])
+        world = build(load_scenario_dict(content, tmp_path))
+        steps[method] = float(world.population.compute.step_s[0])
+        assert world.task.flops_per_sample() == 2 * (622 + 362)
+        needs[method] = float(world.devices.memory_needed(world.method, world.parts)[0])
     # 622 products forward: 64 x 5 + 5 x 10 + A + B. 362 backward: through W and A of the second layer (50 + 15), the
     # gradients of B (45), of what enters B (45) and of A (207). With A frozen, what enters the first B needs none.
     assert steps["ffa_lora"] / steps["fedavg"] == pytest.approx(1 - (A + 15) / (622 + 362))

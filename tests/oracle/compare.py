@@ -127,9 +127,9 @@ def product(case: dict[str, Any], folder: Path) -> tuple[list[dict[str, Any]], l
         path = folder / f"bundle{len(list(folder.iterdir()))}"
         write_bundle(case["tables"], path)
         scenario["devices"] = {**scenario["devices"], "trace": str(path)}
-    assembly = build(read_scenario(scenario), Shared(), timing_only=True)
-    book = Book(assembly.population.power)
-    build_server(assembly, None, book).run()
+    world = build(read_scenario(scenario), Shared(), timing_only=True)
+    book = Book(world.population.power)
+    build_server(world, None, book).run()
     return rows_of(book), list(map(version_of, book.aggregates))
 
 

@@ -142,7 +142,7 @@ def bytes_follow_from_vectors(run: Finished) -> Wrong:
     table = run.columns()
     arrived = np.isfinite(table["arrived_s"])
     sizes = table["bytes_up"][arrived]
-    known = math.isfinite(expected) and not run.assembly.task.fixed_elements
+    known = math.isfinite(expected) and not run.world.task.fixed_elements
     if known and (np.abs(sizes - expected) > 0.5).any():
         yield f"updates have {sizes.tolist()} bytes, not {expected}"
 
@@ -347,7 +347,7 @@ def samples_weigh_as_documented(run: Finished) -> Wrong:
     if run.section["method"].get("server_lr") == 0.5:
         name += "/server_lr"
     yield from _replayed(run, name, run.steps, run.method.context.layout.trainable)
-    cloud = run.assembly.edges and run.assembly.edges.cloud
+    cloud = run.world.edges and run.world.edges.cloud
     if cloud:
         for step in run.cloud_steps:
             expected = _samples_of_edges(run)[step.facts["clients"]]
@@ -404,7 +404,7 @@ def _checked(run: Finished, trainable: int) -> int:
 
 def _samples_of_edges(run: Finished) -> np.ndarray[Any, Any]:
     """Samples at each edge server: those of its clients, times the share of the time that they are there."""
-    samples = run.assembly.task.samples.astype(float)
+    samples = run.world.task.samples.astype(float)
     members = run.content["server"]["edges"].get("members")
     if members is None:
         return samples.reshape(2, -1).sum(1)

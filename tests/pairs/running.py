@@ -97,7 +97,7 @@ class Finished:
     """A run that has ended, in memory."""
 
     content: Content
-    assembly: World
+    world: World
     learner: Learner
     calls: Calls
     rows: Rows
@@ -109,7 +109,7 @@ class Finished:
 
     @property
     def method(self) -> Method:
-        return self.assembly.method
+        return self.world.method
 
     @property
     def section(self) -> Mapping[str, Any]:
@@ -127,7 +127,7 @@ class Finished:
         return 1e-11 if self.content["training"]["dtype"] == "float64" else 2e-4
 
     def columns(self) -> dict[str, np.ndarray[Any, Any]]:
-        return dispatch_columns(self.assembly.population.power, self.rows.ended)
+        return dispatch_columns(self.world.population.power, self.rows.ended)
 
 
 SHARED = Shared()
@@ -168,24 +168,24 @@ def quick() -> contextlib.ExitStack:
 def prepared(content: Content) -> World:
     """The parts of a scenario that is not refused."""
     loaded = read_scenario(content, ())
-    assembly = build(loaded, SHARED, threads=1)
-    check(assembly)
-    if assembly.task.may_lack_kernel(assembly.training):
+    world = build(loaded, SHARED, threads=1)
+    check(world)
+    if world.task.may_lack_kernel(world.training):
         with loaded.locating_errors():
-            build_station(assembly)
-    return assembly
+            build_station(world)
+    return world
 
 
 def run(content: Content) -> Finished:
     """Run a scenario in memory."""
-    assembly = prepared(content)
+    world = prepared(content)
     rows = Rows()
-    run = Finished(content, assembly, None, [], rows, [], [], [], [], [])
+    run = Finished(content, world, None, [], rows, [], [], [], [], [])
     with _watched(run):
-        run.learner = build_learner(assembly, on_metrics=lambda *got: run.metrics.append(got))
+        run.learner = build_learner(world, on_metrics=lambda *got: run.metrics.append(got))
         plane = Plane(run.learner)
         try:
-            build_server(assembly, plane, rows).run()
+            build_server(world, plane, rows).run()
             run.learner.close()
         finally:
             run.learner.stop()
@@ -216,8 +216,8 @@ def _watched(run: Finished) -> Iterator[None]:
         complete = method.local_update
         method.local_update = watched_outer
         _watch_steps(method, run.steps)
-        if run.assembly.edges is not None:
-            _watch_steps(run.assembly.edges.cloud, run.cloud_steps)
+        if run.world.edges is not None:
+            _watch_steps(run.world.edges.cloud, run.cloud_steps)
         yield
 
 

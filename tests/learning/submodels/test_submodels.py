@@ -63,17 +63,17 @@ def scenario(kind: str, **changes: Any) -> dict[str, Any]:
     }
 
 
-def assembled(content: Mapping[str, Any], folder: Path) -> World:
+def built(content: Mapping[str, Any], folder: Path) -> World:
     return build(load_scenario_dict(content, folder))
 
 
 def parts_in(content: Mapping[str, Any], folder: Path) -> Parts:
-    parts = assembled(content, folder).parts
+    parts = built(content, folder).parts
     assert parts is not None
     return parts
 
 
-def unassembled(content: Mapping[str, Any], folder: Path) -> Parts:
+def unchecked(content: Mapping[str, Any], folder: Path) -> Parts:
     """The parts alone, all clients with the first."""
     loaded = load_scenario_dict(content, folder)
     parts = parts_of(loaded.scenario, build_task(loaded), np.zeros(3, dtype=np.int64))
@@ -161,7 +161,7 @@ def brute_force(kind: str, task: SupervisedTask, start: dict[str, Tensor]) -> di
 def test_rounds_by_brute_force(tmp_path: Path, kind: str, executor: str) -> None:
     content = scenario(kind)
     content["training"]["executor"] = executor
-    task = assembled(content, tmp_path).task
+    task = built(content, tmp_path).task
     assert isinstance(task, SupervisedTask)
     model = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), torch.float64)
     expected = brute_force(kind, task, task.layout.views(model))
@@ -185,7 +185,7 @@ def test_exits_by_brute_force(tmp_path: Path) -> None:
     content["task"]["partition"]["clients"] = 2
     content["training"]["local_steps"] = 1
     content["devices"]["compute"]["step"] = ["1s", "2s"]
-    task = assembled(content, tmp_path).task
+    task = built(content, tmp_path).task
     assert isinstance(task, SupervisedTask)
     flat = task.initial(Stream(SEED, Purpose.INITIAL_MODEL), torch.float64)
     start = task.layout.views(flat)
@@ -243,7 +243,7 @@ def test_models_of_the_package_are_divided(tmp_path: Path, kind: str, model: str
     content["task"]["model"] = {"name": model, **({"norm": "batch"} if "resnet" in model else {})}
     if model == "resnet18":
         content["server"]["submodels"]["rates"] = [0.1, 0.05]
-    parts = unassembled(content, tmp_path)
+    parts = unchecked(content, tmp_path)
     whole = torch.arange(parts.whole.layout.size)
     for round_ in (0, 3):
         sizes = []
@@ -268,7 +268,7 @@ def test_a_part_of_resnet20_computes_what_the_whole_does_without_its_other_chann
     content = scenario("plain")
     content["task"]["model"] = {"name": "resnet20", "norm": "batch"}
     content["server"]["submodels"]["rates"] = [1, rate]
-    parts = unassembled(content, tmp_path)
+    parts = unchecked(content, tmp_path)
     whole, part = (task.module.eval() for task in parts.tasks)
     kept = torch.zeros(parts.whole.layout.size)
     kept[parts.submodels.positions(parts.whole.layout, parts.tasks[1].layout, 0)] = 1
@@ -391,8 +391,8 @@ def test_equal_parts_are_fedavg_on_the_smaller_model_bit_for_bit(tmp_path: Path)
     )
     content["server"]["submodels"] |= {"scaler": False, "masked_loss": False}
     half = final_model(tmp_path / "half", content)
-    (part,) = assembled(content, tmp_path).parts.tasks  # type: ignore[union-attr]
-    start = assembled(content, tmp_path).task
+    (part,) = built(content, tmp_path).parts.tasks  # type: ignore[union-attr]
+    start = built(content, tmp_path).task
     assert isinstance(start, SupervisedTask)
     model = start.initial(Stream(0, Purpose.INITIAL_MODEL))
 
@@ -422,30 +422,30 @@ def test_bytes_operations_and_memory_are_those_of_a_module_of_that_size(
     content = scenario(kind)
     content["devices"]["compute"] = {"name": "flops", "flops_per_s": 1e6, "sigma": 0, "fixed": "1s"}
     content["devices"]["memory"] = "1GB"
-    assembly = assembled(content, tmp_path)
-    parts = assembly.parts
+    world = built(content, tmp_path)
+    parts = world.parts
     assert parts is not None
     assert sorted(parts.level.tolist()) == [0, 1, 2]
-    samples, seconds = assembly.task.samples, []
+    samples, seconds = world.task.samples, []
     for level, rate in enumerate(RATES):
         layers = layers_of_part(rate)
         module = nn.Sequential(*(nn.Linear(n, m) for n, m in layers))
         parameters = sum(value.numel() for value in module.parameters())
-        assert assembly.traffic_bytes(level) == (8 * parameters, 8 * parameters)
-        assert assembly.first_download_bytes(level) == 8 * parameters
+        assert world.traffic_bytes(level) == (8 * parameters, 8 * parameters)
+        assert world.first_download_bytes(level) == 8 * parameters
         # Forward and both backward products, except for the gradient of the first layer's input.
         products = [n * m for n, m in layers]
         seconds.append((6 * sum(products) - 2 * products[0]) / 1e6)
         # Model and gradient; inputs of layers, log-softmax and label per sample.
         needed = 8 * (2 * parameters + (sum(n for n, _ in layers) + 11) * samples)
-        memory = assembly.devices.memory_of_part(assembly.method, parts, level)
+        memory = world.devices.memory_of_part(world.method, parts, level)
         assert memory.tolist() == needed.tolist()
     if kind == "fjord":
         seconds = [np.mean(seconds[level:]) for level in range(3)]
-    step_s = assembly.population.compute.step_s
+    step_s = world.population.compute.step_s
     np.testing.assert_allclose(step_s, 1 + np.array(seconds)[parts.level] * samples)
-    durations = [assembly.expected_duration_s(client) for client in range(3)]
-    uploads = np.array([assembly.traffic_bytes(level)[1] for level in parts.level.tolist()]) / 1e3
+    durations = [world.expected_duration_s(client) for client in range(3)]
+    uploads = np.array([world.traffic_bytes(level)[1] for level in parts.level.tolist()]) / 1e3
     np.testing.assert_allclose(durations, 2 * step_s + uploads + uploads / 1e3)
 
 
@@ -542,7 +542,7 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
     content = scenario("plain")
     content["server"]["submodels"]["by"] = "memory"
     content["devices"]["memory"] = "1GB"
-    task = assembled(content, tmp_path).task
+    task = built(content, tmp_path).task
 
     def needed(rate: float) -> Any:
         layers = layers_of_part(rate)
@@ -551,14 +551,14 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
 
     memory = int(needed(0.5).max())
     content["devices"]["memory"] = memory
-    assembly = assembled(content, tmp_path)
-    assert assembly.parts is not None
-    assert not assembly.population.short_of_memory.any()
+    world = built(content, tmp_path)
+    assert world.parts is not None
+    assert not world.population.short_of_memory.any()
     fits = [needed(rate) <= memory for rate in RATES]
-    assert assembly.parts.level.tolist() == np.argmax(fits, axis=0).tolist()
-    assert sorted(set(assembly.parts.level.tolist())) == [0, 1]
+    assert world.parts.level.tolist() == np.argmax(fits, axis=0).tolist()
+    assert sorted(set(world.parts.level.tolist())) == [0, 1]
     del content["server"]["submodels"]
-    short = assembled(content, tmp_path).population.short_of_memory
+    short = built(content, tmp_path).population.short_of_memory
     assert (~short).tolist() == fits[0].tolist()
 
 
