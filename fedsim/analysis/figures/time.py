@@ -484,6 +484,8 @@ def online(run: Run) -> Figure | None:
     mean = float(np.nanmax(working, initial=0.0))
     if not peak and not columns:
         return None
+    began_s = run.info.get("time_of_day_s")
+    has_night = began_s is not None and not 6 <= began_s / 3600 <= 22 - run.simulated_s / 3600
     return Figure(
         "online",
         f"{finding} At most {format_counted(peak, 'client')} {'was' if peak == 1 else 'were'} working at once; "
@@ -493,5 +495,5 @@ def online(run: Run) -> Figure | None:
             *columns,
             Column("working", "working, on average", "mean", working),
         ),
-        {"time_of_day_s": run.info.get("time_of_day_s")},
+        {"time_of_day_s": began_s if has_night else None},
     )
