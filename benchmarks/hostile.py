@@ -339,7 +339,7 @@ def scenarios(chance: random.Random) -> tuple[str, Calls]:
     name = chance.choice(choices)
     if isinstance(name, str):
         file.write_bytes(SCENARIOS[name](file.read_text()))
-        return name, (*READ_SCENARIO, "run s.yaml --only-timing -o out")
+        return name, (*READ_SCENARIO, "run s.yaml --timing-only -o out")
     file.write_text(file.read_text().replace("{name: digits}", "digits").replace(name[0], name[1]))
     return f"{name[0]} -> {name[1]}", READ_SCENARIO
 
