@@ -51,7 +51,7 @@ class TableFile:
 
     Attributes:
         names: the columns that are not nested, in their order.
-        fields: those of them that are fields of objects, such as ``object.name``, which count if they are asked for.
+        fields: those of them that are fields of objects, such as ``object.name``; columns only if they are named.
         nested: the others.
     """
 
@@ -246,7 +246,7 @@ class TableFile:
         row = row if self._kept is None else int(self._kept[row])
         if self._whole is not None:
             return f"{self.source.where}, row {row + 1}"
-        # Scanned once, and only as far as needed: many rows may be asked for, in any order.
+        # Scanned once, and only as far as needed: errors may name many rows, in any order.
         while len(self._scanned) <= row:
             self._scanned.append(next(self._scan))
         return self.source.line(self._scanned[row])

@@ -68,7 +68,7 @@ _PULL_S = 0.1
 """Seconds for which a pull may hold up the server."""
 _NOTES = 20
 _FIRST_INTRODUCTIONS = 4
-"""Nodes that are asked for their number at once; later, as many as have answered."""
+"""Nodes that get an introduction at once; later, as many as have replied."""
 _LOST = {"offline": Ending.OFFLINE, "failed": Ending.CRASH}
 
 

@@ -275,7 +275,7 @@ def _kept(run: Run) -> dict[str, Any] | None:
         kept = FACTS.read(run.path)
     except FileNotFoundError:
         return None
-    if kept["format"] != FACTS.format or kept["run"] != run.entry("sha256"):
+    if kept["run"] != run.entry("sha256"):
         return None
     names = [f"{name}.parquet" for name in (*DIGESTED, "clients", "critical")]
     files = {name: run.info["files"][name] for name in names if name in run.info["files"]}

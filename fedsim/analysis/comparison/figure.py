@@ -254,12 +254,13 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
         for axes in grid:
             axes.set_visible(axes.has_data())
         drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in grid]
-        handles = {names[label]: handle for panel in drawn for handle, label in panel}
-        if alone:
-            handles = {
-                name: handle for name, handle in handles.items() if name == names.get(_BOUND)
-            }
-        if not alone or style.bound:
+        handles = {
+            names[label]: handle
+            for panel in drawn
+            for handle, label in panel
+            if not alone or label == _BOUND  # The title of a panel names its variant.
+        }
+        if handles:
             figure.legend(handles.values(), handles, loc="outside lower center", ncols=beside)
     return figure
 

@@ -443,10 +443,10 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     rows = spent["share"].reindex(order)[parts].fillna(0.0).to_numpy().tolist()
     bars = [
         {
-            "label": f"{label} ({setting})" if setting else label,
+            "label": name,
             "parts": list(zip(parts, map(PHASE_LABELS.get, parts), row, strict=True)),
         }
-        for ((setting, _), label), row in zip(comparison.shown.items(), rows, strict=True)
+        for name, row in zip(_names(comparison), rows, strict=True)
     ]
     finding = "No client worked."
     if len(comparison.spent):
@@ -496,10 +496,15 @@ def _drawn(comparison: ComparisonTables) -> list[Group]:
     ]
 
 
+def _names(comparison: ComparisonTables) -> list[str]:
+    """What the groups that have a curve are called where those of all settings stand together."""
+    names = comparison.shown.items()
+    return [f"{label} ({setting})" if setting else label for (setting, _), label in names]
+
+
 def _by_group(comparison: ComparisonTables, curves: list[Any]) -> Iterator[Column]:
     """A column of shares per group that has a curve."""
-    for ((setting, _), label), curve in zip(comparison.shown.items(), curves, strict=True):
-        name = f"{label} ({setting})" if setting else label
+    for name, curve in zip(_names(comparison), curves, strict=True):
         yield Column(name, name, "share", curve)
 
 
