@@ -7,6 +7,7 @@ for are read. Objects are columns with a point, such as ``object.name``, except 
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -125,7 +126,10 @@ class TableFile:
     # Text -----------------------------------------------------------------------------------------------------------
 
     def _open_text(self, head: bytes) -> None:
-        text = head.decode("utf-8-sig", "replace")
+        try:
+            text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
+        except UnicodeDecodeError:
+            text = self.source.text()  # raises the error that names the line
         lines = text.splitlines()
         first = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), None)
         if first is None:
