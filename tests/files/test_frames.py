@@ -118,7 +118,10 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
         (b"", "is empty"),
         (b"PAR1" + b"x" * 50, "cannot be read as a table"),
         (b"a,b\n1,\xff\n", ":2: is not a text file"),
-        (b"a,b\n1,\xff,3\n", ":2: is not a text file"),  # pyarrow prints a traceback where its reader meets this row
+        (
+            b"a,b\n1,\xff,3\n",
+            ":2: is not a text file",
+        ),  # pyarrow prints a traceback where its reader meets this row
         (b"a,b\n1,2\n", "has no column 'c' for device\n  its columns are a, b"),
     ],
 )
