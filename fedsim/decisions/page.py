@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.analysis.figures.base import Column, Figure, sentence
+from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, sentence
 from fedsim.analysis.headline import Tile
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import rendered, write_page
 from fedsim.decisions.decision import PAGE, Decision, label_of, shown
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices, Range
@@ -22,21 +22,15 @@ def write_decision_page(decision: Decision) -> None:
     """Write the page into the folder of a decision."""
     figures = {figure.id: figure for figure in _figures(decision)}
     first, *rest = decision.sentence.split("; ")
-    page = (
-        environment()
-        .get_template("decide.html.j2")
-        .render(
-            title=f"Decision: {decision.scenario.scenario.name}",
-            answer=sentence(first),
-            rest=[
-                sentence(words) for words in (*rest, decision.binding, decision.ruled_out) if words
-            ],
-            tiles=_tiles(decision),
-            figures=figures,
-            fronts=[figure for name, figure in figures.items() if name.startswith("front")],
-            notes=decision.notes,
-            data=embedded({name: figure.document() for name, figure in figures.items()}),
-        )
+    page = rendered(
+        "decide.html.j2",
+        figures,
+        title=f"Decision: {decision.scenario.scenario.name}",
+        answer=sentence(first),
+        rest=[sentence(words) for words in (*rest, decision.binding, decision.ruled_out) if words],
+        tiles=_tiles(decision),
+        fronts=[figure for name, figure in figures.items() if name.startswith("front")],
+        notes=decision.notes,
     )
     write_page(decision.path / PAGE, page)
 
@@ -102,6 +96,8 @@ def _values(decision: Decision) -> tuple[list[float], list[float]]:
 
 
 _OTHERS = "stopped early or missed, where it ended"
+_GOOD = {"color": "g0", "symbol": "circle", "points": True, "bare": True}
+_ENDED = {"color": "idle", "symbol": "diamond", "points": True, "bare": True}
 
 
 def _history(decision: Decision) -> Figure:
@@ -121,7 +117,14 @@ def _history(decision: Decision) -> Figure:
         Column("others", _OTHERS, kind, others),
         Column("best", "best so far", kind, accumulate(good)),
     )
-    return Figure("history", finding, columns)
+    drawn = drawn_as_lines(
+        {"key": "value", **_GOOD},
+        {"key": "others", **_ENDED},
+        {"key": "best", "color": "g0", "step": True, "plain": True},
+        unit=label,
+        zero=True,
+    )
+    return Figure("history", finding, columns, drawn)
 
 
 def _slices(decision: Decision) -> Figure:
@@ -191,5 +194,11 @@ def _front(decision: Decision, number: int) -> Figure:
         f"front-{number}",
         f"{sentence(other)} against {label} until the target.",
         columns,
-        {"label": other},
+        drawn_as_lines(
+            {"key": "searched", **_GOOD, "color": "g1"},
+            {"key": "front", **_GOOD, "symbol": "rect"},
+            unit=other,
+            zero=False,
+            from_zero=False,
+        ),
     )

@@ -15,7 +15,7 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain, shortened
-from fedsim.analysis.pages import Drawn, embedded, environment
+from fedsim.analysis.pages import rendered
 from fedsim.analysis.palette import LOOKS, looks
 from fedsim.vocabulary.formatting import format_names
 
@@ -68,7 +68,6 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
     targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
     charts = plain(curves_document(comparison))
     data = {
-        **{name: figure.document() for name, figure in drawn.items()},
         "comparison": {
             "groups": groups,
             "settings": settings,
@@ -83,25 +82,22 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         "charts": charts,
     }
     first, *more = headline(comparison)
-    return (
-        environment()
-        .get_template("compare.html.j2")
-        .render(
-            title=title([group.label for group in comparison.groups]),
-            headline=first.removesuffix("."),
-            qualifiers=more,
-            others=other_targets(comparison),
-            tiles=tiles(comparison),
-            cautions=cautions(comparison),
-            alike=comparison.alike,
-            settings=settings,
-            points=round(charts["points"], -2),
-            figures=Drawn(drawn),
-            keys_shown=figures.KEYS_SHOWN,
-            targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
-            references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
-            data=embedded(data),
-        )
+    return rendered(
+        "compare.html.j2",
+        drawn,
+        data=data,
+        title=title([group.label for group in comparison.groups]),
+        headline=first.removesuffix("."),
+        qualifiers=more,
+        others=other_targets(comparison),
+        tiles=tiles(comparison),
+        cautions=cautions(comparison),
+        alike=comparison.alike,
+        settings=settings,
+        points=round(charts["points"], -2),
+        keys_shown=figures.KEYS_SHOWN,
+        targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
+        references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
     )
 
 

@@ -13,6 +13,7 @@ from fedsim.analysis.figures.base import (
     Column,
     Figure,
     costs_by,
+    drawn_as_lines,
     histogram,
     section,
     sentence,
@@ -129,7 +130,11 @@ def by_class(run: Run) -> Figure | None:
                 for name, label in labels.items()
             ),
         ),
-        {"drawn": _MOST_CLASSES},
+        drawn_as_lines(
+            *({"key": name, "step": True} for name in order.index[:_MOST_CLASSES]),
+            unit="accuracy",
+            zero=False,
+        ),
     )
 
 
@@ -288,24 +293,24 @@ def client_mae(run: Run) -> Figure | None:
     """Distribution of the mean absolute error over clients; None if it was not measured."""
     if (values := _of_clients(run, "last_mae")) is None:
         return None
-    return Figure(
-        "client_mae",
+    finding = (
         f"Half of the clients have an error of at most {format_number(float(np.median(values)))}, "
-        f"the worst tenth of at least {format_number(float(np.quantile(values, 0.9)))}.",
-        histogram(values, np.linspace(0, values.max() or 1, 21), "number", "clients"),
+        f"the worst tenth of at least {format_number(float(np.quantile(values, 0.9)))}."
     )
+    edges, label = np.linspace(0, values.max() or 1, 21), "mean absolute error"
+    return histogram("client_mae", finding, values, edges, "number", "clients", label)
 
 
 def client_accuracy(run: Run) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
     if (values := _of_clients(run, "last_accuracy")) is None:
         return None
-    return Figure(
-        "client_accuracy",
+    finding = (
         f"Half of the clients reached {format_share(float(np.median(values)))}, "
-        f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}.",
-        histogram(values, np.arange(21) / 20, "share", "clients"),
+        f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}."
     )
+    edges, label = np.arange(21) / 20, "accuracy"
+    return histogram("client_accuracy", finding, values, edges, "share", "clients", label)
 
 
 def _of_clients(run: Run, column: str) -> npt.NDArray[np.float64] | None:

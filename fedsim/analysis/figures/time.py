@@ -17,6 +17,7 @@ from fedsim.analysis.figures.base import (
     Figure,
     columns_of,
     counts_in,
+    drawn_as_lines,
     section,
     shares_within,
     time_bins,
@@ -313,6 +314,15 @@ def durations(run: Run) -> Figure | None:
                 for label, seconds, _ in known
             ),
         ),
+        drawn_as_lines(
+            *(
+                {"key": label, "dash": [4, 2] if number else [], "step": True}
+                for number, (label, _, _) in enumerate(known)
+            ),
+            unit="share at most this long",
+            log=bool(edges[0] > 0),
+            label="duration",
+        ),
     )
 
 
@@ -464,7 +474,7 @@ def online(run: Run) -> Figure | None:
     table = run.online
     # Between the starts of rounds, if there are any: means over other intervals would zigzag.
     edges = _intervals(run.dispatches["dispatched_s"].to_numpy(), run.simulated_s)
-    columns = []
+    columns, drawn = [], []
     finding = "The number of clients online was not recorded."
     if table is not None and len(table):
         low, high = int(table["online"].min()), int(table["online"].max())
@@ -479,6 +489,10 @@ def online(run: Run) -> Figure | None:
         client_s = np.append(client_s, client_s[-1] + count[-1] * (until_s[-1] - since_s[-1]))
         means = np.diff(np.interp(edges, until_s, client_s)) / np.diff(edges)
         columns = [Column("online", "online, on average", "mean", np.append(means, means[-1]))]
+        if np.ptp(means):  # The sentence gives a number that never changes.
+            drawn = [
+                {"key": "online", "color": "online", "fill": True, "plain": True, "step": True}
+            ]
     peak, means = statistics.at_work(run.work, run.pauses, edges)
     working = np.append(means, means[-1:])
     mean = float(np.nanmax(working, initial=0.0))
@@ -495,5 +509,14 @@ def online(run: Run) -> Figure | None:
             *columns,
             Column("working", "working, on average", "mean", working),
         ),
-        {"time_of_day_s": began_s if has_night else None},
+        {
+            "time_of_day_s": began_s if has_night else None,
+            **drawn_as_lines(
+                *drawn,
+                {"key": "working", "color": "working", "step": True},
+                unit="clients",
+                kind="count",
+                zero=True,
+            ),
+        },
     )

@@ -1,4 +1,3 @@
-"use strict";
 /* Charts on Apache ECharts. ECharts draws; reading with pointer and keyboard, zooming, legends, tables, saving and themes
    are here, the same for every figure. What is under the pointer is read out below a chart, so that nothing covers its data. */
 const fedsim = (() => {
@@ -133,7 +132,7 @@ const fedsim = (() => {
     const svg = add(parent, "svg", { width: line ? 30 : 16, height: 12, "aria-hidden": "true", ...at });
     const paint = at.x === undefined ? `var(--${color})` : ink(color);
     if (line) add(svg, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${paint};stroke-width:${thin ? 1.5 : 2.25}`, "stroke-dasharray": dash.map((d) => d * 2).join(" ") });
-    if (symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
+    if (line && symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
     else if (shape && !hatch) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
     else if (!line) {
       add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
