@@ -240,7 +240,7 @@ def _print(comparison: Comparison, page: Path) -> None:
 
 def _print_table(comparison: Comparison) -> None:
     """Print final values, times and client updates to the main target, or the main figures of timing-only runs."""
-    from fedsim.analysis.comparison.facts import SPENT, TIMING_TABLE
+    from fedsim.analysis.comparison.facts import FIGURES, SPENT, TIMING_TABLE
     from fedsim.analysis.comparison.headline import rows_in_order, targets_in_order
     from fedsim.vocabulary.formatting import format_mean
 
@@ -250,7 +250,7 @@ def _print_table(comparison: Comparison) -> None:
     metrics = map(comparison.definition, finals)
     shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
     named = SPENT if all(run.metrics for run in comparison.facts) else TIMING_TABLE
-    shown += [(label, name, kind) for name, (label, kind) in named.items()]
+    shown += [(FIGURES[name][0], name, FIGURES[name][1]) for name in named]
     columns = {
         heading: [format_mean(row[name], row[f"{name}_sd"], kind) for row in rows]
         for heading, name, kind in shown

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
-from fedsim.analysis.comparison.facts import COSTS, TIMING, require_cost
+from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cost
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.lines import label_plainly
 from fedsim.analysis.palette import Look, looks
@@ -380,7 +380,7 @@ def _line(axes: Any, rows: pd.DataFrame, label: str, look: Look, *, bands: bool)
 
 def _bars(axes: Any, summary: pd.DataFrame, name: str, variants: Mapping[str, Look]) -> None:
     """Draw one bar per variant in each setting, with its deviation over seeds."""
-    label, kind = TIMING[name]
+    label, kind = FIGURES[name]
     settings, most = summary["setting"].unique(), float(summary[name].max())
     scale, unit = (0.01, "%") if kind == "share" else axis_unit(most, kind)
     each = 0.8 / len(variants)

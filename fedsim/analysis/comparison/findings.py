@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -99,18 +98,14 @@ def leads(comparison: ComparisonTables, target: Target) -> list[Lead]:
     Two variants are compared over the seeds with which both reached the target, or by their means without such a seed.
     Of those that no other one beats, the one with the shortest mean is first; of all, if every one is beaten.
     """
-    known = _LEADS.setdefault(comparison, {})
-    if target not in known:
+    if target not in comparison.leads:
         frame = comparison.targets_of(target).dropna(subset="time_s").groupby("setting", sort=False)
-        stopped = comparison.stopped_before(target)
-        known[target] = (
-            [] if stopped else [_lead(comparison, target, str(each), rows) for each, rows in frame]
-        )
-    return known[target]
-
-
-_LEADS: WeakKeyDictionary[ComparisonTables, dict[Target, list[Lead]]] = WeakKeyDictionary()
-"""What has been found; page, documents and terminal show the same leads."""
+        comparison.leads[target] = [
+            _lead(comparison, target, str(setting), rows)
+            for setting, rows in frame
+            if not comparison.stopped_before(target)
+        ]
+    return comparison.leads[target]
 
 
 def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.DataFrame) -> Lead:

@@ -48,7 +48,7 @@ _FAR = 3.0
 """Ratio of the ends of two variants' runs from which the axis of time is logarithmic."""
 _PAIR = (
     *("setting", "first", "second", "quantity", "seeds"),
-    *("difference", "low", "high", "better", "same"),
+    *("difference", "low", "high", "lowest", "highest", "better", "same"),
 )
 
 
@@ -93,6 +93,7 @@ class ComparisonTables:
         if missing := [old for old, new in self.labels.items() if new not in known]:
             unnamed = group_runs(self.facts, scenarios, settings=settings)
             raise _no_such_name(missing[0], self.labels[missing[0]], unnamed)
+        self.leads: dict[Target, list[Any]] = {}
         self.metrics: tuple[str, ...] = tuple(
             dict.fromkeys(name for run in self.facts for name in run.metrics)
         )
@@ -386,7 +387,8 @@ class ComparisonTables:
         Pairs with the baseline come first, with the baseline second. ``quantity`` is ``final <metric>``
         or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
         ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95% bootstrap interval over
-        pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
+        pairs), and of single pairs between ``lowest`` and ``highest``; ``better`` counts the seeds in which the first
+        is better, ``same`` those in which both are equal.
         """
         rows: list[tuple[Any, ...]] = []
         for setting in self.grouping.settings:
@@ -407,9 +409,10 @@ class ComparisonTables:
                 for quantity, frame in values.items():
                     a, b = frame[[first, second]].dropna().to_numpy().T
                     better = a > b if higher.get(quantity) else a < b
+                    ends = ((a - b).min(), (a - b).max()) if len(a) else (math.nan, math.nan)
                     counts = int(better.sum()), int((a == b).sum())
                     names = setting, first, second, quantity, len(a)
-                    rows.append((*names, *mean_of_reached(a - b), *counts))
+                    rows.append((*names, *mean_of_reached(a - b), *ends, *counts))
         return pd.DataFrame(rows, columns=list(_PAIR))
 
     @functools.cached_property
