@@ -444,7 +444,7 @@ def outcomes(run: Run) -> Figure | None:
                 if totals[label] or label == "aggregated"
             ),
         ),
-        {"totals": totals},
+        {"bins": "simulated time", "counted": "dispatches", "totals": totals},
     )
 
 

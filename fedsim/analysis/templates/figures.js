@@ -24,10 +24,11 @@
     };
     draw();
   }
-  function bins(host, name, { columns: [from, to, counts], bins: label }) {
-    const whole = from.kind === "count", y = { label: counts.label };
-    const series = [{ label: counts.label, color: "series", values: counts.values }];
-    fedsim.columns(host, finding(name), { x: { kind: from.kind, label, from: from.values, to: to.values, whole }, y, series });
+  function bins(host, name, { columns: [from, to, ...counts], bins: label, counted, totals }) {
+    const x = { kind: from.kind, label, from: from.values, to: to.values, whole: from.kind === "count" };
+    const series = counts.map(({ key, label, values }) => ({ label, color: totals ? key : "series", values, hatch: fedsim.HATCHES[key] }));
+    if (totals) legend(host, series.map((s) => ({ ...s, label: `${s.label} ${fedsim.show("count", totals[s.label])}` })));
+    fedsim.columns(host, finding(name), { x, y: { label: counted ?? counts[0].label }, series });
   }
   for (const [name, figure] of Object.entries(data)) {
     const host = document.getElementById(`chart-${name}`);

@@ -1,6 +1,6 @@
 /* The charts of a run's page. */
 (() => {
-  const { data, column, curves, columns, legend, finding } = fedsim;
+  const { data, column, curves, finding } = fedsim;
   const host = (name) => document.getElementById(`chart-${name}`);
   const byId = (name) => document.getElementById(name);
 
@@ -32,15 +32,6 @@
     draw();
   }
 
-  if (host("outcomes")) {
-    const series = data.outcomes.columns.slice(2).map((c) => ({ label: c.label, color: c.key, values: c.values, hatch: fedsim.HATCHES[c.key] }));
-    legend(host("outcomes"), series.map((s) => ({ label: `${s.label} ${fedsim.show("count", data.outcomes.totals[s.label])}`, color: s.color, hatch: s.hatch })));
-    columns(host("outcomes"), finding("outcomes"), {
-      x: { kind: "time", label: "simulated time", from: column("outcomes", "from_s").values, to: column("outcomes", "to_s").values },
-      y: { label: "dispatches" },
-      series,
-    });
-  }
   if (data.partition) {
     fedsim.heat(host("partition"), finding("partition"), {
       columns: { label: "client", names: column("partition", "client_id").values },
