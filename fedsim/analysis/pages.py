@@ -57,15 +57,7 @@ def real_time(page: str) -> str:
 
 
 def refuse_folder(path: Path, file: str) -> None:
-    """Check that the path of a file to write is not that of a folder.
-
-    Args:
-        path: the path.
-        file: name of a file in the folder, for the hint.
-
-    Raises:
-        UserError: it is.
-    """
+    """Raise a :class:`UserError` if the path of a file to write is that of a folder; its hint names ``file`` in it."""
     if path.is_dir():
         raise UserError(
             "is a folder", where=str(path), hint=f"name a file in it, such as {path / file}"
@@ -130,14 +122,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["format_value"] = format_value
-    made.filters["unbroken"] = unbroken
-    made.filters["unsplit"] = unsplit
-    made.globals["zip"] = zip
-    made.globals["LOOKS"] = LOOKS
-
-    def inlined(name: str) -> Markup:
-        return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
-
-    made.globals["inlined"] = inlined
+    made.filters |= {"format_value": format_value, "unbroken": unbroken, "unsplit": unsplit}
+    made.globals |= {"zip": zip, "LOOKS": LOOKS}
+    made.globals["inlined"] = lambda name: Markup((TEMPLATES / name).read_text(encoding="utf-8"))
     return made

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +56,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         figures,
         title="Calibration",
         verdict=verdict(calibration.predictions),
-        tiles=[replace(tile, label=sentence(tile.label)) for tile in summary(calibration)],
+        tiles=[tile._replace(label=sentence(tile.label)) for tile in summary(calibration)],
         flags=calibration.flags,
         compared=compared,
         predicted=predicted,
@@ -205,7 +204,6 @@ def _named(quantity: str) -> tuple[str, Kind]:
 
 
 def _id(title: str) -> str:
-    """The id of the figure with this title."""
     return title.lower().replace(" ", "-")
 
 
@@ -257,7 +255,6 @@ def _late_finding(late: Lateness) -> str:
 
 
 def _devices(calibration: Calibration) -> Figure:
-    """The devices with the most dispatches."""
     estimates = calibration.estimates
     count = len(estimates.clients)
     shown = sorted(np.argsort(-estimates.dispatches, kind="stable")[:_DEVICES])

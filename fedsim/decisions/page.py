@@ -61,7 +61,6 @@ def _figures(decision: Decision) -> Iterator[Figure]:
 
 
 def _finalists(decision: Decision) -> Figure:
-    """The settings that were run with fresh seeds."""
     finalists = decision.finalists
     columns = [Column("words", "Setting", "text", [each.words for each in finalists])]
     for number, name in enumerate(decision.objectives):
@@ -101,7 +100,6 @@ _ENDED = {"color": "idle", "symbol": "diamond", "points": True, "bare": True}
 
 
 def _history(decision: Decision) -> Figure:
-    """The objective of each setting in the order of the search, and the best so far."""
     label, kind = label_of(decision.objectives[0])
     good, others = map(np.array, _values(decision))
     accumulate = np.fmax.accumulate if decision.objectives == (THROUGHPUT,) else np.fmin.accumulate
@@ -170,7 +168,6 @@ def _slices(decision: Decision) -> Figure:
 
 
 def _front(decision: Decision, number: int) -> Figure:
-    """Two objectives of the settings of the search, and of the front."""
     names = decision.objectives[0], decision.objectives[number]
     (label, kind), (other, other_kind) = (label_of(name) for name in names)
     searched = [

@@ -201,12 +201,8 @@ class RunFacts:
 
 
 def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
-    """The numbers of a complete run.
-
-    Args:
-        run: the run.
-        sections: cache of parsed sections of scenarios by text, because parsing YAML takes longer than all else.
-    """
+    """The numbers of a complete run; ``sections`` caches parsed sections of scenarios by their text, because parsing
+    YAML takes longer than all else."""
     texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
     for text in texts:
         if text not in sections:
@@ -223,7 +219,6 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
 
 
 def _measured(run: Run) -> dict[str, Any]:
-    """The fields of :class:`RunFacts` that follow from the tables of a run."""
     clients = population(run)
     table = run.clients if run.has_clients else None
     values = run.metrics.iloc[:, 3:].dropna(axis=1, how="all")
@@ -298,7 +293,6 @@ def _kept(run: Run) -> dict[str, Any] | None:
 
 
 def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The :func:`_measured` that a record keeps."""
     facts: dict[str, Any] = {name: kept[name] for name in ("digest", "unequal_samples")}
     facts |= {name: tuple(kept[name]) for name in ("metrics", "lost")}
     facts |= {name: _unpacked(kept[name]) for name in _ARRAYS}

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import (
@@ -24,6 +25,7 @@ from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
+from fedsim.analysis.figures.lines import cumulative
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
 from fedsim.runs.sweep import PRECISION
 from fedsim.scenario.comparing import by_section
@@ -455,32 +457,32 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
         yield summary("fairness", _FAIRNESS, "worst_tenth", words, written=format_share)
 
 
-def _drawn(comparison: ComparisonTables) -> list[Group]:
-    """The groups that have a curve."""
-    return [
-        group for group in comparison.groups if (group.setting, group.label) in comparison.shown
-    ]
-
-
 def _names(comparison: ComparisonTables) -> list[str]:
     """What the groups that have a curve are called where those of all settings stand together."""
     names = comparison.shown.items()
     return [f"{label} ({setting})" if setting else label for (setting, _), label in names]
 
 
-def _by_group(comparison: ComparisonTables, curves: list[Any]) -> Iterator[Column]:
+def _by_group(
+    comparison: ComparisonTables, curve: Callable[[Group], npt.NDArray[np.float64]]
+) -> list[Column]:
     """A column of shares per group that has a curve."""
-    for name, curve in zip(_names(comparison), curves, strict=True):
-        yield Column(name, name, "share", curve)
+    groups = (
+        group for group in comparison.groups if tuple(group.names.values()) in comparison.shown
+    )
+    names = zip(_names(comparison), groups, strict=True)
+    return [Column(name, name, "share", curve(group)) for name, group in names]
 
 
 def lorenz(comparison: ComparisonTables) -> Figure:
     """How evenly the updates came from the clients."""
-    curves = [np.mean([run.lorenz for run in group.runs], axis=0) for group in _drawn(comparison)]
+    curves = _by_group(
+        comparison, lambda group: np.mean([run.lorenz for run in group.runs], axis=0)
+    )
     return Figure(
         "lorenz",
         "The closer a curve is to the straight line, the more even the participation.",
-        (Column("x", "share of clients", "share", LORENZ_AT), *_by_group(comparison, curves)),
+        (Column("x", "share of clients", "share", LORENZ_AT), *curves),
     )
 
 
@@ -488,15 +490,16 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
     if not len(comparison.fairness):
         return None
-    curves = []
-    for group in _drawn(comparison):
-        measured = [np.sort(run.client_accuracy) for run in group.runs if len(run.client_accuracy)]
-        below = [np.searchsorted(run, ACCURACIES, side="right") / len(run) for run in measured]
-        curves.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
+
+    def curve(group: Group) -> npt.NDArray[np.float64]:
+        measured = [run.client_accuracy for run in group.runs if len(run.client_accuracy)]
+        below = [cumulative(accuracies, ACCURACIES) for accuracies in measured]
+        return np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan)
+
     return Figure(
         "client_accuracy",
         "The further right a curve is, the higher the accuracy of its clients.",
-        (Column("x", "accuracy at most", "share", ACCURACIES), *_by_group(comparison, curves)),
+        (Column("x", "accuracy at most", "share", ACCURACIES), *_by_group(comparison, curve)),
     )
 
 

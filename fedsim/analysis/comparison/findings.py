@@ -22,16 +22,10 @@ def doubt(
     """The first reason why the lead over a rival may mean nothing; empty if it is clear.
 
     A lead is doubtful if the rival is not slower on the seeds with which both reached the target (every variant is
-    beaten by another one, because some runs missed it), if it is shorter than the mean time ``gap_s`` from the
-    evaluation before to the one that reached the target, if the 95% interval of the difference per seed includes
-    zero, if there are too few common seeds for an interval, and if the ranges of up to :data:`FEW` seeds overlap.
-
-    Args:
-        pair: the row of the pairs with both.
-        label: the rival.
-        ahead_s: by how much the first variant is ahead of it.
-        gap_s: see above.
-        times_s: the times of the first variant and of the rival, a row per common seed.
+    beaten by another one, because some runs missed it); if it, ``ahead_s``, is shorter than ``gap_s``, the mean time
+    from the evaluation before to the one that reached the target; if the 95% interval of the difference per seed, in
+    the row ``pair`` of the pairs, includes zero; if there are too few common seeds for an interval; or if the ranges
+    of up to :data:`FEW` seeds overlap. ``times_s`` has a column for the first variant and one for the rival.
     """
     if ahead_s <= 0:
         how = "equally fast" if ahead_s == 0 else "faster"

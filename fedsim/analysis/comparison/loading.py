@@ -96,7 +96,8 @@ def load(
         if run.status is Status.COMPLETE:
             parent = str(path.parent)
             if parent not in names:
-                names[parent] = _variants(path.parent)
+                entries = read_sweep(path.parent).runs if is_sweep(path.parent) else ()
+                names[parent] = {each.run: str(each.values.get("variant", "")) for each in entries}
             runs.append(
                 replace(read_facts(run, sections), variant=names[parent].get(path.name, ""))
             )
@@ -151,14 +152,6 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
                 hint="give run folders, or the folder of a sweep",
             )
         yield from folders
-
-
-def _variants(sweep: Path) -> dict[str, str]:
-    """Names of the variants of a sweep, by the folder of a run."""
-    entries = read_sweep(sweep).runs if is_sweep(sweep) else ()
-    return {
-        entry.run: str(entry.values["variant"]) for entry in entries if "variant" in entry.values
-    }
 
 
 def _never_started(path: Path) -> str:

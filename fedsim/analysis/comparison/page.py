@@ -51,12 +51,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
 
 
 def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> str:
-    """The page as HTML text.
-
-    Args:
-        comparison: the runs.
-        style: initial view of the page's main chart.
-    """
+    """The page as HTML text; the style is the initial view of its main chart."""
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
     variants = looks(comparison.shown.values())

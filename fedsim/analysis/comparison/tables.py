@@ -545,7 +545,6 @@ def _deviations(frame: pd.DataFrame) -> pd.Series[float]:
 
 
 def _check_setting(key: str, grouping: Grouping) -> None:
-    """Refuse a key that was requested to name settings and does not."""
     if any(is_below(path, key) for path in grouping.of_settings):
         return
     if any(is_below(path, key) for path in grouping.differing):
@@ -563,7 +562,6 @@ def _check_setting(key: str, grouping: Grouping) -> None:
 
 
 def _no_such_name(name: str, new: str, unnamed: Grouping) -> UserError:
-    """The error for a label of a name that does not exist; its hint has the option for one that does."""
     names = {name: None for group in unnamed.groups for name in (group.label, group.setting)}
     known = list(filter(None, names))
     # ``fedprox, mu=1`` means fedprox, and fedprox means ``fedprox, mu=1``.

@@ -260,11 +260,8 @@ def drop(run: Run) -> Figure | None:
 def _labels_of(
     run: Run, entered: pd.Series[int], used: pd.Series[int], clients: npt.NDArray[np.int64]
 ) -> tuple[str, tuple[Column, ...]]:
-    """The label that the clients of the updates that ``entered`` held more of than those of all ``used`` updates.
-
-    Returns:
-        A sentence, and the most frequent label of each of ``clients``; nothing if the run recorded no labels.
-    """
+    """The label that the clients of the updates that ``entered`` held more of than those of all ``used`` updates., in a
+    sentence, and the most frequent label of each of ``clients``; nothing if the run recorded no labels."""
     if run.partition is None or not len(run.partition):
         return "", ()
     held = run.partition.pivot_table(

@@ -19,6 +19,7 @@ from fedsim.analysis.figures.base import (
     counts_in,
     drawn_as_lines,
     section,
+    sentence,
     shares_within,
     time_bins,
 )
@@ -189,12 +190,8 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
 
 
 def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
-    """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`).
-
-    Returns:
-        For each, the change and its prediction in words, the ``share`` of the time that it saves, and the command that
-        tries it.
-    """
+    """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`): the change
+    and its prediction in words, the ``share`` of the time that it saves, and the command that tries it."""
     spent, taken = waiting_by_cause(path), set[str]()
     changes: list[dict[str, Any]] = []
     for words, causes, setting, factor in _CHANGES:
@@ -267,12 +264,8 @@ def _ends_of_rounds(run: Run) -> str:
     """A sentence about the rounds that lasted until their deadline, if rounds have one."""
     schedule = section(run, "server", "schedule")
     deadline_s = schedule.get("deadline")
-    if (
-        schedule.get("name") != "sync"
-        or deadline_s is None
-        or run.has_edges
-        or not len(run.aggregations)
-    ):
+    has_rounds = schedule.get("name") == "sync" and not run.has_edges
+    if not has_rounds or deadline_s is None or not len(run.aggregations):
         return ""
     closed_s = run.aggregations.groupby("round")["time_s"].max()
     # Instants are whole nanoseconds.
@@ -368,7 +361,6 @@ def _spare(run: Run) -> str:
 
 
 def _began_s(run: Run) -> pd.Series[float]:
-    """When each round began."""
     return run.dispatches.groupby("round")["dispatched_s"].min()
 
 
@@ -392,14 +384,15 @@ def vectors(run: Run) -> Figure | None:
     table["total"] = [_total(run, row) for _, row in table.iterrows()]
     sizes = table.groupby("direction", sort=False)[["bytes_raw", "bytes"]].sum()
     whole = " of the whole model" if run.info.get("parts") else ""
-    parts = [
-        f"{'a compressed download' if way == 'down' else 'an upload'}{whole} has {format_bytes(size['bytes'])}, "
-        f"{format_share(size['bytes'] / size['bytes_raw'])} of its size without compression"
-        for way, size in sizes.iterrows()
-        if size["bytes"] != size["bytes_raw"]
-    ]
-    finding = format_names(parts)
-    return Figure("vectors", f"{finding[0].upper()}{finding[1:]}.", columns_of(table, _VECTORS))
+    finding = format_names(
+        [
+            f"{'a compressed download' if way == 'down' else 'an upload'}{whole} has {format_bytes(size['bytes'])}, "
+            f"{format_share(size['bytes'] / size['bytes_raw'])} of its size without compression"
+            for way, size in sizes.iterrows()
+            if size["bytes"] != size["bytes_raw"]
+        ]
+    )
+    return Figure("vectors", f"{sentence(finding)}.", columns_of(table, _VECTORS))
 
 
 def _total(run: Run, vector: pd.Series) -> float:
@@ -424,9 +417,8 @@ def outcomes(run: Run) -> Figure | None:
     counts = [counts_in(begun[codes == code], edges) for code in range(len(OUTCOME_LABELS))]
     totals = statistics.outcome_counts(table)
     number = len(table)
-    causes = [
-        f"{cause} {format_count(count)}" for cause, count in statistics.cause_counts(table).items()
-    ]
+    counted = table["cause"].value_counts()
+    causes = [f"{cause} {format_count(count)}" for cause, count in counted[counted > 0].items()]
     dropped = f" Causes of drops: {format_names(causes)}." if causes else ""
     finding = (
         f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
@@ -453,10 +445,6 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
     later one): bins of equal width would hold one, two or no rounds.
-
-    Args:
-        begun_s: when each dispatch was handed out.
-        duration_s: duration of the run.
     """
     moments, counts = np.unique(begun_s, return_counts=True)
     # A few dispatches between two rounds are not a round.

@@ -160,7 +160,6 @@ def _shown_clients(
 def _rows(
     table: pd.DataFrame, phases: pd.DataFrame, clients: npt.NDArray[np.int64]
 ) -> pd.DataFrame:
-    """The dispatches of some clients, with their time waiting and computing."""
     table = table.assign(waiting_s=phases["waiting_s"], compute_s=phases["compute_s"])
     return table[table["client_id"].isin(clients)]
 
