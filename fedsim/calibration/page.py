@@ -46,10 +46,16 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
     """Write the page."""
     compared = list(_distributions(calibration))
     predicted = list(_bands(calibration.predictions))
-    late = calibration.lateness
     tables = [_quantiles(calibration), _coverage(calibration.predictions), _devices(calibration)]
-    if late is not None:
+    matches = ""
+    if (late := calibration.lateness) is not None:
         tables.append(_lateness(late))
+        skill = "" if math.isnan(late.skill) else f" Brier skill score {format_number(late.skill)}."
+        matches = (
+            f"The more likely outcome matches the log for {format_share(late.right)} of "
+            f"{format_count(len(late.late))} dispatches; always predicting the more common one would match "
+            f"{format_share(late.commonest)}.{skill}"
+        )
     figures = {figure.id: figure for figure in (*compared, *predicted, *tables)}
     page = rendered(
         "calibration.html.j2",
@@ -61,7 +67,7 @@ def write_calibration_page(calibration: Calibration, path: Path) -> None:
         compared=compared,
         predicted=predicted,
         has_scenario=bool(calibration.distributions),
-        late="" if late is None else _late_finding(late),
+        late=matches,
     )
     write_page(path, page)
 
@@ -91,14 +97,10 @@ def summary(calibration: Calibration) -> list[Tile]:
     if calibration.power:
         watts = [f"{name[:-2]} {format_number(each)} W" for name, each in calibration.power.items()]
         rows.append(Tile("power above idle, and idle", ", ".join(watts)))
-    late = calibration.lateness
-    if late is not None:
+    if (late := calibration.lateness) is not None:
+        right, number = format_share(late.right), format_count(len(late.late))
         rows.append(
-            Tile(
-                "late or in time",
-                f"{format_share(late.right)} predicted correctly",
-                f"of {format_count(len(late.late))} dispatches",
-            )
+            Tile("late or in time", f"{right} predicted correctly", f"of {number} dispatches")
         )
     return rows
 
@@ -243,14 +245,6 @@ def _coverage(predictions: list[Prediction]) -> Figure:
         ("Mean in the log", "text", mean),
         ("Mean predicted band", "text", band),
         ("Coverage", "share", lambda each: each.coverage),
-    )
-
-
-def _late_finding(late: Lateness) -> str:
-    skill = "" if math.isnan(late.skill) else f" Brier skill score {format_number(late.skill)}."
-    return (
-        f"The more likely outcome matches the log for {format_share(late.right)} of {format_count(len(late.late))}"
-        f" dispatches; always predicting the more common one would match {format_share(late.commonest)}.{skill}"
     )
 
 

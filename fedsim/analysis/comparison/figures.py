@@ -45,7 +45,6 @@ from fedsim.vocabulary.formatting import (
 )
 
 ACCURACIES = np.arange(41) / 40
-_NOT_RUN = "not run"
 _GROUP: Columns = (("setting", "setting", "text"), ("label", "variant", "text"))
 _WORK = (
     *("dispatches", "lost_dispatches", "lost_steps", "bytes", "lost_bytes", "compute_s"),
@@ -343,27 +342,36 @@ def reference_figure(
     """A table of a paper next to our values; None if we have no runs for any of its values."""
     cells = {(setting, label): value for setting, label, value in table.cells()}
     settings, labels = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
-    ours = {
-        (setting, label): _our_value(comparison, table, setting, label)
-        for setting in settings
-        for label in labels
-    }
-    if all(ours[cell] is None for cell in cells):
+    if table.target is None:
+        frame, column = comparison.summary, f"{table.quantity}_{table.metric}"
+    else:
+        frame, column = comparison.targets_of(Target.parse(table.target)), table.quantity
+    values = frame.set_index(["setting", "label"]).get(column.replace("relative_time", "relative"))
+    first = comparison.grouping.settings[0]
+    ours = {} if values is None else values.to_dict()
+    if all(ours.get((setting or first, label)) is None for setting, label in cells):
         return None
     metric = comparison.definition(table.metric)
-    quantity, kind = _quantity(table, metric.label, metric.unit)
+    quantity: str
+    kind: Kind | None  # None for ratios
+    if table.quantity in ("final", "best"):
+        quantity, kind = f"{table.quantity} {metric.label}", metric.unit
+    elif table.quantity == "relative_time":
+        quantity, kind = "time relative to the baseline", None
+    else:
+        quantity, kind = COSTS[table.quantity]
+        kind = "mean" if kind == "count" else kind
 
-    def written(value: Any) -> str:
+    def written(value: Any, absent: str = ABSENT) -> str:
         if value is None or isinstance(value, str):
-            return ABSENT if value in (None, "-") else value
+            return absent if value in (None, "-") else value
         return format_ratio(value) if kind is None else format_value(value, kind)
 
     columns = [Column("label", "variant", "text", labels)]
     for setting in settings:
         paper = f"{setting}: paper" if setting is not None else "paper"
         stated = [written(cells.get((setting, label))) for label in labels]
-        values = [ours[setting, label] for label in labels]
-        run = [_NOT_RUN if value is None else written(value) for value in values]
+        run = [written(ours.get((setting or first, label)), "not run") for label in labels]
         columns.append(Column(f"paper {setting}", paper, "text", stated))
         columns.append(Column(f"ours {setting}", "ours", "text", run))
     at = f" to {comparison.phrase(Target.parse(table.target))}" if table.target else ""
@@ -374,29 +382,6 @@ def reference_figure(
         tuple(columns),
         {"title": table.title},
     )
-
-
-def _our_value(
-    comparison: ComparisonTables, table: ReferenceTable, setting: str | None, label: str
-) -> float | None:
-    """The value of our runs that corresponds to one in a paper's table; None if there are no such runs."""
-    if table.target is None:
-        frame, column = comparison.summary, f"{table.quantity}_{table.metric}"
-    else:
-        frame, column = comparison.targets_of(Target.parse(table.target)), table.quantity
-    names = comparison.grouping.settings[0] if setting is None else setting, label
-    values = frame.set_index(["setting", "label"]).get(column.replace("relative_time", "relative"))
-    return None if values is None else values.get(names)
-
-
-def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind | None]:
-    """Name and kind of a paper's values; no kind for ratios."""
-    if table.quantity in ("final", "best"):
-        return f"{table.quantity} {label}", unit
-    if table.quantity == "relative_time":
-        return "time relative to the baseline", None
-    name, kind = COSTS[table.quantity]
-    return name, "mean" if kind == "count" else kind
 
 
 def time_spent(comparison: ComparisonTables) -> Figure:

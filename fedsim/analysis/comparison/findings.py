@@ -45,8 +45,7 @@ class Lead(NamedTuple):
     """The first variants to a target in a setting, and the first of them beside a partner.
 
     Attributes:
-        setting: the setting.
-        first: the first variant.
+        setting, first: the setting and the first variant in it.
         second: its partner: the baseline, or the next best variant if the baseline is among the first or did not reach
             the target; empty if there is none.
         seeds: number of seeds with which both reached the target; the numbers below are means over these.
@@ -55,7 +54,7 @@ class Lead(NamedTuple):
         client_updates, client_updates_per_h: those of the first and of the second.
         waits: shares of the critical paths of the first and of the ``rival`` by cause, the largest first.
         rival: the baseline, or the second if the baseline is first; empty if there is none.
-        losses: see :func:`losses_of`, of the first and of the rival.
+        losses: the :func:`losses_of` the first and the rival.
         tied: the variants that are first, several if they tie.
         quickest: the variant with the shortest mean time.
         contenders: the other variants over which the lead may mean nothing.

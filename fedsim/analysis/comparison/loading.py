@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -71,15 +72,9 @@ def load(
     folders: dict[Path, Path] = {}
     names: dict[str, dict[str, str]] = {}
     hint = "give run folders, the folder of a sweep, or the log of a real run"
-    raise_all(
-        UserError(
-            "is a file, not a folder" if path.exists() else "no such folder",
-            where=str(path),
-            hint=hint,
-        )
-        for path in named
-        if not path.is_dir()
-    )
+    words = {True: "is a file, not a folder", False: "no such folder"}
+    missing = (path for path in named if not path.is_dir())
+    raise_all(UserError(words[path.exists()], where=str(path), hint=hint) for path in missing)
     for path in named:
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
@@ -105,7 +100,10 @@ def load(
             has_failed = run.status is Status.FAILED
             error = run.info.get("error")
             reason = _failed(error) if has_failed else _UNFINISHED[run.status]
-            left_out.append(LeftOut(path, reason, _scenario(run), has_failed))
+            scenario = None
+            with contextlib.suppress(UserError):
+                scenario = compared_scenario(run, run.scenario)
+            left_out.append(LeftOut(path, reason, scenario, has_failed))
     first = next((facts for facts in runs if not facts.log), None)
     for number, facts in enumerate(runs):
         if facts.log:
@@ -166,15 +164,7 @@ def _never_started(path: Path) -> str:
 
 
 def _failed(error: str | None) -> str:
-    """Why a run is not compared: the first line of its error."""
     return f"failed ({(error or 'unknown error').splitlines()[0]})"
-
-
-def _scenario(run: Run) -> dict[str, Any] | None:
-    try:
-        return compared_scenario(run, run.scenario)
-    except UserError:
-        return None
 
 
 def _reference(paths: Iterable[Path]) -> Reference | None:

@@ -90,6 +90,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         alike=comparison.alike,
         settings=settings,
         points=round(charts["points"], -2),
+        has_runs=charts["has_runs"],
         keys_shown=figures.KEYS_SHOWN,
         targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
         references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
@@ -120,20 +121,24 @@ def title(labels: list[str]) -> str:
     return f"{len(names)} variants compared" if len(names) > _NAMED else format_names(names)
 
 
-_MOST_NUMBERS = 100_000
-"""Maximum count of numbers in all curves of a page, which keeps its data below one megabyte."""
+_LEAST_POINTS, _MOST_NUMBERS = 40, 100_000
+"""Minimum number of points per curve, and maximum count of numbers in all curves of a page, which keeps its data below
+one megabyte."""
 
 
 def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
     ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``series`` holds
-    by metric, cost and setting the grid ``x`` and per group ``median``; of several runs ``low``, ``high``, ``runs``;
-    ``points`` is the approximate maximum number of points per curve, smaller if there are many curves.
+    by metric, cost and setting the grid ``x`` and per group ``median``; of several runs ``low``, ``high`` and, if it
+    ``has_runs`` because there are not too many, ``runs``; ``points`` is the approximate maximum number of points per
+    curve, smaller if there are many curves.
     """
-    lists = sum(2 + (2 + len(group.runs)) * (len(group.runs) > 1) for group in comparison.groups)
-    lists *= len(comparison.metrics) * len(comparison.costs)
-    limit = max(40, min(400, _MOST_NUMBERS // max(1, lists)))
+    views = max(1, len(comparison.metrics) * len(comparison.costs))
+    lists = [4 + len(group.runs) if len(group.runs) > 1 else 2 for group in comparison.groups]
+    has_runs = sum(lists) * views * _LEAST_POINTS <= _MOST_NUMBERS
+    count = sum(lists) if has_runs else 4 * len(lists)
+    limit = max(_LEAST_POINTS, min(400, _MOST_NUMBERS // (count * views)))
 
     def drawn(metric: str, cost: str) -> dict[str, Any]:
         settings: dict[str, Any] = {}
@@ -144,7 +149,7 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
             known = {
                 name: y for name, y in curve.items() if name == "median" or np.isfinite(y).any()
             }
-            if len(group.runs) == 1:
+            if len(group.runs) == 1 or not has_runs:
                 known.pop("runs", None)
             of_setting["groups"].append({name: shortened(y, 5) for name, y in known.items()})
         return settings
@@ -152,6 +157,7 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     metrics = map(comparison.definition, comparison.metrics)
     return {
         "points": limit,
+        "has_runs": has_runs,
         "metrics": [
             {"key": m.name, "label": m.label, "kind": m.unit, "higher": m.higher_is_better}
             for m in metrics

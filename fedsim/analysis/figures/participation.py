@@ -257,11 +257,8 @@ def partition(run: Run) -> Figure | None:
     words = run.info.get("label_names") or []
     labeled = [words[label] if label < len(words) else f"label {label}" for label in labels]
     held = table[table["count"] > 0].groupby("client_id").size()
-    which = (
-        f"{format_count(len(shown))} of {format_count(len(clients))} clients"
-        if len(shown) < len(clients)
-        else "all clients"
-    )
+    some = f"{format_count(len(shown))} of {format_count(len(clients))} clients"
+    which = some if len(shown) < len(clients) else "all clients"
     finding = (
         f"Every client has data of all {len(labels)} labels."
         if len(labels) > 1 and (held.reindex(clients, fill_value=0) == len(labels)).all()
@@ -271,9 +268,7 @@ def partition(run: Run) -> Figure | None:
         "partition",
         finding,
         (
-            Column("client_id", "client", "count", clients_shown)
-            if names is None
-            else Column("client_id", "client", "text", names),
+            Column("client_id", "client", "text" if names else "count", names or clients_shown),
             *(
                 Column(f"label_{label}", text, "count", matrix[label].to_numpy())
                 for label, text in zip(labels, labeled, strict=True)

@@ -107,11 +107,9 @@ def waiting(run: Run) -> Figure | None:
     spent = {until: waiting_by_cause(path) for until, path in paths.items()}
     until, seconds = next(iter(spent.items()))
     whole = float(seconds.sum())
+    path, cause, largest = paths[until], str(seconds.idxmax()), format_share(seconds.max() / whole)
     words = CAUSES | ({"compute": "rounds of an edge server"} if run.has_edges else {})
-    finding = (
-        f"Of the {format_duration(whole)} until {until}, {format_share(seconds.max() / whole)} went to: "
-        f"{words[str(seconds.idxmax())]}."
-    )
+    finding = f"Of the {format_duration(whole)} until {until}, {largest} went to: {words[cause]}."
     causes = [cause for cause in CAUSES if any(cause in each.index for each in spent.values())]
     columns = [Column("cause", "waiting for", "text", [words[cause] for cause in causes])]
     bars = []
@@ -123,9 +121,7 @@ def waiting(run: Run) -> Figure | None:
         columns.append(Column(f"share{after}", "of the time", "share", shares.tolist()))
         bars.append({"label": f"Simulated time until {end}", "shares": shares.fillna(0).tolist()})
     parts = [_COLORS.get(cause, cause) for cause in causes]
-    path, cause = paths[until], str(seconds.idxmax())
     changes = predicted_changes(run, path)
-    largest = format_share(seconds.max() / whole)
     setting = section(run, "server", "schedule").get("pause")
     bottleneck = f"{largest} of this time was spent on {words[cause]}"
     if cause == "pause" and isinstance(setting, int | float):
