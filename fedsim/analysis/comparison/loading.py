@@ -21,8 +21,6 @@ from fedsim.vocabulary.formatting import format_command, format_names
 PathLike = str | os.PathLike[str]
 PAGE = "compare.html"
 """Name of a comparison's page in its folder."""
-
-
 _NAMED = 3
 _UNFINISHED = {Status.INTERRUPTED: "was interrupted", Status.RUNNING: "is in progress"}
 

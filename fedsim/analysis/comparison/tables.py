@@ -50,8 +50,6 @@ _PAIR = (
     *("setting", "first", "second", "quantity", "seeds"),
     *("difference", "low", "high", "lowest", "highest", "better", "same"),
 )
-
-
 _RELATIVE = ("relative", "relative_high", "relative_low")
 
 

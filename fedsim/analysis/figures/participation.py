@@ -31,8 +31,6 @@ from fedsim.vocabulary.formatting import (
 )
 
 MAX_CELLS = 6000
-
-
 _PARTS: Columns = (
     ("rate", "rate", "number"),
     ("parameters", "parameters", "count"),

@@ -62,8 +62,6 @@ _WORK: Columns = (
     ("energy_j", "energy", "energy"),
     ("seconds", "client time", "time"),
 )
-
-
 _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("uplinks twice as fast", ("upload",), "devices.network.up", "2x"),
     ("downlinks twice as fast", ("download",), "devices.network.down", "2x"),
