@@ -10,16 +10,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedsim.analysis.figures.base import Column, Figure
-from fedsim.analysis.figures.lines import (
-    Line,
-    Panel,
-    cumulative,
-    label_plainly,
-    line_figure,
-    places,
-)
+from fedsim.analysis.figures.lines import Line, cumulative, label_plainly, line_figure, places
 from fedsim.analysis.headline import Tile
-from fedsim.analysis.pages import embedded, environment, refuse_folder, write_page
+from fedsim.analysis.pages import refuse_folder, rendered, write_page
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError, writing
 from fedsim.traces.inspection import WEEKDAYS, sections
@@ -71,7 +64,7 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
 # -- panels ----------------------------------------------------------------------------------------------------------
 
 
-def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
+def _panels(every: Sequence[BundleStatistics]) -> Iterator[Figure]:
     online = [(number, each.availability) for number, each in enumerate(every) if each.availability]
     names = [each.name for each in every]
 
@@ -90,40 +83,42 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Panel]:
         ]  # fmt: skip
         hours = [Line(n, names[n], np.append(a.by_hour, a.by_hour[-1:])) for n, a in online]
         finding = each_says(most) if most else "Not every hour was observed."
-        yield Panel(
-            "hour", "Online by hour of the day", finding, np.arange(25.0), "hour", "count",
-            hours, "devices online", ticks=range(0, 25, 6),
-        )  # fmt: skip
+        x = Column("x", "hour", "count", np.arange(25.0))
+        words = "hour", "Online by hour of the day", finding
+        yield line_figure(*words, x, hours, unit="devices online", ticks=list(range(0, 25, 6)))
     days = [(n, a.by_weekday) for n, a in online if a.by_weekday is not None]
     if days:
         shares = [
             (n, f"from {format_share(np.nanmin(d))} to {format_share(np.nanmax(d))} online")
             for n, d in days
         ]
-        yield Panel(
-            "weekday", "Online by weekday", each_says(shares), np.arange(7.0), "day", "count",
-            [Line(n, names[n], d) for n, d in days], "devices online", names=WEEKDAYS,
-        )  # fmt: skip
+        x, lines = (
+            Column("x", "day", "count", np.arange(7.0)),
+            [Line(n, names[n], d) for n, d in days],
+        )
+        words = "weekday", "Online by weekday", each_says(shares)
+        yield line_figure(*words, x, lines, unit="devices online", names=WEEKDAYS)
     for each in filter(lambda each: each.spreads, _distributions(every)):
         samples = [spread.samples * each.factor for _, _, spread in each.spreads]
-        x = places(samples, log=each.kind != "share", times=each.kind == "time")
+        is_share = each.kind == "share"
+        places_x = places(samples, log=not is_share, times=each.kind == "time")
         lines, texts = [], dict[int, list[str]]()
         for (n, name, spread), values in zip(each.spreads, samples, strict=True):
             several = len({other for m, other, _ in each.spreads if m == n}) > 1
             shown = f"{names[n]}, {name}" if several else names[n]
-            lines.append(Line(n, shown, cumulative(values, x), thin=name.endswith("up")))
+            lines.append(Line(n, shown, cumulative(values, places_x), thin=name.endswith("up")))
             if spread.fits and each.id in ("sessions_s", "gaps_s"):
                 fit = spread.fits[0]
-                lines.append(Line(n, f"{shown}: {fit.family}", fit.cdf(x / each.factor), fit=True))
+                lines.append(
+                    Line(n, f"{shown}: {fit.family}", fit.cdf(places_x / each.factor), fit=True)
+                )
             way = name.rpartition(" ")[2] if name.endswith((" up", " down")) else ""
             unit = f" {each.label}" if each.factor != 1 else ""
             middle = format_value(spread.percentile(50) * each.factor, each.kind)
             texts.setdefault(n, []).append(f"{middle}{unit} {way}".strip())
         medians = [(n, f"median {format_names(values)}") for n, values in texts.items()]
-        finding = each_says(medians)
-        yield Panel(
-            each.id, each.title, finding, x, each.label, each.kind, lines, log=each.kind != "share"
-        )
+        x = Column("x", each.label, each.kind, places_x)
+        yield line_figure(each.id, each.title, each_says(medians), x, lines, log=not is_share)
 
 
 class _Distribution(NamedTuple):
@@ -196,8 +191,8 @@ def _common_column(every: Sequence[BundleStatistics]) -> str:
 # -- page ------------------------------------------------------------------------------------------------------------
 
 
-def _page(every: Sequence[BundleStatistics], panels: list[Panel]) -> str:
-    figures = {panel.id: line_figure(panel) for panel in panels}
+def _page(every: Sequence[BundleStatistics], panels: list[Figure]) -> str:
+    figures = {panel.id: panel for panel in panels}
     columns = [sections(each, bars=False) for each in every]
     titles = dict.fromkeys(title for column in columns for title in column)
     tables = {
@@ -215,17 +210,13 @@ def _page(every: Sequence[BundleStatistics], panels: list[Panel]) -> str:
             else []
         ),
     ]
-    drawn = {**figures, **tables}
-    return (
-        environment()
-        .get_template("traces.html.j2")
-        .render(
-            title=f"Traces: {format_names(names)}",
-            tiles=tiles,
-            figures=figures,
-            tables=tables,
-            data=embedded({name: figure.document() for name, figure in drawn.items()}),
-        )
+    return rendered(
+        "traces.html.j2",
+        {**figures, **tables},
+        title=f"Traces: {format_names(names)}",
+        tiles=tiles,
+        plots=list(figures.values()),
+        tables=list(tables.values()),
     )
 
 
@@ -245,7 +236,7 @@ def _table(
 # -- picture ---------------------------------------------------------------------------------------------------------
 
 
-def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
+def _picture(every: Sequence[BundleStatistics], panels: list[Figure]) -> Any:
     # The object interface: no window system and no global state.
     from matplotlib.figure import Figure as Picture
 
@@ -253,29 +244,29 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Panel]) -> Any:
     rows = max(1, math.ceil(len(panels) / columns))
     picture = Picture(figsize=(4.4 * columns, 3.2 * rows + 0.5), layout="constrained")
     for number, panel in enumerate(panels, 1):
-        axes = picture.add_subplot(rows, columns, number, title=panel.title, xlabel=panel.label)
-        axes.set_ylabel(f"{panel.unit} (%)")
+        (x, *values), extra = panel.columns, panel.extra
+        axes = picture.add_subplot(rows, columns, number, title=extra["title"], xlabel=x.label)
+        axes.set_ylabel(f"{extra['unit']} (%)")
         axes.title.set_fontsize(10)
         axes.grid(alpha=0.3)
         axes.spines[["top", "right"]].set_visible(False)
-        if panel.log:
+        if extra["log"]:
             axes.set_xscale("log")
-        if panel.kind == "time":
-            axes.set_xlabel(f"{panel.label} (s)")
-        if panel.names:
-            axes.set_xticks(range(len(panel.names)), panel.names)
-        if panel.ticks:
-            axes.set_xticks(panel.ticks)
-        for line in panel.lines:
-            name = "best fit" if line.fit else "uplink" if line.thin else every[line.look].name
+        if x.kind == "time":
+            axes.set_xlabel(f"{x.label} (s)")
+        if "names" in extra:
+            axes.set_xticks(range(len(extra["names"])), extra["names"])
+        if "ticks" in extra:
+            axes.set_xticks(extra["ticks"])
+        for line, column in zip(extra["series"], values, strict=True):
+            fits, is_thin, look = line["fit"], line["plain"], line["look"]
             axes.plot(
-                panel.x,
-                100 * line.values,
-                ":" if line.fit else "--" if line.thin else "-",
-                # In the color of its data, a good fit could not be seen.
-                color="black" if line.fit else LOOKS[line.look % len(LOOKS)].light,
-                linewidth=1 if line.fit else 1.5,
-                label=name,
+                x.values,
+                100 * np.asarray(column.values),
+                ":" if fits else "--" if is_thin else "-",
+                color="black" if fits else LOOKS[look % len(LOOKS)].light,
+                linewidth=1 if fits else 1.5,
+                label="best fit" if fits else "uplink" if is_thin else every[look].name,
             )
         axes.set_ylim(bottom=0)
         label_plainly(axes)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,8 +49,7 @@ _UNFINISHED = {
 resumes it."""
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """One number at the head of the page.
 
     Attributes:
@@ -166,7 +164,10 @@ def _tiles(run: Run) -> list[Tile]:
     note = f"{kind} in each: {format_mean_count(entered / updates)}" if updates else ""
     shown.append(Tile("Server updates", format_count(updates), note))
     if run.has_edges:
-        shown.append(_edges(run))
+        ways = (format_bytes(int(contributing[f"bytes_{way}"].sum())) for way in ("down", "up"))
+        over = " and ".join(f"{size} {way}" for size, way in zip(ways, ("down", "up"), strict=True))
+        note = f"{format_count(len(run.edge_aggregations))} versions made; {over} over the backhaul"
+        shown.append(Tile("Edge servers", format_count(contributing["client_id"].nunique()), note))
     counts = statistics.outcome_counts(table)
     note = f"{format_share(counts['aggregated'] / len(table))} aggregated" if len(table) else ""
     shown.append(Tile("Dispatches", format_count(len(table)), note))
@@ -207,15 +208,6 @@ def _tiles(run: Run) -> list[Tile]:
     return shown
 
 
-def _edges(run: Run) -> Tile:
-    """The edge servers, and the traffic between them and the cloud."""
-    table = run.edge_dispatches
-    down, up = (format_bytes(int(table[f"bytes_{way}"].sum())) for way in ("down", "up"))
-    made = format_count(len(run.edge_aggregations))
-    note = f"{made} versions made; {down} down and {up} up over the backhaul"
-    return Tile("Edge servers", format_count(table["client_id"].nunique()), note)
-
-
 def resumptions(run: Run) -> str:
     """How often the run was resumed, in words; empty if it never was."""
     count = run.info.get("resumed", 0)
@@ -225,29 +217,27 @@ def resumptions(run: Run) -> str:
 
 def subtitle(run: Run) -> str:
     """The scenario in one line: method, schedule, data, number of clients and seed, if it states them."""
+
+    def name_of(where: str, key: str) -> str:
+        part = section(run, where).get(key)
+        name = str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
+        return Path(name).name if is_user_reference(name) else name
+
     parts = (("server", "method"), ("server", "schedule"), ("task", "dataset"), ("task", "model"))
-    words = [_name(section(run, where).get(key)) for where, key in parts]
+    words = [name_of(*part) for part in parts]
     words.append(format_counted(population(run), "client"))
     if "seed" in run.scenario:
         words.append(f"seed {run.scenario['seed']}")
     return " · ".join(word for word in words if word)
 
 
-def _name(part: Any) -> str:
-    name = str(part.get("name", "")) if isinstance(part, dict) else str(part or "")
-    return Path(name).name if is_user_reference(name) else name
-
-
-def _begun(note: str) -> str:
-    """A note as a sentence; the names of keys have no capitals."""
-    return note if "." in note.split(maxsplit=1)[0] else sentence(note)
-
-
 def notice(run: Run) -> str:
     """A warning if the run is not complete, or the notes of a complete run; empty otherwise."""
     if run.status is Status.COMPLETE:
         notes = run.info.get("notes", [])
-        return " ".join(f"{_begun(note).rstrip('.')}." for note in notes)
+        # The names of keys have no capitals.
+        begun = (note if "." in note.split(maxsplit=1)[0] else sentence(note) for note in notes)
+        return " ".join(f"{note.rstrip('.')}." for note in begun)
     until = format_duration(run.simulated_s)
     _, state, what_next = _UNFINISHED[run.status]
     error = run.info.get("error")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 from markupsafe import Markup
@@ -15,6 +16,9 @@ from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError, writing
 from fedsim.files.durable import write_text
 from fedsim.vocabulary.formatting import format_value
+
+if TYPE_CHECKING:
+    from fedsim.analysis.figures.base import Figure
 
 TEMPLATES = Path(__file__).with_name("templates")
 _MARK = b'<meta name="generator" content="fedsim">'
@@ -53,15 +57,7 @@ def real_time(page: str) -> str:
 
 
 def refuse_folder(path: Path, file: str) -> None:
-    """Check that the path of a file to write is not that of a folder.
-
-    Args:
-        path: the path.
-        file: name of a file in the folder, for the hint.
-
-    Raises:
-        UserError: it is.
-    """
+    """Raise a :class:`UserError` if the path of a file to write is that of a folder; its hint names ``file`` in it."""
     if path.is_dir():
         raise UserError(
             "is a folder", where=str(path), hint=f"name a file in it, such as {path / file}"
@@ -96,11 +92,24 @@ def unsplit(label: str) -> Markup:
     )
 
 
-class Drawn(dict[str, Any]):
+class _Drawn(dict[str, Any]):
     """The figures of a page by id, None for those that it lacks."""
 
     def __missing__(self, key: str) -> None:
         return None
+
+
+def rendered(template: str, figures: Mapping[str, Figure], **words: Any) -> str:
+    """A page as HTML text.
+
+    Args:
+        template: name of its template.
+        figures: its figures by id, whose numbers are in the page.
+        words: everything else that the template shows; ``data`` are more numbers for its script.
+    """
+    data = {name: figure.document() for name, figure in figures.items()} | words.pop("data", {})
+    page = environment().get_template(template)
+    return page.render(figures=_Drawn(figures), data=embedded(data), **words)
 
 
 @functools.cache
@@ -113,14 +122,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["format_value"] = format_value
-    made.filters["unbroken"] = unbroken
-    made.filters["unsplit"] = unsplit
-    made.globals["zip"] = zip
-    made.globals["LOOKS"] = LOOKS
-
-    def inlined(name: str) -> Markup:
-        return Markup((TEMPLATES / name).read_text(encoding="utf-8"))
-
-    made.globals["inlined"] = inlined
+    made.filters |= {"format_value": format_value, "unbroken": unbroken, "unsplit": unsplit}
+    made.globals |= {"zip": zip, "LOOKS": LOOKS}
+    made.globals["inlined"] = lambda name: Markup((TEMPLATES / name).read_text(encoding="utf-8"))
     return made

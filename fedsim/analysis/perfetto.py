@@ -12,6 +12,7 @@ Format: Trace Event Format (Google, 2016); ``ts`` and ``dur`` are microseconds, 
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -56,20 +57,14 @@ def write_perfetto(run: Run, path: Path) -> None:
         file.write('{"displayTimeUnit": "ms",\n"otherData": ')
         file.write(json.dumps({"run": run.name, "seed": str(run.info.get("seed"))}))
         file.write(',\n"traceEvents": [\n')
-        for number, event in enumerate(_events(run)):
+        events = [_names(run), _dispatches(CLIENTS, run.dispatches, run.phases, _pauses(run))]
+        if run.has_edges:
+            events.append(_dispatches(EDGES, run.edge_dispatches, run.edge_phases, {}))
+        events += [_versions(run), _critical(run), _counters(run)]
+        for number, event in enumerate(itertools.chain.from_iterable(events)):
             file.write(",\n" if number else "")
             json.dump(event, file, separators=(",", ":"), allow_nan=False)
         file.write("\n]}\n")
-
-
-def _events(run: Run) -> Iterator[Event]:
-    yield from _names(run)
-    yield from _dispatches(CLIENTS, run.dispatches, run.phases, _pauses(run))
-    if run.has_edges:
-        yield from _dispatches(EDGES, run.edge_dispatches, run.edge_phases, {})
-    yield from _versions(run)
-    yield from _critical(run)
-    yield from _counters(run)
 
 
 def _names(run: Run) -> Iterator[Event]:
@@ -179,12 +174,8 @@ def _counters(run: Run) -> Iterator[Event]:
     for at, value in zip(times.tolist(), np.cumsum(changes).tolist(), strict=True):
         yield counter(CLIENTS, "clients working", at, int(value))
     if run.online is not None:
-        present = zip(
-            _ns(run.online["time_s"].to_numpy()).tolist(),
-            run.online["online"].tolist(),
-            strict=True,
-        )
-        for at, value in present:
+        seen_at = _ns(run.online["time_s"].to_numpy()).tolist()
+        for at, value in zip(seen_at, run.online["online"].tolist(), strict=True):
             yield counter(CLIENTS, "clients online", at, value)
     metrics = run.metrics
     measured_at = _ns(metrics["time_s"].to_numpy()).tolist()

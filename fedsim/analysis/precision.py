@@ -114,5 +114,4 @@ def students_half_width(values: Floats) -> float:
 
 
 def _relative(logs: Floats) -> float:
-    """Relative half-width of the interval of a ratio."""
     return math.expm1(students_half_width(logs))

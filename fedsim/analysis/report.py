@@ -7,7 +7,7 @@ import json
 from fedsim.analysis.figures import learning, participation, time, timeline
 from fedsim.analysis.figures.base import Figure
 from fedsim.analysis.headline import explanation, headline, notice, subtitle, tiles
-from fedsim.analysis.pages import Drawn, embedded, environment
+from fedsim.analysis.pages import rendered
 from fedsim.runs import Run
 from fedsim.scenario.comparing import flattened
 
@@ -48,29 +48,19 @@ def render(run: Run) -> str:
         UserError: the run folder is damaged.
     """
     drawn = figures(run)
-    data = {name: figure.document() for name, figure in drawn.items()}
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            run=run,
-            title=run.name,
-            headline=headline(run),
-            explanation=explanation(run, drawn.get("waiting")),
-            subtitle=subtitle(run),
-            notice=notice(run),
-            tiles=tiles(run),
-            figures=Drawn(drawn),
-            data=embedded(data),
-            scenario=run.scenario_text,
-            facts=_facts(run),
-        )
+    return rendered(
+        "report.html.j2",
+        drawn,
+        run=run,
+        title=run.name,
+        headline=headline(run),
+        explanation=explanation(run, drawn.get("waiting")),
+        subtitle=subtitle(run),
+        notice=notice(run),
+        tiles=tiles(run),
+        scenario=run.scenario_text,
+        facts=[
+            (name, value if isinstance(value, str) else json.dumps(value))
+            for name, value in sorted(flattened(run.info))
+        ],
     )
-
-
-def _facts(run: Run) -> list[tuple[str, str]]:
-    """Entries of run.json as dotted names and values."""
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value))
-        for name, value in sorted(flattened(run.info))
-    ]

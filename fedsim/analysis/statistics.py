@@ -1,4 +1,8 @@
-"""Statistics of one run, computed from its tables alone."""
+"""Statistics of one run, computed from its tables alone.
+
+Tables are those of :class:`~fedsim.runs.Run` of the same names, ``spent`` is its ``phases`` or ``work_phases``; N is
+the number of ``clients``, with those that never participated, and T that of server ``updates``.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +33,6 @@ def outcome_counts(dispatches: pd.DataFrame) -> dict[str, int]:
     return dict(zip(OUTCOME_LABELS, counts.tolist(), strict=True))
 
 
-def cause_counts(dispatches: pd.DataFrame) -> dict[str, int]:
-    """Number of dropped dispatches by cause, the most frequent first; empty if no cause was recorded."""
-    counts = dispatches["cause"].value_counts()
-    return {str(cause): int(count) for cause, count in counts[counts > 0].items()}
-
-
 def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) -> dict[str, float]:
     """Client-seconds of the run by activity.
 
@@ -43,10 +41,6 @@ def where_time_went(spent: pd.DataFrame, clients: pd.DataFrame | None = None) ->
     the end of the run), whether the client is online or not. With the table of clients, there are also ``idle`` and
     ``offline``, the rest of the time online and offline, and ``recharging``, the part of the time online in which the
     battery was below the floor; the eight add up to the number of clients times the duration of the run.
-
-    Args:
-        spent: as :attr:`Run.work_phases`.
-        clients: as :attr:`Run.clients`.
     """
     seconds = {name: float(spent[f"{name}_s"].sum()) for name in DISPATCH_PARTS}
     if clients is not None:
@@ -65,10 +59,6 @@ def work_by_outcome(dispatches: pd.DataFrame, spent: pd.DataFrame) -> pd.DataFra
 
     Columns: ``dispatches``, ``steps``, ``bytes`` (down and up), ``energy_j``, and ``seconds`` (client-seconds of
     download, compute and upload, without pauses).
-
-    Args:
-        dispatches: as :attr:`Run.dispatches`.
-        spent: as :attr:`Run.phases`.
     """
     work = pd.DataFrame(
         {
@@ -143,11 +133,6 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Integers:
     """FedSUM's delay tau_t of each server update t = 0..T-1, shape (T,), see section 2.2, equations 2 to 4.
 
     It is the number of updates since the longest-absent client last contributed; t + 1 if a client never has.
-
-    Args:
-        dispatches: as :attr:`Run.dispatches`.
-        clients: N, which includes clients that never participated.
-        updates: T, number of server updates.
     """
     entered = aggregated_versions(dispatches)
     order = np.argsort(entered, kind="stable")[(entered == 0).sum() :]
@@ -172,13 +157,7 @@ class Weights:
 
 
 def participation_weights(dispatches: pd.DataFrame, clients: int, updates: int) -> Weights:
-    """Equal weights of the contributions to each server update, summing to 1 (0 without contributions).
-
-    Args:
-        dispatches: as :attr:`Run.dispatches`.
-        clients: N.
-        updates: T.
-    """
+    """Equal weights of the contributions to each server update, summing to 1 (0 without contributions)."""
     t = aggregated_versions(dispatches) - 1
     rows = t >= 0
     t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
@@ -187,18 +166,11 @@ def participation_weights(dispatches: pd.DataFrame, clients: int, updates: int) 
 
 
 def participation_term(weights: Weights, window: int) -> Floats:
-    """B of each full window of server updates: N * sum_n (qbar_n - 1/N)**2.
+    """B of each of the T // P full windows of P server updates: N * sum_n (qbar_n - 1/N)**2.
 
     qbar_n is the mean weight of client n in the window. B is the part of Wang & Ji's participation term
     (equations 7 and 15) that needs no data: 0 if all clients had equal mean weight, N/S - 1 for one update
     with S equal contributions.
-
-    Args:
-        weights: from :func:`participation_weights`.
-        window: P, server updates in a window.
-
-    Returns:
-        One value for each of the T // P windows.
     """
     updates, clients = weights.shape
     count = updates // window
@@ -217,16 +189,8 @@ def participation_term(weights: Weights, window: int) -> Floats:
 def at_work(
     dispatches: pd.DataFrame, pauses: pd.DataFrame | None, edges_s: Floats
 ) -> tuple[int, Floats]:
-    """Number of dispatches in progress at once (begun at or before an instant, ended after it) and not paused.
-
-    Args:
-        dispatches: as :attr:`Run.dispatches`.
-        pauses: as :attr:`Run.pauses`; None if they are unknown, and count as work.
-        edges_s: M + 1 increasing instants.
-
-    Returns:
-        The largest number, and the mean number between neighboring instants, shape (M,).
-    """
+    """The largest number of dispatches in progress at once (begun at or before an instant, ended after it) and not
+    paused, if pauses are known, and the mean number between each of M + 1 increasing instants and the next, (M,)."""
     begun, ended = map(np.sort, work_changes(dispatches, pauses))
     past_begun, past_ended = (np.searchsorted(s, begun, side="right") for s in (begun, ended))
 

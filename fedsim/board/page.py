@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import rendered, write_page
 from fedsim.board.results import Table, verdict, why
 from fedsim.board.suite import BASELINE, MEASURED, Cell, Suite
 from fedsim.bundled import located
@@ -85,11 +85,6 @@ def _repeated(table: Table, suite: Suite) -> str:
     return repeat(suite, Cell(name, fastest.entry, MEASURED, int(setting), seed))
 
 
-def _takes_part(table: Table, entry: str) -> bool:
-    names = {standing.entry for standing in table.standings}
-    return entry in names | table.refused.keys()
-
-
 def _yaml(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_yaml(item)}" for key, item in value.items()) + "}"
@@ -98,29 +93,30 @@ def _yaml(value: Any) -> str:
 
 def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> Path:
     """Write ``board.html`` into a folder; ``marked`` is the entry of the user."""
-    page = (
-        environment()
-        .get_template("board.html.j2")
-        .render(
-            title=f"The board, {suite.version}",
-            columns=COLUMNS,
-            tables=[
-                (
-                    table,
-                    list(cells(table)),
-                    why(table),
-                    _repeated(table, suite),
-                    [verdict(table, marked)] if _takes_part(table, marked) else [],
-                    list(disturbances(table)),
-                )
-                for table in tables
-            ],
-            headline=headline(tables, marked),
-            map=grid(tables),
-            is_ranked=_is_ranked,
-            marked=marked,
-            data=embedded({}),
-        )
+
+    def takes_part(table: Table) -> bool:
+        return marked in {standing.entry for standing in table.standings} | table.refused.keys()
+
+    page = rendered(
+        "board.html.j2",
+        {},
+        title=f"The board, {suite.version}",
+        columns=COLUMNS,
+        tables=[
+            (
+                table,
+                list(cells(table)),
+                why(table),
+                _repeated(table, suite),
+                [verdict(table, marked)] if takes_part(table) else [],
+                list(disturbances(table)),
+            )
+            for table in tables
+        ],
+        headline=headline(tables, marked),
+        map=grid(tables),
+        is_ranked=_is_ranked,
+        marked=marked,
     )
     path = folder / "board.html"
     write_page(path, page)

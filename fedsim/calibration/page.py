@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from fedsim.analysis.figures.base import Column, Figure, sentence
-from fedsim.analysis.figures.lines import Line, Panel, cumulative, line_figure, places
+from fedsim.analysis.figures.lines import Line, cumulative, line_figure, places
 from fedsim.analysis.headline import Tile
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import rendered, write_page
 from fedsim.calibration.calibrating import QUANTILES, Calibration
 from fedsim.calibration.estimates import Varying
 from fedsim.calibration.prediction import Lateness, Prediction, verdict
@@ -45,28 +44,30 @@ _CONSTANT = 1e-6
 
 def write_calibration_page(calibration: Calibration, path: Path) -> None:
     """Write the page."""
-    compared = [line_figure(panel) for panel in _distributions(calibration)]
-    predicted = [line_figure(panel) for panel in _bands(calibration.predictions)]
-    late = calibration.lateness
+    compared = list(_distributions(calibration))
+    predicted = list(_bands(calibration.predictions))
     tables = [_quantiles(calibration), _coverage(calibration.predictions), _devices(calibration)]
-    if late is not None:
+    matches = ""
+    if (late := calibration.lateness) is not None:
         tables.append(_lateness(late))
-    figures = {figure.id: figure for figure in (*compared, *predicted, *tables)}
-    page = (
-        environment()
-        .get_template("calibration.html.j2")
-        .render(
-            title="Calibration",
-            verdict=verdict(calibration.predictions),
-            tiles=[replace(tile, label=sentence(tile.label)) for tile in summary(calibration)],
-            flags=calibration.flags,
-            compared=compared,
-            predicted=predicted,
-            figures=figures,
-            has_scenario=bool(calibration.distributions),
-            late="" if late is None else _late_finding(late),
-            data=embedded({name: figure.document() for name, figure in figures.items()}),
+        skill = "" if math.isnan(late.skill) else f" Brier skill score {format_number(late.skill)}."
+        matches = (
+            f"The more likely outcome matches the log for {format_share(late.right)} of "
+            f"{format_count(len(late.late))} dispatches; always predicting the more common one would match "
+            f"{format_share(late.commonest)}.{skill}"
         )
+    figures = {figure.id: figure for figure in (*compared, *predicted, *tables)}
+    page = rendered(
+        "calibration.html.j2",
+        figures,
+        title="Calibration",
+        verdict=verdict(calibration.predictions),
+        tiles=[tile._replace(label=sentence(tile.label)) for tile in summary(calibration)],
+        flags=calibration.flags,
+        compared=compared,
+        predicted=predicted,
+        has_scenario=bool(calibration.distributions),
+        late=matches,
     )
     write_page(path, page)
 
@@ -96,14 +97,10 @@ def summary(calibration: Calibration) -> list[Tile]:
     if calibration.power:
         watts = [f"{name[:-2]} {format_number(each)} W" for name, each in calibration.power.items()]
         rows.append(Tile("power above idle, and idle", ", ".join(watts)))
-    late = calibration.lateness
-    if late is not None:
+    if (late := calibration.lateness) is not None:
+        right, number = format_share(late.right), format_count(len(late.late))
         rows.append(
-            Tile(
-                "late or in time",
-                f"{format_share(late.right)} predicted correctly",
-                f"of {format_count(len(late.late))} dispatches",
-            )
+            Tile("late or in time", f"{right} predicted correctly", f"of {number} dispatches")
         )
     return rows
 
@@ -157,7 +154,7 @@ def document(calibration: Calibration) -> dict[str, object]:
     }
 
 
-def _distributions(calibration: Calibration) -> Iterator[Panel]:
+def _distributions(calibration: Calibration) -> Iterator[Figure]:
     """Logged and simulated distribution functions of the quantities that are not constant."""
     for name, pair in calibration.distributions.items():
         logged, simulated = map(np.asarray, pair)
@@ -167,13 +164,11 @@ def _distributions(calibration: Calibration) -> Iterator[Panel]:
         title = _named(name)[0]
         x = places([logged, simulated], log=True, times=True)
         middle = [format_duration(float(np.median(values))) for values in (logged, simulated)]
-        yield Panel(
+        yield line_figure(
             _id(title),
             sentence(title),
             f"Median {middle[0]} in the log, {middle[1]} in the simulation.",
-            x,
-            "time",
-            "time",
+            Column("x", "time", "time", x),
             [
                 Line(0, "logged", cumulative(logged, x)),
                 Line(1, "simulated", cumulative(simulated, x)),
@@ -182,19 +177,17 @@ def _distributions(calibration: Calibration) -> Iterator[Panel]:
         )
 
 
-def _bands(predictions: list[Prediction]) -> Iterator[Panel]:
+def _bands(predictions: list[Prediction]) -> Iterator[Figure]:
     """Logged values of the rounds and their predicted bands."""
     for each in predictions:
         if len(each.logged) < 2:
             continue
         title, kind = _named(each.name)
-        yield Panel(
+        yield line_figure(
             _id(title),
             sentence(title),
             f"{format_share(each.coverage)} of {len(each.logged)} logged values lie within their band.",
-            np.arange(1.0, len(each.logged) + 1),
-            "round after the fit",
-            "count",
+            Column("x", "round after the fit", "count", np.arange(1.0, len(each.logged) + 1)),
             [
                 Line(0, "logged", np.asarray(each.logged)),
                 Line(1, "predicted", np.asarray(each.middle)),
@@ -202,7 +195,7 @@ def _bands(predictions: list[Prediction]) -> Iterator[Panel]:
                 Line(1, "95% quantile", np.asarray(each.high), thin=True),
             ],
             unit=title,
-            values=kind,
+            kind=kind,
         )
 
 
@@ -213,7 +206,6 @@ def _named(quantity: str) -> tuple[str, Kind]:
 
 
 def _id(title: str) -> str:
-    """The id of the figure with this title."""
     return title.lower().replace(" ", "-")
 
 
@@ -256,16 +248,7 @@ def _coverage(predictions: list[Prediction]) -> Figure:
     )
 
 
-def _late_finding(late: Lateness) -> str:
-    skill = "" if math.isnan(late.skill) else f" Brier skill score {format_number(late.skill)}."
-    return (
-        f"The more likely outcome matches the log for {format_share(late.right)} of {format_count(len(late.late))}"
-        f" dispatches; always predicting the more common one would match {format_share(late.commonest)}.{skill}"
-    )
-
-
 def _devices(calibration: Calibration) -> Figure:
-    """The devices with the most dispatches."""
     estimates = calibration.estimates
     count = len(estimates.clients)
     shown = sorted(np.argsort(-estimates.dispatches, kind="stable")[:_DEVICES])

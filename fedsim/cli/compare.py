@@ -210,7 +210,6 @@ def _document(comparison: Comparison, page: Path) -> dict[str, Any]:
 
 
 def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """Rows for JSON: absent numbers are null."""
     rows: list[dict[str, Any]] = json.loads(frame.to_json(orient="records", double_precision=15))
     return rows
 
@@ -240,9 +239,9 @@ def _print(comparison: Comparison, page: Path) -> None:
 
 def _print_table(comparison: Comparison) -> None:
     """Print final values, times and client updates to the main target, or the main figures of timing-only runs."""
-    from fedsim.analysis.comparison.facts import SPENT, TIMING_TABLE
+    from fedsim.analysis.comparison.facts import FIGURES, SPENT, TIMING_TABLE
     from fedsim.analysis.comparison.headline import rows_in_order, targets_in_order
-    from fedsim.vocabulary.formatting import format_mean
+    from fedsim.vocabulary.formatting import format_mean, format_mean_count, format_number
 
     frame = rows_in_order(comparison)
     rows = frame.to_dict("records")
@@ -250,7 +249,7 @@ def _print_table(comparison: Comparison) -> None:
     metrics = map(comparison.definition, finals)
     shown = [(f"final {each.label}", f"final_{each.name}", each.unit) for each in metrics]
     named = SPENT if all(run.metrics for run in comparison.facts) else TIMING_TABLE
-    shown += [(label, name, kind) for name, (label, kind) in named.items()]
+    shown += [(FIGURES[name][0], name, FIGURES[name][1]) for name in named]
     columns = {
         heading: [format_mean(row[name], row[f"{name}_sd"], kind) for row in rows]
         for heading, name, kind in shown
@@ -262,7 +261,15 @@ def _print_table(comparison: Comparison) -> None:
         reached = standings.to_dict("records")
         columns[f"time to {comparison.phrase(goal)}"] = list(map(_reached, reached))
         if goal in main:
-            columns[f"client updates to {comparison.phrase(goal)}"] = list(map(_updates, reached))
+            columns[f"client updates to {comparison.phrase(goal)}"] = [
+                format_mean_count(row["client_updates"])
+                + (
+                    f" ({format_number(row['client_updates_per_h'])}/h)"
+                    if math.isfinite(row["client_updates_per_h"])
+                    else ""
+                )
+                for row in reached
+            ]
     names = ["setting"] * (len(comparison.grouping.settings) > 1) + ["label"]
     cells = [
         [*(str(row[name]) for name in (*names, "runs")), *values]
@@ -297,14 +304,4 @@ def _reached(at: dict[Hashable, Any]) -> str:
         parts.append(f"[{at['reached']} of {at['runs']}]")
     if math.isfinite(at["speed"]):
         parts.append(f"({format_ratio(at['speed'])} as fast)")
-    return " ".join(parts)
-
-
-def _updates(at: dict[Hashable, Any]) -> str:
-    """The client updates up to a target, and how many per hour that is."""
-    from fedsim.vocabulary.formatting import format_mean_count, format_number
-
-    parts = [format_mean_count(at["client_updates"])]
-    if math.isfinite(at["client_updates_per_h"]):
-        parts.append(f"({format_number(at['client_updates_per_h'])}/h)")
     return " ".join(parts)

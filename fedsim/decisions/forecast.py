@@ -19,9 +19,9 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.targets import Target
-from fedsim.analysis.figures.base import Column, Figure, sentence
+from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, sentence
 from fedsim.analysis.headline import Tile
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import rendered, write_page
 from fedsim.composition.build import build_task
 from fedsim.composition.shared import Bundles
 from fedsim.decisions.goal import Goal
@@ -232,7 +232,7 @@ def _page(forecast: Forecast, title: str) -> str:
     at = np.unique(at[np.isfinite(at)])
     level = format_level(forecast.confidence, "share")
     known = math.isfinite(low) and math.isfinite(high)
-    within = {"label": f"{level} interval", "from": low, "to": high} if known else None
+    shades = [{"label": f"{level} interval", "from": low, "to": high}] if known else []
     columns = (
         Column("time_s", "simulated time", "time", at),
         Column("share", "reached by then", "share", (times_s <= at[:, None]).mean(axis=1)),
@@ -264,14 +264,14 @@ def _page(forecast: Forecast, title: str) -> str:
             "reached",
             f"{counts['reached']} of {len(table)} runs reached the target.",
             columns,
-            {"within": within},
+            drawn_as_lines(
+                {"key": "share", "step": True}, unit="share of runs", ylim=(0, 1), shades=shades
+            ),
         ),
         "runs": Figure("runs", "Runs", runs),
     }
-    data = embedded({name: figure.document() for name, figure in figures.items()})
-    template = environment().get_template("forecast.html.j2")
     answer = sentence(forecast.sentence)
-    return template.render(title=title, answer=answer, tiles=tiles, figures=figures, data=data)
+    return rendered("forecast.html.j2", figures, title=title, answer=answer, tiles=tiles)
 
 
 def _is_flat(run: Run, target: Target) -> bool:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.analysis.figures.base import Column, Figure, sentence
+from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, sentence
 from fedsim.analysis.headline import Tile
-from fedsim.analysis.pages import embedded, environment, write_page
+from fedsim.analysis.pages import rendered, write_page
 from fedsim.decisions.decision import PAGE, Decision, label_of, shown
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices, Range
@@ -22,21 +22,15 @@ def write_decision_page(decision: Decision) -> None:
     """Write the page into the folder of a decision."""
     figures = {figure.id: figure for figure in _figures(decision)}
     first, *rest = decision.sentence.split("; ")
-    page = (
-        environment()
-        .get_template("decide.html.j2")
-        .render(
-            title=f"Decision: {decision.scenario.scenario.name}",
-            answer=sentence(first),
-            rest=[
-                sentence(words) for words in (*rest, decision.binding, decision.ruled_out) if words
-            ],
-            tiles=_tiles(decision),
-            figures=figures,
-            fronts=[figure for name, figure in figures.items() if name.startswith("front")],
-            notes=decision.notes,
-            data=embedded({name: figure.document() for name, figure in figures.items()}),
-        )
+    page = rendered(
+        "decide.html.j2",
+        figures,
+        title=f"Decision: {decision.scenario.scenario.name}",
+        answer=sentence(first),
+        rest=[sentence(words) for words in (*rest, decision.binding, decision.ruled_out) if words],
+        tiles=_tiles(decision),
+        fronts=[figure for name, figure in figures.items() if name.startswith("front")],
+        notes=decision.notes,
     )
     write_page(decision.path / PAGE, page)
 
@@ -67,7 +61,6 @@ def _figures(decision: Decision) -> Iterator[Figure]:
 
 
 def _finalists(decision: Decision) -> Figure:
-    """The settings that were run with fresh seeds."""
     finalists = decision.finalists
     columns = [Column("words", "Setting", "text", [each.words for each in finalists])]
     for number, name in enumerate(decision.objectives):
@@ -102,10 +95,11 @@ def _values(decision: Decision) -> tuple[list[float], list[float]]:
 
 
 _OTHERS = "stopped early or missed, where it ended"
+_GOOD = {"color": "g0", "symbol": "circle", "points": True, "bare": True}
+_ENDED = {"color": "idle", "symbol": "diamond", "points": True, "bare": True}
 
 
 def _history(decision: Decision) -> Figure:
-    """The objective of each setting in the order of the search, and the best so far."""
     label, kind = label_of(decision.objectives[0])
     good, others = map(np.array, _values(decision))
     accumulate = np.fmax.accumulate if decision.objectives == (THROUGHPUT,) else np.fmin.accumulate
@@ -121,7 +115,14 @@ def _history(decision: Decision) -> Figure:
         Column("others", _OTHERS, kind, others),
         Column("best", "best so far", kind, accumulate(good)),
     )
-    return Figure("history", finding, columns)
+    drawn = drawn_as_lines(
+        {"key": "value", **_GOOD},
+        {"key": "others", **_ENDED},
+        {"key": "best", "color": "g0", "step": True, "plain": True},
+        unit=label,
+        zero=True,
+    )
+    return Figure("history", finding, columns, drawn)
 
 
 def _slices(decision: Decision) -> Figure:
@@ -167,7 +168,6 @@ def _slices(decision: Decision) -> Figure:
 
 
 def _front(decision: Decision, number: int) -> Figure:
-    """Two objectives of the settings of the search, and of the front."""
     names = decision.objectives[0], decision.objectives[number]
     (label, kind), (other, other_kind) = (label_of(name) for name in names)
     searched = [
@@ -191,5 +191,11 @@ def _front(decision: Decision, number: int) -> Figure:
         f"front-{number}",
         f"{sentence(other)} against {label} until the target.",
         columns,
-        {"label": other},
+        drawn_as_lines(
+            {"key": "searched", **_GOOD, "color": "g1"},
+            {"key": "front", **_GOOD, "symbol": "rect"},
+            unit=other,
+            zero=False,
+            from_zero=False,
+        ),
     )

@@ -3,14 +3,12 @@
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from fedsim.analysis.bundles import _panels, _picture, write_plot
 from fedsim.errors import UserError
 from fedsim.traces.statistics import BundleStatistics, describe
 from fedsim.traces.synthesis import Synthesis, synthesize
-from tests.analysis.browser import Page
 from tests.analysis.documents import embedded
 from tests.traces.cases import HOUR, bundle_of
 
@@ -75,25 +73,3 @@ def test_the_picture_names_its_hours_and_dashes(described: list[BundleStatistics
         line for axes in picture.axes for line in axes.get_lines() if line.get_linestyle() == ":"
     ]
     assert {line.get_color() for line in fits} == {"black"}
-
-
-@pytest.mark.browser
-def test_the_page_is_silent_and_shows_both(
-    chromium: Page, described: list[BundleStatistics], tmp_path: Path
-) -> None:
-    path = tmp_path / "both.html"
-    write_plot(described, path)
-    chromium.open(path)
-    assert chromium.complaints == []
-    names = "[...document.querySelectorAll('#figure-hour .legend span')].map((e) => e.textContent)"
-    assert chromium.run(names) == [each.name for each in described]
-    text = chromium.run("document.body.innerText")
-    assert "NaN" not in text
-    assert "undefined" not in text
-    chromium.run("document.querySelector('#chart-hour').focus()")
-    chromium.press("ArrowRight")
-    hours = described[0].availability
-    assert hours is not None
-    assert f"{100 * np.asarray(hours.by_hour)[0]:.1f}%" in chromium.run(
-        "document.getElementById('live').textContent"
-    )

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.analysis.pages import TEMPLATES, embedded, is_own_page, unbroken, write_page
+from fedsim.analysis.pages import embedded, is_own_page, unbroken, write_page
 from fedsim.errors import UserError
 from tests.runs.synthetic_runs import build_run
 
@@ -57,11 +57,3 @@ def test_numbers_stay_with_their_units() -> None:
     assert unbroken("1,234") == "1,234"
     assert unbroken("1,234 rows (1.5 s)") == "1,234\u00a0rows (1.5\u00a0s)"
     assert unbroken("lr=0.1 reached, v2 too") == "lr=0.1 reached, v2 too"
-
-
-def test_attributes_for_screen_readers_are_those_of_the_standard() -> None:
-    """A misspelled one, such as one in American spelling, would have no effect."""
-    known = {"aria-hidden", "aria-label", "aria-labelledby", "aria-live", "aria-pressed"}
-    for template in TEMPLATES.iterdir():
-        names = set(re.findall(r"\baria-\w+", template.read_text(encoding="utf-8")))
-        assert names <= known, template.name

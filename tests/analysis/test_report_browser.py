@@ -351,29 +351,6 @@ def test_clients_can_be_sorted_filtered_and_found(page: Page, run: Run) -> None:
     assert "777 is not among" in page.said
 
 
-def test_clients_can_be_sorted_and_filtered_by_lateness_and_speed(
-    chromium: Page, synchronous: Run
-) -> None:
-    run = synchronous
-    chromium.open(run.report())
-    chromium.choose("sort", "most late updates first")
-    late = run.dispatches[run.dispatches["outcome"] == "late"]["client_id"].value_counts()
-    assert late[int(chromium.run(CLIENTS)[0])] == late.max()
-    chromium.choose("filter", "with a late update")
-    assert {int(client) for client in chromium.run(CLIENTS)} == set(late.index)
-    said = f"{len(late)} clients, most late updates first"
-    assert chromium.said == said
-    assert chromium.complaints == []
-    chromium.choose("filter", "all clients")
-    chromium.choose("sort", "slowest first")
-    slowest = chromium.run(CLIENTS)[0]
-    chromium.choose("filter", "slower than the median")
-    slower = chromium.run(CLIENTS)
-    assert slower[0] == slowest
-    chromium.choose("filter", "as fast as the median, or faster")
-    assert set(chromium.run(CLIENTS)).isdisjoint(slower)
-
-
 def test_from_far_away_work_is_summed_and_near_it_has_phases(page: Page) -> None:
     page.click("[data-view=whole]")
     assert page.run(VIEW)[1] == "sums"

@@ -18,15 +18,12 @@ from fedsim.analysis.statistics import (
     gini,
     lorenz_curve,
     outcome_counts,
-    participation_counts,
     participation_term,
     participation_weights,
     spent_by,
-    staleness,
     turnaround_s,
     update_intervals_s,
     where_time_went,
-    work_by_outcome,
 )
 from fedsim.runs import Run
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS
@@ -181,39 +178,6 @@ def test_time_adds_up_and_equals_a_plain_loop(run: Run) -> None:
             expected["waiting"] += min([until, *later[:1]]) - row["arrived_s"]
     for name, seconds in expected.items():
         assert spent[name] == pytest.approx(seconds), name
-
-
-def test_counts_and_work(run: Run) -> None:
-    frame = run.dispatches
-    counts = outcome_counts(frame)
-    assert list(counts) == list(OUTCOME_LABELS)
-    assert sum(counts.values()) == len(frame)
-    work = work_by_outcome(frame, run.phases)
-    for label, count in counts.items():
-        rows = frame[frame["outcome"] == label]
-        assert count == len(rows) == work["dispatches"][label]
-        assert work["steps"][label] == rows["steps_done"].sum()
-        assert work["bytes"][label] == rows["bytes_down"].sum() + rows["bytes_up"].sum()
-        assert work["energy_j"][label] == pytest.approx(rows["energy_j"].sum())
-        assert work["seconds"][label] == pytest.approx(
-            (rows["ended_s"] - rows["dispatched_s"]).sum()
-        )
-    taken = participation_counts(frame, 25)
-    assert taken.tolist() == run.clients["aggregated"].tolist()
-
-
-def test_staleness(run: Run) -> None:
-    measured_staleness = staleness(run.dispatches, run.aggregations)
-    aggregated = run.dispatches[run.dispatches["outcome"] == "aggregated"]
-    merged = aggregated.merge(run.aggregations, left_on="aggregated_version", right_on="version")
-    assert measured_staleness.versions.tolist() == aggregated["staleness"].tolist()
-    expected = (merged["time_s"] - merged["dispatched_s"]).sort_values()
-    np.testing.assert_allclose(np.sort(measured_staleness.seconds), expected)
-
-
-def test_delays_of_a_run_equal_the_recorded_ones(run: Run) -> None:
-    measured = delays(run.dispatches, 25, len(run.aggregations))
-    assert measured.tolist() == run.aggregations["delay_max"].tolist()
 
 
 def test_at_work_and_running_sums(run: Run) -> None:

@@ -36,13 +36,13 @@ def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
             "upload (s)": ([1.0, 2.0], [2.0, 4.0]),
         },
     )
-    (panel,) = _distributions(calibration)
-    assert panel.title == "Upload"
-    assert panel.finding == "Median 1.5 s in the log, 3 s in the simulation."
-    logged, simulated = (line.values for line in panel.lines)
-    assert (panel.x[0], panel.x[-1]) == (1.0, 4.0)
-    assert np.array_equal(logged, np.where(panel.x < 2, 0.5, 1.0))
-    assert np.array_equal(simulated, np.select([panel.x < 2, panel.x < 4], [0.0, 0.5], 1.0))
+    (figure,) = _distributions(calibration)
+    assert figure.extra["title"] == "Upload"
+    assert figure.finding == "Median 1.5 s in the log, 3 s in the simulation."
+    x, logged, simulated = (np.asarray(column.values) for column in figure.columns)
+    assert (x[0], x[-1]) == (1.0, 4.0)
+    assert np.array_equal(logged, np.where(x < 2, 0.5, 1.0))
+    assert np.array_equal(simulated, np.select([x < 2, x < 4], [0.0, 0.5], 1.0))
     assert _seconds(0.2, 1e-9) == "0.2 s, exact"
     assert _seconds(0.2, 0.01) == "0.2 s ± 5.0%"
     assert _rate(8e6, 2e5) == "8 Mbit/s ± 2.5%"
@@ -52,10 +52,13 @@ def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
 def test_bands_are_drawn_for_quantities_of_several_rounds() -> None:
     rounds = Prediction("duration of a round (s)", [3.0, 9.0], [2.0, 4.0], [3.0, 5.0], [4.0, 6.0])
     total = Prediction("total time (s)", [12.0], [10.0], [11.0], [13.0])
-    (panel,) = _bands([rounds, total])
-    assert (panel.title, panel.values) == ("Duration of a round", "time")
-    assert panel.finding == "50.0% of 2 logged values lie within their band."
-    assert [list(line.values) for line in panel.lines] == [[3, 9], [3, 5], [2, 4], [4, 6]]
+    (figure,) = _bands([rounds, total])
+    assert figure.extra["title"] == "Duration of a round"
+    assert figure.finding == "50.0% of 2 logged values lie within their band."
+    _, *lines = figure.columns
+    assert [(line.kind, *line.values) for line in lines] == [
+        ("time", *each) for each in ([3, 9], [3, 5], [2, 4], [4, 6])
+    ]
 
 
 def test_predicted_probabilities_are_compared_with_what_happened() -> None:

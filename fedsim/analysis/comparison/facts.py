@@ -52,22 +52,56 @@ COSTS: Mapping[str, tuple[str, Kind]] = {
 """Costs against which progress can be measured, columns of :attr:`RunFacts.progress`: label and kind of each."""
 CLIENT_UPDATES = "client_updates"
 """Another column of :attr:`RunFacts.progress`: the number of client updates that the evaluated model contains."""
-TIMING: Mapping[str, tuple[str, Kind]] = {
-    "interval_s": ("time per server update", "time"),
-    "client_updates_per_h": ("client updates per hour", "number"),
-    "lost_steps": ("local steps lost", "share"),
+PERCENTILES = {50: "median", 95: "95%", 99: "99%"}
+"""Percentiles of durations among a run's figures, and what they are called."""
+FIGURES: Mapping[str, tuple[str, Kind]] = {
+    "simulated_s": ("simulated", "time"),
+    "wall_s": ("wall time", "time"),
+    "updates": ("server updates", "mean"),
+    "rounds": ("rounds", "mean"),
+    "dispatches": ("dispatches", "mean"),
     "bytes": ("data moved", "bytes"),
-}
-"""The main figures of timing-only runs: label and kind of each."""
-TIMING_TABLE: Mapping[str, tuple[str, Kind]] = {
-    **TIMING,
-    "contributed": ("clients that contributed", "share"),
     "energy_j": ("energy", "energy"),
     **SPENT,
+    "compute_s": ("client compute", "time"),
+    "paused_s": ("paused", "time"),
+    # Shares that went into updates that never entered the model.
+    "lost_dispatches": ("lost", "share"),
+    "lost_steps": ("local steps lost", "share"),
+    "lost_bytes": ("data lost", "share"),
+    "lost_seconds": ("client time lost", "share"),
+    "contributed": ("clients that contributed", "share"),
+    "per_update": ("client updates per server update", "number"),
+    "gini": ("Gini coefficient", "number"),
+    "staleness_mean": ("mean staleness", "number"),
+    "staleness_max": ("largest", "mean"),
+    "age_s": ("age of updates", "time"),  # mean from dispatch to aggregation
+    "tau_avg": ("mean delay τ", "number"),
+    "tau_max": ("largest τ", "mean"),
+    "interval_s": ("time per server update", "time"),
+    **{
+        f"interval_p{p}_s": (f"per server update, {name}", "time")
+        for p, name in PERCENTILES.items()
+    },
+    **{
+        f"turnaround_p{p}_s": (f"dispatch to arrival, {name}", "time")
+        for p, name in PERCENTILES.items()
+    },
+    "client_updates_per_h": ("client updates per hour", "number"),  # that entered the model
+    # With edge servers, else NaN; accuracies are the last means over the clients of an edge server.
+    "backhaul_bytes": ("data over the backhaul", "bytes"),
+    "edge_rounds": ("rounds of edge servers", "mean"),
+    "edge_gini": ("Gini coefficient", "number"),
+    "edge_worst": ("accuracy at the worst", "share"),
+    "edge_spread": ("spread", "share"),
 }
+"""The single numbers of a run, by name: label and kind of each, on pages, in tables and in figures."""
+EDGE_FIGURES = ("backhaul_bytes", "edge_rounds", "edge_gini", "edge_worst", "edge_spread")
+TIMING = ("interval_s", "client_updates_per_h", "lost_steps", "bytes")
+"""The main figures of timing-only runs."""
+TIMING_TABLE = (*TIMING, "contributed", "energy_j", *SPENT)
 """The figures of timing-only runs in the terminal's table."""
-PERCENTILES = (50, 95, 99)
-"""Percentiles of durations among a run's figures."""
+LORENZ_AT: Floats = np.arange(51) / 50
 
 
 def require_cost(name: str, costs: Collection[str] = COSTS, where: str | None = None) -> None:
@@ -95,7 +129,7 @@ class RunFacts:
         progress: one row per evaluation: the :data:`COSTS` and :data:`CLIENT_UPDATES` so far, and one column per
             metric.
         metrics: names of the measured metrics, accuracy first.
-        figures: single numbers, by name: see :func:`read_facts`.
+        figures: the :data:`FIGURES`.
         spent_s: client-seconds by activity.
         client_accuracy: last measured accuracy of each client that has one.
         lorenz: share of the updates given by the least active clients, at :data:`LORENZ_AT`.
@@ -166,36 +200,9 @@ class RunFacts:
         return self.definition(metric).best(self.evaluations[metric])
 
 
-FIGURES = (
-    *("simulated_s", "wall_s", "updates", "rounds", "dispatches", "bytes", "energy_j", *SPENT),
-    *("compute_s", "paused_s", "lost_dispatches", "lost_steps", "lost_bytes", "lost_seconds"),
-    *("contributed", "per_update", "gini", "staleness_mean", "staleness_max", "age_s", "tau_avg"),
-    *("tau_max", "interval_s", *(f"interval_p{percent}_s" for percent in PERCENTILES)),
-    *(*(f"turnaround_p{percent}_s" for percent in PERCENTILES), "client_updates_per_h"),
-)
-EDGE_FIGURES = ("backhaul_bytes", "edge_rounds", "edge_gini", "edge_worst", "edge_spread")
-LORENZ_AT: Floats = np.arange(51) / 50
-
-
 def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
-    """The figures of a complete run.
-
-    ``figures`` holds: ``simulated_s``, ``wall_s``, ``updates`` (server updates), ``rounds``, ``dispatches``,
-    ``bytes``, ``energy_j``, the :data:`SPENT`, ``compute_s``, ``paused_s``; the shares ``lost_dispatches``,
-    ``lost_steps``, ``lost_bytes`` and ``lost_seconds`` that went into updates that never entered the model;
-    ``contributed`` (share of clients that gave an update), ``per_update`` (client updates in a server update),
-    ``gini``, ``staleness_mean``,
-    ``staleness_max``, ``age_s`` (mean seconds from dispatch to aggregation), ``tau_avg``, ``tau_max``; ``interval_s``
-    (mean seconds between server updates), percentiles of it (``interval_p95_s``) and of the seconds from dispatch to
-    arrival (``turnaround_p95_s``), and ``client_updates_per_h`` (client updates that entered the model per simulated
-    hour). With edge servers, else NaN: ``backhaul_bytes``, ``edge_rounds``, ``edge_gini`` (of their updates),
-    ``edge_worst`` and ``edge_spread`` (last mean accuracy of the clients of the worst edge server, and how much better
-    the best is).
-
-    Args:
-        run: the run.
-        sections: cache of parsed sections of scenarios by text, because parsing YAML takes longer than all else.
-    """
+    """The numbers of a complete run; ``sections`` caches parsed sections of scenarios by their text, because parsing
+    YAML takes longer than all else."""
     texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
     for text in texts:
         if text not in sections:
@@ -212,7 +219,6 @@ def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
 
 
 def _measured(run: Run) -> dict[str, Any]:
-    """The fields of :class:`RunFacts` that follow from the tables of a run."""
     clients = population(run)
     table = run.clients if run.has_clients else None
     values = run.metrics.iloc[:, 3:].dropna(axis=1, how="all")
@@ -287,7 +293,6 @@ def _kept(run: Run) -> dict[str, Any] | None:
 
 
 def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
-    """The :func:`_measured` that a record keeps."""
     facts: dict[str, Any] = {name: kept[name] for name in ("digest", "unequal_samples")}
     facts |= {name: tuple(kept[name]) for name in ("metrics", "lost")}
     facts |= {name: _unpacked(kept[name]) for name in _ARRAYS}
@@ -299,7 +304,7 @@ def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
     shares = (facts["lorenz"], facts["client_accuracy"])
     if (
         columns - progress.keys()
-        or {*FIGURES, *EDGE_FIGURES} - facts["figures"].keys()
+        or FIGURES.keys() - facts["figures"].keys()
         or {*facts["lost"]} - {*facts["metrics"]}
         or any(np.isnan(progress[name]).all() for name in facts["metrics"])
         or facts["lorenz"].shape != LORENZ_AT.shape

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
-from fedsim.analysis.comparison.facts import COSTS, TIMING, require_cost
+from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cost
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.lines import label_plainly
 from fedsim.analysis.palette import Look, looks
@@ -284,14 +284,10 @@ def _curves(
     log_x = style.has_log_x(comparison)
     scale = 100.0 if percent and log != "logit" else 1.0
     xlim, ylim = style.x_limits(), style.y_limits(metric, definition.unit)
-    bands, runs = (
-        bool(style.bands),
-        style.bands is None and (bool(alone) or len(variants) <= RUNS_UP_TO),
-    )
-    for where, ends, column, of in (
-        ("xlim", xlim, "x", kind),
-        ("ylim", ylim, "median", definition.unit),
-    ):
+    bands = bool(style.bands)
+    runs = style.bands is None and (bool(alone) or len(variants) <= RUNS_UP_TO)
+    axes_of = (("xlim", xlim, "x", kind), ("ylim", ylim, "median", definition.unit))
+    for where, ends, column, of in axes_of:
         first, last = float(frame[column].min()), float(frame[column].max())
         if ends[0] > last or ends[1] < first:
             hint = f"the curves go from {format_value(first, of)} to {format_value(last, of)}"
@@ -316,17 +312,20 @@ def _curves(
             until = rows["x"].shift(-1, fill_value=rows["x"].iloc[-1])
             rows = rows[(until >= left) & (rows["x"] <= right)]
             if alone and label != alone[number]:
-                axes.plot(
-                    rows["x"],
-                    rows["median"],
-                    color="0.75",
-                    linewidth=0.6,
-                    zorder=1,
-                    drawstyle="steps-post",
-                )
+                gray = {"color": "0.75", "linewidth": 0.6, "zorder": 1}
+                axes.plot(rows["x"], rows["median"], drawstyle="steps-post", **gray)
                 continue
             hidden += [] if rows["median"].between(bottom, top).any() else [str(label)]
-            _line(axes, rows, str(label), variants[str(label)], bands=bands)
+            look, count = variants[str(label)], len(rows)
+            every = max(1, count // 8)
+            # The last value has a marker, because the step to it ends there.
+            marked = [*range(every // 2, count - every, every), count - 1] if count else []
+            line = {"color": look.light, "linestyle": (0, look.dash), "drawstyle": "steps-post"}
+            points = {"marker": look.marker, "markevery": marked, "label": label}
+            axes.plot(rows["x"], rows["median"], **line, **points)
+            if bands and rows["low"].notna().any():
+                shade = {"step": "post", "color": look.light, "alpha": 0.12, "linewidth": 0}
+                axes.fill_between(rows["x"], rows["low"], rows["high"], **shade)
         for group, x, curve in comparison.series(metric, style.against, 4000) if runs else ():
             name = comparison.shown.get((group.setting, group.label))
             if alone and name != alone[number]:
@@ -367,20 +366,9 @@ def _curves(
         label_plainly(axes)
 
 
-def _line(axes: Any, rows: pd.DataFrame, label: str, look: Look, *, bands: bool) -> None:
-    x, median, low, high = (rows[name].to_numpy() for name in ("x", "median", "low", "high"))
-    every = max(1, len(x) // 8)
-    # The last value has a marker, because the step to it ends there.
-    marked = [*range(every // 2, len(x) - every, every), len(x) - 1] if len(x) else []
-    points = {"marker": look.marker, "markevery": marked, "drawstyle": "steps-post"}
-    axes.plot(x, median, label=label, color=look.light, linestyle=(0, look.dash), **points)
-    if bands and np.isfinite(low).any():
-        axes.fill_between(x, low, high, step="post", color=look.light, alpha=0.12, linewidth=0)
-
-
 def _bars(axes: Any, summary: pd.DataFrame, name: str, variants: Mapping[str, Look]) -> None:
     """Draw one bar per variant in each setting, with its deviation over seeds."""
-    label, kind = TIMING[name]
+    label, kind = FIGURES[name]
     settings, most = summary["setting"].unique(), float(summary[name].max())
     scale, unit = (0.01, "%") if kind == "share" else axis_unit(most, kind)
     each = 0.8 / len(variants)

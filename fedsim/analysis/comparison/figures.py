@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison.facts import COSTS, LORENZ_AT, PERCENTILES, SPENT
+from fedsim.analysis.comparison.facts import (
+    COSTS,
+    EDGE_FIGURES,
+    FIGURES,
+    LORENZ_AT,
+    PERCENTILES,
+    SPENT,
+)
 from fedsim.analysis.comparison.findings import ahead
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, on, targets_in_order
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target
+from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
+from fedsim.analysis.figures.lines import cumulative
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
 from fedsim.runs.sweep import PRECISION
 from fedsim.scenario.comparing import by_section
@@ -36,83 +45,25 @@ from fedsim.vocabulary.formatting import (
 )
 
 ACCURACIES = np.arange(41) / 40
-_NOT_RUN = "not run"
-
-
-def _percentile(percent: int) -> str:
-    return "median" if percent == 50 else f"{percent}%"
-
-
-_WORK: Columns = (
-    ("dispatches", "dispatches", "mean"),
-    ("lost_dispatches", "lost", "share"),
-    ("lost_steps", "steps lost", "share"),
-    ("bytes", "data moved", "bytes"),
-    ("lost_bytes", "data lost", "share"),
-    ("compute_s", "client compute", "time"),
-    ("lost_seconds", "client time lost", "share"),
-    ("energy_j", "energy", "energy"),
+_GROUP: Columns = (("setting", "setting", "text"), ("label", "variant", "text"))
+_WORK = (
+    *("dispatches", "lost_dispatches", "lost_steps", "bytes", "lost_bytes", "compute_s"),
+    *("lost_seconds", "energy_j"),
 )
-_DURATIONS: Columns = (
-    ("client_updates_per_h", "client updates per hour", "number"),
-    ("interval_s", "per server update, mean", "time"),
-    *(
-        (f"interval_p{percent}_s", f"per server update, {_percentile(percent)}", "time")
-        for percent in PERCENTILES
-    ),
-    *(
-        (f"turnaround_p{percent}_s", f"dispatch to arrival, {_percentile(percent)}", "time")
-        for percent in PERCENTILES
-    ),
+_DURATIONS = (
+    *("client_updates_per_h", "interval_s", *(f"interval_p{p}_s" for p in PERCENTILES)),
+    *(f"turnaround_p{percent}_s" for percent in PERCENTILES),
 )
-_PARTICIPATION: Columns = (
-    ("updates", "server updates", "mean"),
-    ("per_update", "client updates per server update", "number"),
-    ("contributed", "clients that contributed", "share"),
-    ("gini", "Gini coefficient", "number"),
-    ("staleness_mean", "mean staleness", "number"),
-    ("staleness_max", "largest", "mean"),
-    ("age_s", "age of updates", "time"),
-    ("tau_avg", "mean delay τ", "number"),
-    ("tau_max", "largest τ", "mean"),
-)
-_EDGES: Columns = (
-    ("backhaul_bytes", "data over the backhaul", "bytes"),
-    ("edge_rounds", "rounds of edge servers", "mean"),
-    ("edge_gini", "Gini coefficient", "number"),
-    ("edge_worst", "accuracy at the worst", "share"),
-    ("edge_spread", "spread", "share"),
+_PARTICIPATION = (
+    *("updates", "per_update", "contributed", "gini", "staleness_mean", "staleness_max"),
+    *("age_s", "tau_avg", "tau_max"),
 )
 _PRECISION: Columns = (
-    ("setting", "setting", "text"),
-    ("label", "variant", "text"),
     ("ratio", "ratio to the baseline", "text"),
     ("interval", "95% interval", "text"),
     ("needed", "seeds needed", "text"),
     ("seeds", "seeds run", "count"),
     ("missed", "missed the target", "count"),
-)
-_PAIRS: Columns = (
-    ("setting", "setting", "text"),
-    ("first", "first", "text"),
-    ("second", "second", "text"),
-    ("quantity", "quantity", "text"),
-    ("difference", "first − second", "text"),
-    ("range", "95% interval", "text"),
-    ("seeds", "seeds", "count"),
-    ("better", "seeds favoring first", "count"),
-    ("same", "seeds equal", "count"),
-)
-_TARGET: Columns = (
-    ("reached", "reached", "text"),
-    ("time_s", "simulated time", "time"),
-    ("time_median_s", "median", "time"),
-    ("speed", "speed", "text"),
-    ("client_updates", "client updates", "mean"),
-    ("client_updates_per_h", "updates per hour", "number"),
-    ("round", "rounds", "mean"),
-    ("bytes", "data moved", "bytes"),
-    ("compute_s", "client compute", "time"),
 )
 _FAIRNESS: Columns = (
     ("clients", "clients", "count"),
@@ -126,18 +77,48 @@ _FAIRNESS: Columns = (
 )
 
 
-def _table(
-    comparison: ComparisonTables, frame: pd.DataFrame, columns: Columns, *, merges: bool = True
-) -> tuple[Column, ...]:
-    """Columns of a frame, after those with the group of each row; the setting only if there are several.
+Described = str | tuple[str, str, Kind]
+"""A column of a table: one of :data:`FIGURES`, or key, label and kind."""
 
-    If it ``merges``, variants with identical results are one row.
+
+def _table(
+    comparison: ComparisonTables,
+    frame: pd.DataFrame,
+    columns: Iterable[Described],
+    *,
+    merges: bool = True,
+    names: Columns = _GROUP,
+) -> tuple[Column, ...]:
+    """Columns of a frame, after the names of each row's group.
+
+    The setting has a column only if there are several. If it ``merges``, variants with identical results are one row.
     """
     frame = comparison.merged(frame) if merges else frame
-    names: Columns = (("setting", "setting", "text"), ("label", "variant", "text"))
-    if len(comparison.grouping.settings) == 1:
-        names = names[1:]
-    return columns_of(frame, [*names, *columns])
+    described = [
+        (name, *FIGURES[name]) if isinstance(name, str) else name for name in (*names, *columns)
+    ]
+    return columns_of(frame, described[len(comparison.grouping.settings) == 1 :])
+
+
+def _standings(comparison: ComparisonTables, target: Target) -> pd.DataFrame:
+    """The standings of a target, with ``reached``, ``range`` and ``speed`` in words: ``13 times as fast, 9 to 20``."""
+
+    def speed(row: Mapping[Hashable, Any]) -> str:
+        if not math.isfinite(row["speed"]):
+            return ABSENT
+        if comparison.baseline in row["label"].split(" = "):
+            return "baseline"
+        low, high = row["speed_low"], row["speed_high"]
+        spread = f", {low:.3g} to {high:.3g}" if math.isfinite(low) else ""
+        return f"{row['speed']:.3g} times as fast{spread}"
+
+    frame = comparison.standings(target)
+    rows = frame.to_dict("records")
+    return frame.assign(
+        reached=[f"{row['reached']} of {row['runs']}" for row in rows],
+        range=[format_interval(row["low_s"], row["high_s"], format_duration) for row in rows],
+        speed=[speed(row) for row in rows],
+    )
 
 
 def first_to(comparison: ComparisonTables) -> Figure | None:
@@ -147,71 +128,58 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     are one row.
     """
     goals = targets_in_order(comparison)
-    if not goals or comparison.targets_of(goals[0])["time_s"].isna().all():
+    if not goals:
         return None
-    goal, base, few = goals[0], comparison.baseline, comparison.is_few
-    standings = comparison.standings(goal)
-    places = {
-        label: number for number, label in enumerate(dict.fromkeys(comparison.shown.values()))
-    }
-    every = np.concatenate(standings["seeds_s"].tolist())
-    if not (every > 0).any():  # The initial model meets the target.
+    frame, looks = _standings(comparison, goals[0]), list(dict.fromkeys(comparison.shown.values()))
+    every = np.concatenate(frame["seeds_s"].tolist())
+    good = frame["time_s"].notna()
+    if not good.any() or not (every > 0).any():  # The initial model meets the target.
         return None
     low, high = float(every[every > 0].min()), float(every.max())
     low, high = (low / 1.1, high * 1.1) if low < high else (low / 2, high * 2)
 
-    def place(seconds: float) -> float:
-        return float(np.clip(math.log(max(seconds, low) / low) / math.log(high / low), 0, 1))
+    def places(*seconds: float) -> list[float]:
+        shares = np.log(np.maximum(seconds, low) / low) / math.log(high / low)
+        known: list[float] = shares[np.isfinite(shares)].clip(0, 1).tolist()
+        return known
 
-    rows: list[dict[str, Any]] = []
-    for row in standings.to_dict("records"):
-        ends, good = (row["low_s"], row["high_s"]), math.isfinite(row["time_s"])
-        rows.append(
-            {
-                "setting": row["setting"],
-                "label": row["label"],
-                "look": places[row["label"]],
-                "reached": f"{row['reached']} of {row['runs']}",
-                "time_s": row["time_s"],
-                "range": format_interval(*ends, format_duration),
-                "speed": _speed(comparison, row),
-                "seeds": [place(each) for each in row["seeds_s"]] if good else [],
-                "ends": [place(each) for each in ends] if math.isfinite(ends[0]) else [],
-                "mean": place(row["time_s"]) if good else None,
-            }
-        )
+    names = ("setting", "label", "reached", "time_s", "range", "speed")
+    rows = [
+        {
+            **{name: row[name] for name in names},
+            "look": looks.index(row["label"]),
+            "seeds": places(*row["seeds_s"]) if math.isfinite(row["time_s"]) else [],
+            "ends": places(row["low_s"], row["high_s"]),
+            "mean": next(iter(places(row["time_s"])), None),
+        }
+        for row in frame.to_dict("records")
+    ]
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "mean time", "time"),
         ("range", spread_word(comparison), "text"),
-        ("speed", f"speed relative to {base}", "text"),
+        ("speed", f"speed relative to {comparison.baseline}", "text"),
     )
     marks: list[float] = [s for s in _ROUND_S if low <= s <= high]
     marks = marks or [low * 1.1, high / 1.1]
-    ticks = [(place(s), format_duration(s)) for s in marks[:: math.ceil(len(marks) / 6)]]
-    title = f"Time to {comparison.phrase(goal)}"
+    ticks = [(*places(s), format_duration(s)) for s in marks[:: math.ceil(len(marks) / 6)]]
+    title = f"Time to {comparison.phrase(goals[0])}"
     return Figure(
         "first",
         title,
-        _table(comparison, pd.DataFrame(rows), columns, merges=False),
-        {"rows": rows, "ticks": ticks, "title": title, "few": few},
+        _table(comparison, frame, columns, merges=False),
+        {
+            "rows": rows,
+            "ticks": ticks,
+            "title": title,
+            "few": comparison.is_few,
+        },
     )
 
 
 _ROUND_S = sorted(
     {m * unit for unit in (1, 60, 3600, 86400) for m in (1, 2, 3, 5, 7, 10, 14, 20, 30)}
 )
-
-
-def _speed(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> str:
-    """The speed of a row of the standings in words: ``13 times as fast, 9 to 20``."""
-    if not math.isfinite(row["speed"]):
-        return ABSENT
-    if comparison.baseline in row["label"].split(" = "):
-        return "baseline"
-    low, high = row["speed_low"], row["speed_high"]
-    spread = f", {low:.3g} to {high:.3g}" if math.isfinite(low) else ""
-    return f"{row['speed']:.3g} times as fast{spread}"
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:
@@ -256,22 +224,27 @@ def quality(comparison: ComparisonTables) -> Figure | None:
 
 def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
     """The times at which groups reached a target, with the sentences on it."""
-    frame = comparison.standings(target)
-    ends = zip(frame["low_s"], frame["high_s"], strict=True)
-    shown = frame.assign(
-        reached=[f"{k} of {n}" for k, n in zip(frame["reached"], frame["runs"], strict=True)],
-        time_range=[format_interval(low, high, format_duration) for low, high in ends],
-        speed=[_speed(comparison, row) for row in frame.to_dict("records")],
+    frame = _standings(comparison, target)
+    columns: Columns = (
+        ("reached", "reached", "text"),
+        ("time_s", "simulated time", "time"),
+        ("range", spread_word(comparison), "text"),
+        ("time_median_s", "median", "time"),
+        ("speed", "speed", "text"),
+        ("client_updates", "client updates", "mean"),
+        ("client_updates_per_h", "updates per hour", "number"),
+        ("round", "rounds", "mean"),
+        ("bytes", "data moved", "bytes"),
+        ("compute_s", "client compute", "time"),
     )
-    spent = [(name, *words) for name, words in SPENT.items() if name in comparison.costs]
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
         without = f" There are no speeds relative to {comparison.baseline}, which did not reach it."
-    columns = (*_TARGET[:2], ("time_range", spread_word(comparison), "text"), *_TARGET[2:])
+    spent = [name for name in SPENT if name in comparison.costs]
     return Figure(
         f"target-{number}",
         f"{' '.join(on(comparison, target))}{without}",
-        _table(comparison, shown, (*columns, *spent), merges=False),
+        _table(comparison, frame, (*columns, *spent), merges=False),
         {
             "title": f"Time to {comparison.phrase(target)}",
             "note": f" {relative_speeds(comparison)}.",
@@ -290,18 +263,8 @@ def relative_speeds(comparison: ComparisonTables) -> str:
     return f"Speeds are relative to {comparison.baseline}, over the seeds with which both reached the target"
 
 
-def _small_sample(comparison: ComparisonTables) -> str:
-    """A sentence on intervals of few seeds; empty if there are enough."""
-    if not comparison.is_few:
-        return ""
-    return (
-        f"With {INTERVAL_RUNS} to {FEW} seeds an interval is little more than the range of the runs, "
-        "and with fewer there is none. "
-    )
-
-
 def pairs(comparison: ComparisonTables) -> Figure | None:
-    """Differences between variants per seed."""
+    """Differences between variants per seed, with their range over few seeds instead of an interval."""
     quantities: dict[str, tuple[str, Kind]] = {
         f"time to {target}": (f"time to {comparison.phrase(target)}", "time")
         for target in comparison.goals
@@ -314,12 +277,12 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     frame = frame[frame["quantity"].isin(list(quantities)) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
-    clear = (frame["low"] > 0) | (frame["high"] < 0)
-    finding = "Intervals are of one pair each; of many, some exclude zero by chance, so they are not counted."
+    spread = spread_word(comparison)
+    lows, highs = ("lowest", "highest") if comparison.is_few else ("low", "high")
+    finding = f"Each {spread} is of one pair; of many, some exclude zero by chance, so they are not counted."
     if len(frame) == 1:
-        finding = (
-            f"The interval of the difference {'excludes' if clear.all() else 'includes'} zero."
-        )
+        excludes = bool(((frame[lows] > 0) | (frame[highs] < 0)).all())
+        finding = f"The {spread} of the difference {'excludes' if excludes else 'includes'} zero."
 
     def written(row: Mapping[Hashable, Any], key: str) -> str:
         return format_difference(row[key], quantities[row["quantity"]][1])
@@ -328,19 +291,25 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     shown = frame.assign(
         quantity=[quantities[row["quantity"]][0] for row in rows],
         difference=[written(row, "difference") for row in rows],
-        range=[
-            f"{written(row, 'low')} to {written(row, 'high')}"
-            if math.isfinite(row["low"])
+        spread=[
+            f"{written(row, lows)} to {written(row, highs)}"
+            if row["seeds"] > 1 and math.isfinite(row[lows])
             else ABSENT
             for row in rows
         ],
     )
-    return Figure(
-        "pairs",
-        finding,
-        columns_of(shown, _PAIRS if len(comparison.grouping.settings) > 1 else _PAIRS[1:]),
-        {"note": f" {_small_sample(comparison)}"},
+    columns: Columns = (
+        ("first", "first", "text"),
+        ("second", "second", "text"),
+        ("quantity", "quantity", "text"),
+        ("difference", "first − second", "text"),
+        ("spread", spread, "text"),
+        ("seeds", "seeds", "count"),
+        ("better", "seeds favoring first", "count"),
+        ("same", "seeds equal", "count"),
     )
+    table = _table(comparison, shown, columns, merges=False, names=_GROUP[:1])
+    return Figure("pairs", finding, table, {"few": comparison.is_few})
 
 
 def precision(comparison: ComparisonTables) -> Figure | None:
@@ -349,21 +318,21 @@ def precision(comparison: ComparisonTables) -> Figure | None:
     if len(files) > 1 or not (file := files.pop()).exists():
         return None
     frame = pd.read_csv(file)
-    needed = [
-        f"more than {seeds}" if math.isnan(count) else format_count(int(count))
-        for count, seeds in zip(frame["needed"], frame["seeds"], strict=True)
-    ]
-    ends = zip(frame["low"], frame["high"], strict=True)
-    intervals = [format_interval(low, high, format_ratio) for low, high in ends]
-    ratios = [format_ratio(ratio) for ratio in frame["ratio"]]
-    shown = frame.assign(needed=needed, interval=intervals, ratio=ratios)
+    rows = frame.to_dict("records")
+    shown = frame.assign(
+        needed=[
+            f"more than {row['seeds']}" if math.isnan(row["needed"]) else f"{row['needed']:,.0f}"
+            for row in rows
+        ],
+        interval=[format_interval(row["low"], row["high"], format_ratio) for row in rows],
+        ratio=[format_ratio(ratio) for ratio in frame["ratio"]],
+    )
     precise = int(frame["needed"].notna().sum())
-    columns = _PRECISION if frame["setting"].nunique() > 1 else _PRECISION[1:]
     return Figure(
         "precision",
         f"{format_count(precise)} of {format_counted(len(frame), 'ratio')} to {frame['baseline'][0]} became as precise "
         "as wanted.",
-        columns_of(shown, columns),
+        _table(comparison, shown, _PRECISION, merges=False),
     )
 
 
@@ -373,27 +342,36 @@ def reference_figure(
     """A table of a paper next to our values; None if we have no runs for any of its values."""
     cells = {(setting, label): value for setting, label, value in table.cells()}
     settings, labels = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
-    ours = {
-        (setting, label): _our_value(comparison, table, setting, label)
-        for setting in settings
-        for label in labels
-    }
-    if all(ours[cell] is None for cell in cells):
+    if table.target is None:
+        frame, column = comparison.summary, f"{table.quantity}_{table.metric}"
+    else:
+        frame, column = comparison.targets_of(Target.parse(table.target)), table.quantity
+    values = frame.set_index(["setting", "label"]).get(column.replace("relative_time", "relative"))
+    first = comparison.grouping.settings[0]
+    ours = {} if values is None else values.to_dict()
+    if all(ours.get((setting or first, label)) is None for setting, label in cells):
         return None
     metric = comparison.definition(table.metric)
-    quantity, kind = _quantity(table, metric.label, metric.unit)
+    quantity: str
+    kind: Kind | None  # None for ratios
+    if table.quantity in ("final", "best"):
+        quantity, kind = f"{table.quantity} {metric.label}", metric.unit
+    elif table.quantity == "relative_time":
+        quantity, kind = "time relative to the baseline", None
+    else:
+        quantity, kind = COSTS[table.quantity]
+        kind = "mean" if kind == "count" else kind
 
-    def written(value: Any) -> str:
+    def written(value: Any, absent: str = ABSENT) -> str:
         if value is None or isinstance(value, str):
-            return ABSENT if value in (None, "-") else value
+            return absent if value in (None, "-") else value
         return format_ratio(value) if kind is None else format_value(value, kind)
 
     columns = [Column("label", "variant", "text", labels)]
     for setting in settings:
         paper = f"{setting}: paper" if setting is not None else "paper"
         stated = [written(cells.get((setting, label))) for label in labels]
-        values = [ours[setting, label] for label in labels]
-        run = [_NOT_RUN if value is None else written(value) for value in values]
+        run = [written(ours.get((setting or first, label)), "not run") for label in labels]
         columns.append(Column(f"paper {setting}", paper, "text", stated))
         columns.append(Column(f"ours {setting}", "ours", "text", run))
     at = f" to {comparison.phrase(Target.parse(table.target))}" if table.target else ""
@@ -404,29 +382,6 @@ def reference_figure(
         tuple(columns),
         {"title": table.title},
     )
-
-
-def _our_value(
-    comparison: ComparisonTables, table: ReferenceTable, setting: str | None, label: str
-) -> float | None:
-    """The value of our runs that corresponds to one in a paper's table; None if there are no such runs."""
-    if table.target is None:
-        frame, column = comparison.summary, f"{table.quantity}_{table.metric}"
-    else:
-        frame, column = comparison.targets_of(Target.parse(table.target)), table.quantity
-    names = comparison.grouping.settings[0] if setting is None else setting, label
-    values = frame.set_index(["setting", "label"]).get(column.replace("relative_time", "relative"))
-    return None if values is None else values.get(names)
-
-
-def _quantity(table: ReferenceTable, label: str, unit: Kind) -> tuple[str, Kind | None]:
-    """Name and kind of a paper's values; no kind for ratios."""
-    if table.quantity in ("final", "best"):
-        return f"{table.quantity} {label}", unit
-    if table.quantity == "relative_time":
-        return "time relative to the baseline", None
-    name, kind = COSTS[table.quantity]
-    return name, "mean" if kind == "count" else kind
 
 
 def time_spent(comparison: ComparisonTables) -> Figure:
@@ -465,35 +420,26 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
     """Tables with the variants that are ahead: durations, work done and lost, edge servers, participation, and accuracy
     on the clients' own data. Without edge servers, or without that accuracy, theirs are left out."""
     frame, fairness = comparison.summary, comparison.fairness
-    spent = [(name, *words) for name, words in SPENT.items() if frame[name].any()]
 
     def summary(
-        name: str, table: pd.DataFrame, columns: Columns, ahead_in: str, words: str, **style: Any
+        name: str, columns: Iterable[Described], ahead_in: str, words: str, **style: Any
     ) -> Figure:
+        table = fairness if name == "fairness" else frame
         finding = f"{words}: {ahead(table, ahead_in, **style)}."
         return Figure(name, finding, _table(comparison, table, columns))
 
     yield Figure("durations", most_updates(comparison), _table(comparison, frame, _DURATIONS))
-    work = (*_WORK, *spent)
+    work = (*_WORK, *(name for name in SPENT if frame[name].any()))
     words = "Most local steps in updates that never entered the model"
-    yield summary("work", frame, work, "lost_steps", words, written=format_share)
+    yield summary("work", work, "lost_steps", words, written=format_share)
     if frame["backhaul_bytes"].notna().any():
-        style = {"written": format_bytes, "higher": False}
-        words = "Least data over the backhaul"
-        yield summary("edges", frame, _EDGES, "backhaul_bytes", words, **style)
-    style = {"written": "{:.2f}".format, "higher": False}
-    words = "Most even participation, as Gini coefficient"
-    yield summary("participation", frame, _PARTICIPATION, "gini", words, **style)
+        words, style = "Least data over the backhaul", {"written": format_bytes, "higher": False}
+        yield summary("edges", EDGE_FIGURES, "backhaul_bytes", words, **style)
+    words, style = "Most even participation, as Gini coefficient", {"written": "{:.2f}".format}
+    yield summary("participation", _PARTICIPATION, "gini", words, higher=False, **style)
     if len(fairness):
         words = "Best mean accuracy of the worst tenth of the clients"
-        yield summary("fairness", fairness, _FAIRNESS, "worst_tenth", words, written=format_share)
-
-
-def _drawn(comparison: ComparisonTables) -> list[Group]:
-    """The groups that have a curve."""
-    return [
-        group for group in comparison.groups if (group.setting, group.label) in comparison.shown
-    ]
+        yield summary("fairness", _FAIRNESS, "worst_tenth", words, written=format_share)
 
 
 def _names(comparison: ComparisonTables) -> list[str]:
@@ -502,19 +448,26 @@ def _names(comparison: ComparisonTables) -> list[str]:
     return [f"{label} ({setting})" if setting else label for (setting, _), label in names]
 
 
-def _by_group(comparison: ComparisonTables, curves: list[Any]) -> Iterator[Column]:
+def _by_group(
+    comparison: ComparisonTables, curve: Callable[[Group], npt.NDArray[np.float64]]
+) -> list[Column]:
     """A column of shares per group that has a curve."""
-    for name, curve in zip(_names(comparison), curves, strict=True):
-        yield Column(name, name, "share", curve)
+    groups = (
+        group for group in comparison.groups if tuple(group.names.values()) in comparison.shown
+    )
+    names = zip(_names(comparison), groups, strict=True)
+    return [Column(name, name, "share", curve(group)) for name, group in names]
 
 
 def lorenz(comparison: ComparisonTables) -> Figure:
     """How evenly the updates came from the clients."""
-    curves = [np.mean([run.lorenz for run in group.runs], axis=0) for group in _drawn(comparison)]
+    curves = _by_group(
+        comparison, lambda group: np.mean([run.lorenz for run in group.runs], axis=0)
+    )
     return Figure(
         "lorenz",
         "The closer a curve is to the straight line, the more even the participation.",
-        (Column("x", "share of clients", "share", LORENZ_AT), *_by_group(comparison, curves)),
+        (Column("x", "share of clients", "share", LORENZ_AT), *curves),
     )
 
 
@@ -522,15 +475,16 @@ def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
     if not len(comparison.fairness):
         return None
-    curves = []
-    for group in _drawn(comparison):
-        measured = [np.sort(run.client_accuracy) for run in group.runs if len(run.client_accuracy)]
-        below = [np.searchsorted(run, ACCURACIES, side="right") / len(run) for run in measured]
-        curves.append(np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan))
+
+    def curve(group: Group) -> npt.NDArray[np.float64]:
+        measured = [run.client_accuracy for run in group.runs if len(run.client_accuracy)]
+        below = [cumulative(accuracies, ACCURACIES) for accuracies in measured]
+        return np.mean(below, axis=0) if below else np.full(len(ACCURACIES), np.nan)
+
     return Figure(
         "client_accuracy",
         "The further right a curve is, the higher the accuracy of its clients.",
-        (Column("x", "accuracy at most", "share", ACCURACIES), *_by_group(comparison, curves)),
+        (Column("x", "accuracy at most", "share", ACCURACIES), *_by_group(comparison, curve)),
     )
 
 
@@ -563,13 +517,11 @@ def differences(comparison: ComparisonTables) -> Figure | None:
 def runs(comparison: ComparisonTables) -> Figure:
     """The runs that were compared."""
     metrics = map(comparison.definition, () if comparison.is_stopped else comparison.metrics[:1])
-    columns: Columns = (
-        ("seed", "seed", "text"),
-        ("simulated_s", "simulated", "time"),
-        ("wall_s", "wall time", "time"),
-        *((f"final_{metric.name}", f"final {metric.label}", metric.unit) for metric in metrics),
-        ("run", "folder", "text"),
-    )
+    finals: list[Described] = [
+        (f"final_{metric.name}", f"final {metric.label}", metric.unit) for metric in metrics
+    ]
+    columns: list[Described] = [("seed", "seed", "text"), "simulated_s", "wall_s", *finals]
+    columns.append(("run", "folder", "text"))
     frame = comparison.runs.astype({"seed": str})
     return Figure(
         "runs",

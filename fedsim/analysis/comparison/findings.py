@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
@@ -23,16 +22,10 @@ def doubt(
     """The first reason why the lead over a rival may mean nothing; empty if it is clear.
 
     A lead is doubtful if the rival is not slower on the seeds with which both reached the target (every variant is
-    beaten by another one, because some runs missed it), if it is shorter than the mean time ``gap_s`` from the
-    evaluation before to the one that reached the target, if the 95% interval of the difference per seed includes
-    zero, if there are too few common seeds for an interval, and if the ranges of up to :data:`FEW` seeds overlap.
-
-    Args:
-        pair: the row of the pairs with both.
-        label: the rival.
-        ahead_s: by how much the first variant is ahead of it.
-        gap_s: see above.
-        times_s: the times of the first variant and of the rival, a row per common seed.
+    beaten by another one, because some runs missed it); if it, ``ahead_s``, is shorter than ``gap_s``, the mean time
+    from the evaluation before to the one that reached the target; if the 95% interval of the difference per seed, in
+    the row ``pair`` of the pairs, includes zero; if there are too few common seeds for an interval; or if the ranges
+    of up to :data:`FEW` seeds overlap. ``times_s`` has a column for the first variant and one for the rival.
     """
     if ahead_s <= 0:
         how = "equally fast" if ahead_s == 0 else "faster"
@@ -52,8 +45,7 @@ class Lead(NamedTuple):
     """The first variants to a target in a setting, and the first of them beside a partner.
 
     Attributes:
-        setting: the setting.
-        first: the first variant.
+        setting, first: the setting and the first variant in it.
         second: its partner: the baseline, or the next best variant if the baseline is among the first or did not reach
             the target; empty if there is none.
         seeds: number of seeds with which both reached the target; the numbers below are means over these.
@@ -62,7 +54,7 @@ class Lead(NamedTuple):
         client_updates, client_updates_per_h: those of the first and of the second.
         waits: shares of the critical paths of the first and of the ``rival`` by cause, the largest first.
         rival: the baseline, or the second if the baseline is first; empty if there is none.
-        losses: see :func:`losses_of`, of the first and of the rival.
+        losses: the :func:`losses_of` the first and the rival.
         tied: the variants that are first, several if they tie.
         quickest: the variant with the shortest mean time.
         contenders: the other variants over which the lead may mean nothing.
@@ -99,18 +91,14 @@ def leads(comparison: ComparisonTables, target: Target) -> list[Lead]:
     Two variants are compared over the seeds with which both reached the target, or by their means without such a seed.
     Of those that no other one beats, the one with the shortest mean is first; of all, if every one is beaten.
     """
-    known = _LEADS.setdefault(comparison, {})
-    if target not in known:
+    if target not in comparison.leads:
         frame = comparison.targets_of(target).dropna(subset="time_s").groupby("setting", sort=False)
-        stopped = comparison.stopped_before(target)
-        known[target] = (
-            [] if stopped else [_lead(comparison, target, str(each), rows) for each, rows in frame]
-        )
-    return known[target]
-
-
-_LEADS: WeakKeyDictionary[ComparisonTables, dict[Target, list[Lead]]] = WeakKeyDictionary()
-"""What has been found; page, documents and terminal show the same leads."""
+        comparison.leads[target] = [
+            _lead(comparison, target, str(setting), rows)
+            for setting, rows in frame
+            if not comparison.stopped_before(target)
+        ]
+    return comparison.leads[target]
 
 
 def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.DataFrame) -> Lead:

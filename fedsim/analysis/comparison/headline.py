@@ -34,12 +34,12 @@ def headline(comparison: ComparisonTables) -> list[str]:
     if goals:
         return on(comparison, goals[0])
     if not comparison.metrics:
-        causes_of_best = _best_causes(comparison, "client_updates_per_h", format_number)
-        return [most_updates(comparison), *causes_of_best]
+        better = _best_causes(comparison, "client_updates_per_h", format_number)
+        return [most_updates(comparison), *better]
     metric = comparison.definition(comparison.metrics[0])
-    column, higher = f"final_{metric.name}", metric.higher_is_better
-    causes_of_best = _best_causes(comparison, column, metric.format, higher=higher)
-    return [best_at_the_end(comparison), *causes_of_best]
+    final = f"final_{metric.name}"
+    better = _best_causes(comparison, final, metric.format, higher=metric.higher_is_better)
+    return [best_at_the_end(comparison), *better]
 
 
 def _best_causes(

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedsim.analysis.comparison.facts import TIMING
+from fedsim.analysis.comparison.facts import FIGURES, TIMING
 from fedsim.analysis.comparison.headline import rows_in_order
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
@@ -51,25 +51,29 @@ def latex(comparison: ComparisonTables) -> str:
     Final values are those of the targets' metrics, or of all metrics without targets. They are left out if runs stopped
     at their targets, because then they do not rank the variants.
     """
-    if not comparison.metrics:
-        captions, cells = ["Mean and standard deviation over seeds."], _timing(comparison)
-        return _tabular(comparison, cells, captions)
-    captions, cells = [], {}
-    if comparison.goals:
-        captions.append(_caption_of_times(comparison))
-        for goal in comparison.goals:
-            cells |= _times(comparison, goal)
-    if not comparison.is_stopped:
+    rows, captions, cells = rows_in_order(comparison), list[str](), Cells()
+    for goal in comparison.goals if comparison.metrics else ():
+        cells |= _times(comparison, goal)
+    if cells:
+        spread = "range" if comparison.is_few else "95% bootstrap interval"
+        captions.append(
+            f"Mean time to target over seeds with its {spread}, and speed relative to {comparison.baseline} over the "
+            "seeds with which both reached it; a dash if fewer than half of the seeds reached it; [n/m] if only n of m "
+            "did, so that the mean is theirs. Client updates: mean number up to the target, and per hour of that time."
+        )
+    if comparison.metrics and not comparison.is_stopped:
         captions.append("Final values: mean and standard deviation over seeds.")
-        cells |= _finals(comparison)
-    return _tabular(comparison, cells, captions)
-
-
-def _tabular(comparison: ComparisonTables, cells: Cells, captions: list[str]) -> str:
-    """The table, with its captions as a comment."""
-    index = pd.MultiIndex.from_frame(
-        rows_in_order(comparison)[["setting", "label"]], names=[None, None]
-    )
+        names = comparison.main_metrics if comparison.goals else comparison.metrics
+        for metric in map(comparison.definition, names):
+            heading = f"{metric.label}{' (%)' if metric.unit == 'share' else ''}"
+            cells["final", heading] = _means(rows, f"final_{metric.name}", 1.0, metric.unit)
+    for name in () if comparison.metrics else TIMING:
+        captions = ["Mean and standard deviation over seeds."]
+        label, kind = FIGURES[name]
+        scale, unit = (1.0, "%") if kind == "share" else axis_unit(rows[name].median(), kind)
+        written: Kind = "share" if kind == "share" else "number"
+        cells[label, f"({unit})" if unit else ""] = _means(rows, name, scale, written)
+    index = pd.MultiIndex.from_frame(rows[["setting", "label"]], names=[None, None])
     frame = pd.DataFrame(cells, index=index)
     if len(comparison.grouping.settings) == 1:
         frame = frame.droplevel(0)
@@ -97,12 +101,20 @@ def _in_latex(text: str) -> str:
     return text
 
 
+def _means(rows: pd.DataFrame, name: str, scale: float, kind: Kind) -> list[str]:
+    pairs = zip(rows[name] / scale, rows[f"{name}_sd"] / scale, strict=True)
+    return [_in_latex(format_mean(*pair, kind)) for pair in pairs]
+
+
 def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     """The times to a target, and the client updates up to it if it is the only one."""
     frame = rows_in_order(comparison)[["setting", "label"]].merge(comparison.standings(goal))
     rows, title = frame.to_dict("records"), comparison.title(goal)
-    scale, unit = axis_unit(float(comparison.targets["time_s"].median()), "time")
-    decimals = _decimals(comparison.targets["time_s"] / scale)
+    times_s = comparison.targets["time_s"]
+    scale, unit = axis_unit(float(times_s.median()), "time")
+    shortest = times_s[times_s > 0].min() / scale
+    # The shortest time has three significant digits.
+    decimals = max(0, 2 - math.floor(math.log10(shortest))) if shortest > 0 else 0
     cells: Cells = {(title, f"time ({unit})"): [_time(row, scale, decimals) for row in rows]}
     speeds = [_in_latex(format_ratio(row["speed"])) for row in rows]
     if set(speeds) != {_ABSENT}:
@@ -112,12 +124,6 @@ def _times(comparison: ComparisonTables, goal: Target) -> Cells:
         rates = [_in_latex(format_number(row["client_updates_per_h"])) for row in rows]
         cells |= {(title, "client updates"): updates, (title, "updates per hour"): rates}
     return cells
-
-
-def _decimals(times: pd.Series[float]) -> int:
-    """The number of decimals with which the shortest time has three significant digits."""
-    positive = times[times > 0]
-    return max(0, 2 - math.floor(math.log10(positive.min()))) if len(positive) else 0
 
 
 def _time(row: dict[Any, Any], scale: float, decimals: int) -> str:
@@ -131,51 +137,3 @@ def _time(row: dict[Any, Any], scale: float, decimals: int) -> str:
     if row["reached"] < row["runs"]:
         notes.append(f"[{row['reached']:.0f}/{row['runs']:.0f}]")
     return rf"{mean} {{\scriptsize {' '.join(notes)}}}" if notes else mean
-
-
-def _finals(comparison: ComparisonTables) -> Cells:
-    """Means and standard deviations of the last values."""
-    names = comparison.main_metrics if comparison.goals else comparison.metrics
-    cells: Cells = {}
-    for metric in map(comparison.definition, names):
-        rows = rows_in_order(comparison)
-        means, spreads = (rows[f"final_{metric.name}{end}"] for end in ("", "_sd"))
-        heading = f"{metric.label}{' (%)' if metric.unit == 'share' else ''}"
-        cells["final", heading] = [
-            _in_latex(format_mean(mean, spread, metric.unit))
-            for mean, spread in zip(means, spreads, strict=True)
-        ]
-    return cells
-
-
-def _timing(comparison: ComparisonTables) -> Cells:
-    """The main figures of timing-only runs."""
-    frame, cells = rows_in_order(comparison), Cells()
-    for name, (label, kind) in TIMING.items():
-        scale, unit = (1.0, "%") if kind == "share" else axis_unit(frame[name].median(), kind)
-        pairs = zip(frame[name] / scale, frame[f"{name}_sd"] / scale, strict=True)
-        written: Kind = "share" if kind == "share" else "number"
-        texts = [_in_latex(format_mean(*pair, written)) for pair in pairs]
-        cells[label, f"({unit})" if unit else ""] = texts
-    return cells
-
-
-def _caption_of_times(comparison: ComparisonTables) -> str:
-    has_ends = any(comparison.standings(goal)["low_s"].notna().any() for goal in comparison.goals)
-    spread = "range" if comparison.is_few else "95% bootstrap interval"
-    interval = f" with its {spread}" if has_ends else ""
-    means = comparison.targets[comparison.targets["time_s"].notna()]
-    some = (
-        "; [n/m] if only n of m seeds did, so that the mean is theirs"
-        if (means["reached"] < means["runs"]).any()
-        else ""
-    )
-    updates = (
-        " Client updates: mean number up to the target, and that number per hour of the mean time."
-        if len(comparison.goals) == 1 and comparison.targets["client_updates"].notna().any()
-        else ""
-    )
-    return (
-        f"Mean time to target over seeds{interval}, and speed relative to {comparison.baseline} over the seeds with"
-        f" which both reached it; a dash if fewer than half of the seeds reached it{some}.{updates}"
-    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,8 +21,6 @@ from fedsim.vocabulary.formatting import format_command, format_names
 PathLike = str | os.PathLike[str]
 PAGE = "compare.html"
 """Name of a comparison's page in its folder."""
-
-
 _NAMED = 3
 _UNFINISHED = {Status.INTERRUPTED: "was interrupted", Status.RUNNING: "is in progress"}
 
@@ -71,15 +70,9 @@ def load(
     folders: dict[Path, Path] = {}
     names: dict[str, dict[str, str]] = {}
     hint = "give run folders, the folder of a sweep, or the log of a real run"
-    raise_all(
-        UserError(
-            "is a file, not a folder" if path.exists() else "no such folder",
-            where=str(path),
-            hint=hint,
-        )
-        for path in named
-        if not path.is_dir()
-    )
+    words = {True: "is a file, not a folder", False: "no such folder"}
+    missing = (path for path in named if not path.is_dir())
+    raise_all(UserError(words[path.exists()], where=str(path), hint=hint) for path in missing)
     for path in named:
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
@@ -96,7 +89,8 @@ def load(
         if run.status is Status.COMPLETE:
             parent = str(path.parent)
             if parent not in names:
-                names[parent] = _variants(path.parent)
+                entries = read_sweep(path.parent).runs if is_sweep(path.parent) else ()
+                names[parent] = {each.run: str(each.values.get("variant", "")) for each in entries}
             runs.append(
                 replace(read_facts(run, sections), variant=names[parent].get(path.name, ""))
             )
@@ -104,7 +98,10 @@ def load(
             has_failed = run.status is Status.FAILED
             error = run.info.get("error")
             reason = _failed(error) if has_failed else _UNFINISHED[run.status]
-            left_out.append(LeftOut(path, reason, _scenario(run), has_failed))
+            scenario = None
+            with contextlib.suppress(UserError):
+                scenario = compared_scenario(run, run.scenario)
+            left_out.append(LeftOut(path, reason, scenario, has_failed))
     first = next((facts for facts in runs if not facts.log), None)
     for number, facts in enumerate(runs):
         if facts.log:
@@ -153,14 +150,6 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
         yield from folders
 
 
-def _variants(sweep: Path) -> dict[str, str]:
-    """Names of the variants of a sweep, by the folder of a run."""
-    entries = read_sweep(sweep).runs if is_sweep(sweep) else ()
-    return {
-        entry.run: str(entry.values["variant"]) for entry in entries if "variant" in entry.values
-    }
-
-
 def _never_started(path: Path) -> str:
     """Why a run of a sweep has no folder; the sweep's index has errors that occurred before it was created."""
     index = path.parent / "index.parquet"
@@ -173,15 +162,7 @@ def _never_started(path: Path) -> str:
 
 
 def _failed(error: str | None) -> str:
-    """Why a run is not compared: the first line of its error."""
     return f"failed ({(error or 'unknown error').splitlines()[0]})"
-
-
-def _scenario(run: Run) -> dict[str, Any] | None:
-    try:
-        return compared_scenario(run, run.scenario)
-    except UserError:
-        return None
 
 
 def _reference(paths: Iterable[Path]) -> Reference | None:

@@ -15,7 +15,7 @@ from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain, shortened
-from fedsim.analysis.pages import Drawn, embedded, environment
+from fedsim.analysis.pages import rendered
 from fedsim.analysis.palette import LOOKS, looks
 from fedsim.vocabulary.formatting import format_names
 
@@ -51,12 +51,7 @@ def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
 
 
 def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> str:
-    """The page as HTML text.
-
-    Args:
-        comparison: the runs.
-        style: initial view of the page's main chart.
-    """
+    """The page as HTML text; the style is the initial view of its main chart."""
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
     variants = looks(comparison.shown.values())
@@ -68,7 +63,6 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
     targets = [{"metric": goal.metric, "value": goal.value} for goal in comparison.goals]
     charts = plain(curves_document(comparison))
     data = {
-        **{name: figure.document() for name, figure in drawn.items()},
         "comparison": {
             "groups": groups,
             "settings": settings,
@@ -83,25 +77,23 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         "charts": charts,
     }
     first, *more = headline(comparison)
-    return (
-        environment()
-        .get_template("compare.html.j2")
-        .render(
-            title=title([group.label for group in comparison.groups]),
-            headline=first.removesuffix("."),
-            qualifiers=more,
-            others=other_targets(comparison),
-            tiles=tiles(comparison),
-            cautions=cautions(comparison),
-            alike=comparison.alike,
-            settings=settings,
-            points=round(charts["points"], -2),
-            figures=Drawn(drawn),
-            keys_shown=figures.KEYS_SHOWN,
-            targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
-            references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
-            data=embedded(data),
-        )
+    return rendered(
+        "compare.html.j2",
+        drawn,
+        data=data,
+        title=title([group.label for group in comparison.groups]),
+        headline=first.removesuffix("."),
+        qualifiers=more,
+        others=other_targets(comparison),
+        tiles=tiles(comparison),
+        cautions=cautions(comparison),
+        alike=comparison.alike,
+        settings=settings,
+        points=round(charts["points"], -2),
+        has_runs=charts["has_runs"],
+        keys_shown=figures.KEYS_SHOWN,
+        targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
+        references=[figure for name, figure in drawn.items() if name.startswith("reference-")],
     )
 
 
@@ -129,20 +121,24 @@ def title(labels: list[str]) -> str:
     return f"{len(names)} variants compared" if len(names) > _NAMED else format_names(names)
 
 
-_MOST_NUMBERS = 100_000
-"""Maximum count of numbers in all curves of a page, which keeps its data below one megabyte."""
+_LEAST_POINTS, _MOST_NUMBERS = 40, 100_000
+"""Minimum number of points per curve, and maximum count of numbers in all curves of a page, which keeps its data below
+one megabyte."""
 
 
 def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
     ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``series`` holds
-    by metric, cost and setting the grid ``x`` and per group ``median``; of several runs ``low``, ``high``, ``runs``;
-    ``points`` is the approximate maximum number of points per curve, smaller if there are many curves.
+    by metric, cost and setting the grid ``x`` and per group ``median``; of several runs ``low``, ``high`` and, if it
+    ``has_runs`` because there are not too many, ``runs``; ``points`` is the approximate maximum number of points per
+    curve, smaller if there are many curves.
     """
-    lists = sum(2 + (2 + len(group.runs)) * (len(group.runs) > 1) for group in comparison.groups)
-    lists *= len(comparison.metrics) * len(comparison.costs)
-    limit = max(40, min(400, _MOST_NUMBERS // max(1, lists)))
+    views = max(1, len(comparison.metrics) * len(comparison.costs))
+    lists = [4 + len(group.runs) if len(group.runs) > 1 else 2 for group in comparison.groups]
+    has_runs = sum(lists) * views * _LEAST_POINTS <= _MOST_NUMBERS
+    count = sum(lists) if has_runs else 4 * len(lists)
+    limit = max(_LEAST_POINTS, min(400, _MOST_NUMBERS // (count * views)))
 
     def drawn(metric: str, cost: str) -> dict[str, Any]:
         settings: dict[str, Any] = {}
@@ -153,7 +149,7 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
             known = {
                 name: y for name, y in curve.items() if name == "median" or np.isfinite(y).any()
             }
-            if len(group.runs) == 1:
+            if len(group.runs) == 1 or not has_runs:
                 known.pop("runs", None)
             of_setting["groups"].append({name: shortened(y, 5) for name, y in known.items()})
         return settings
@@ -161,6 +157,7 @@ def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     metrics = map(comparison.definition, comparison.metrics)
     return {
         "points": limit,
+        "has_runs": has_runs,
         "metrics": [
             {"key": m.name, "label": m.label, "kind": m.unit, "higher": m.higher_is_better}
             for m in metrics

@@ -48,10 +48,8 @@ _FAR = 3.0
 """Ratio of the ends of two variants' runs from which the axis of time is logarithmic."""
 _PAIR = (
     *("setting", "first", "second", "quantity", "seeds"),
-    *("difference", "low", "high", "better", "same"),
+    *("difference", "low", "high", "lowest", "highest", "better", "same"),
 )
-
-
 _RELATIVE = ("relative", "relative_high", "relative_low")
 
 
@@ -93,6 +91,7 @@ class ComparisonTables:
         if missing := [old for old, new in self.labels.items() if new not in known]:
             unnamed = group_runs(self.facts, scenarios, settings=settings)
             raise _no_such_name(missing[0], self.labels[missing[0]], unnamed)
+        self.leads: dict[Target, list[Any]] = {}
         self.metrics: tuple[str, ...] = tuple(
             dict.fromkeys(name for run in self.facts for name in run.metrics)
         )
@@ -386,7 +385,8 @@ class ComparisonTables:
         Pairs with the baseline come first, with the baseline second. ``quantity`` is ``final <metric>``
         or ``time to <target>``; ``seeds`` counts the pairs (for times, those in which both reached the target);
         ``difference`` is the mean of first minus second, between ``low`` and ``high`` (95% bootstrap interval over
-        pairs); ``better`` counts the seeds in which the first is better, ``same`` those in which both are equal.
+        pairs), and of single pairs between ``lowest`` and ``highest``; ``better`` counts the seeds in which the first
+        is better, ``same`` those in which both are equal.
         """
         rows: list[tuple[Any, ...]] = []
         for setting in self.grouping.settings:
@@ -407,9 +407,10 @@ class ComparisonTables:
                 for quantity, frame in values.items():
                     a, b = frame[[first, second]].dropna().to_numpy().T
                     better = a > b if higher.get(quantity) else a < b
+                    ends = ((a - b).min(), (a - b).max()) if len(a) else (math.nan, math.nan)
                     counts = int(better.sum()), int((a == b).sum())
                     names = setting, first, second, quantity, len(a)
-                    rows.append((*names, *mean_of_reached(a - b), *counts))
+                    rows.append((*names, *mean_of_reached(a - b), *ends, *counts))
         return pd.DataFrame(rows, columns=list(_PAIR))
 
     @functools.cached_property
@@ -542,7 +543,6 @@ def _deviations(frame: pd.DataFrame) -> pd.Series[float]:
 
 
 def _check_setting(key: str, grouping: Grouping) -> None:
-    """Refuse a key that was requested to name settings and does not."""
     if any(is_below(path, key) for path in grouping.of_settings):
         return
     if any(is_below(path, key) for path in grouping.differing):
@@ -560,7 +560,6 @@ def _check_setting(key: str, grouping: Grouping) -> None:
 
 
 def _no_such_name(name: str, new: str, unnamed: Grouping) -> UserError:
-    """The error for a label of a name that does not exist; its hint has the option for one that does."""
     names = {name: None for group in unnamed.groups for name in (group.label, group.setting)}
     known = list(filter(None, names))
     # ``fedprox, mu=1`` means fedprox, and fedprox means ``fedprox, mu=1``.

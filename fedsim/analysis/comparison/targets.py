@@ -21,8 +21,6 @@ RESAMPLES = 2000
 CONFIDENCE = 0.95
 INTERVAL_RUNS = 3
 """Minimum number of runs for an interval: the interval of two runs would only be their range."""
-
-
 FEW = 5
 """Number of seeds up to which spreads are shown as ranges: an interval would be little more."""
 

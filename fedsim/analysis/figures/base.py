@@ -241,16 +241,47 @@ def counts_in(values: npt.NDArray[Any], edges: npt.NDArray[Any]) -> npt.NDArray[
 
 
 def histogram(
-    values: npt.NDArray[Any], edges: npt.NDArray[Any], kind: Kind, key: str, start: str = "from"
-) -> tuple[Column, ...]:
-    """Columns of a histogram: start and end of each bin, and the number of values in it.
+    id: str,
+    finding: str,
+    values: npt.NDArray[Any],
+    edges: npt.NDArray[Any],
+    kind: Kind,
+    key: str,
+    label: str,
+    start: str = "from",
+    **extra: Any,
+) -> Figure:
+    """A figure of the numbers of values in bins; those of counts end with their last whole number.
 
-    Bins of counts end with their last whole number.
+    Args:
+        id, finding, extra: as for :class:`Figure`.
+        values, kind: the values.
+        edges: edges of the bins.
+        key: what the values are counted as.
+        label, start: what the axis, and the column of the starts of the bins, are called.
     """
     suffix = "_s" if kind == "time" else ""
     ends = edges[1:] - 1 if kind == "count" else edges[1:]
-    return (
+    columns = (
         Column(f"from{suffix}", start, kind, edges[:-1]),
         Column(f"to{suffix}", "to", kind, ends),
         Column(key, key, "count", counts_in(values, edges)),
     )
+    return Figure(id, finding, columns, {"bins": label, **extra})
+
+
+def drawn_as_lines(
+    *series: Mapping[str, Any], unit: str, log: bool = False, **more: Any
+) -> dict[str, Any]:
+    """How a page draws columns of a figure as lines over its first column, for ``extra``.
+
+    Args:
+        series: per line the ``key`` of its column, and ``color``, ``dash``, ``symbol``, ``plain`` (thinner), ``step``
+            (a value holds until the next one), ``fill``, ``points``, ``bare`` (points without a line).
+        unit: label of the vertical axis.
+        log: whether the horizontal axis is logarithmic.
+        more: ``label`` of the horizontal axis, ``names`` or ``ticks`` of its values, and whether it goes ``from_zero``;
+            ``kind`` of the vertical axis, whether it has a ``zero``, by default if it is one of shares, and ``ylim``;
+            ``shades`` from one value to another.
+    """
+    return {"series": series, "unit": unit, "log": log, **more}

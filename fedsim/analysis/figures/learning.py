@@ -13,6 +13,7 @@ from fedsim.analysis.figures.base import (
     Column,
     Figure,
     costs_by,
+    drawn_as_lines,
     histogram,
     section,
     sentence,
@@ -129,7 +130,11 @@ def by_class(run: Run) -> Figure | None:
                 for name, label in labels.items()
             ),
         ),
-        {"drawn": _MOST_CLASSES},
+        drawn_as_lines(
+            *({"key": name, "step": True} for name in order.index[:_MOST_CLASSES]),
+            unit="accuracy",
+            zero=False,
+        ),
     )
 
 
@@ -255,11 +260,8 @@ def drop(run: Run) -> Figure | None:
 def _labels_of(
     run: Run, entered: pd.Series[int], used: pd.Series[int], clients: npt.NDArray[np.int64]
 ) -> tuple[str, tuple[Column, ...]]:
-    """The label that the clients of the updates that ``entered`` held more of than those of all ``used`` updates.
-
-    Returns:
-        A sentence, and the most frequent label of each of ``clients``; nothing if the run recorded no labels.
-    """
+    """The label that the clients of the updates that ``entered`` held more of than those of all ``used`` updates., in a
+    sentence, and the most frequent label of each of ``clients``; nothing if the run recorded no labels."""
     if run.partition is None or not len(run.partition):
         return "", ()
     held = run.partition.pivot_table(
@@ -288,24 +290,24 @@ def client_mae(run: Run) -> Figure | None:
     """Distribution of the mean absolute error over clients; None if it was not measured."""
     if (values := _of_clients(run, "last_mae")) is None:
         return None
-    return Figure(
-        "client_mae",
+    finding = (
         f"Half of the clients have an error of at most {format_number(float(np.median(values)))}, "
-        f"the worst tenth of at least {format_number(float(np.quantile(values, 0.9)))}.",
-        histogram(values, np.linspace(0, values.max() or 1, 21), "number", "clients"),
+        f"the worst tenth of at least {format_number(float(np.quantile(values, 0.9)))}."
     )
+    edges, label = np.linspace(0, values.max() or 1, 21), "mean absolute error"
+    return histogram("client_mae", finding, values, edges, "number", "clients", label)
 
 
 def client_accuracy(run: Run) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
     if (values := _of_clients(run, "last_accuracy")) is None:
         return None
-    return Figure(
-        "client_accuracy",
+    finding = (
         f"Half of the clients reached {format_share(float(np.median(values)))}, "
-        f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}.",
-        histogram(values, np.arange(21) / 20, "share", "clients"),
+        f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}."
     )
+    edges, label = np.arange(21) / 20, "accuracy"
+    return histogram("client_accuracy", finding, values, edges, "share", "clients", label)
 
 
 def _of_clients(run: Run, column: str) -> npt.NDArray[np.float64] | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.analysis.figures.base import Column, Figure, shortened
+from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, shortened
 from fedsim.analysis.palette import LOOKS
 from fedsim.vocabulary.formatting import Kind
 
@@ -18,9 +17,8 @@ _SHORTEST_S = 0.5
 """Shortest time shown: on a logarithmic axis, shorter ones would take up most of the space."""
 
 
-@dataclass(frozen=True)
-class Line:
-    """Values at the x values of a panel.
+class Line(NamedTuple):
+    """Values at the x values of a figure.
 
     Attributes:
         look: number of its color and dash in the palette.
@@ -37,29 +35,22 @@ class Line:
     fit: bool = False
 
 
-@dataclass(frozen=True)
-class Panel:
-    """One plot; ``names`` label the x values if these are not numbers, and ``ticks`` are those of the axis if given."""
-
-    id: str
-    title: str
-    finding: str
-    x: npt.NDArray[Any]
-    label: str
-    kind: Kind
-    lines: list[Line]
-    unit: str = "share at most this"
-    log: bool = False
-    names: Sequence[str] = ()
-    ticks: Sequence[float] = ()
-    values: Kind = "share"
-
-
-def line_figure(panel: Panel) -> Figure:
-    """The plot as a figure of a page."""
+def line_figure(
+    id: str,
+    title: str,
+    finding: str,
+    x: Column,
+    lines: Sequence[Line],
+    *,
+    unit: str = "share at most this",
+    kind: Kind = "share",
+    **more: Any,
+) -> Figure:
+    """A figure of lines, which :func:`~fedsim.analysis.figures.base.drawn_as_lines` describes."""
+    columns = [Column(line.label, line.label, kind, shortened(line.values, 4)) for line in lines]
     series = [
         {
-            "label": line.label,
+            "key": line.label,
             # In the color of its data, a good fit could not be seen.
             "color": "text" if line.fit else f"g{line.look % len(LOOKS)}",
             "dash": (1, 1.5)
@@ -68,24 +59,13 @@ def line_figure(panel: Panel) -> Figure:
             if line.thin
             else LOOKS[line.look % len(LOOKS)].dash,
             "plain": line.fit or line.thin,
+            "look": line.look,
             "fit": line.fit,
         }
-        for line in panel.lines
+        for line in lines
     ]
-    columns = [Column("x", panel.label, panel.kind, panel.x)]
-    columns += [
-        Column(line.label, line.label, panel.values, shortened(line.values, 4))
-        for line in panel.lines
-    ]
-    extra = {
-        "title": panel.title,
-        "series": series,
-        "unit": panel.unit,
-        "log": panel.log,
-        "names": list(panel.names),
-        "ticks": list(panel.ticks),
-    }
-    return Figure(panel.id, panel.finding, tuple(columns), extra)
+    extra = {"title": title, **drawn_as_lines(*series, unit=unit, **more)}
+    return Figure(id, finding, (x, *columns), extra)
 
 
 def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> npt.NDArray[Any]:

@@ -11,6 +11,7 @@ from fedsim.analysis.figures.base import (
     Columns,
     Figure,
     columns_of,
+    drawn_as_lines,
     histogram,
     integer_bins,
     names_of,
@@ -30,8 +31,6 @@ from fedsim.vocabulary.formatting import (
 )
 
 MAX_CELLS = 6000
-
-
 _PARTS: Columns = (
     ("rate", "rate", "number"),
     ("parameters", "parameters", "count"),
@@ -85,12 +84,18 @@ def participation(run: Run) -> Figure | None:
         else f" The most active tenth contributed {format_share(top)} of the updates "
         f"(Gini coefficient {coefficient:.2f})."
     )
-    return Figure(
+    return histogram(
         "participation",
         f"{clients if never else f'All {format_count(len(counts))}'} clients contributed at least one update; "
         f"the most active contributed {format_count(counts.max(initial=0))}.{even}",
-        histogram(counts, integer_bins(counts), "count", "clients", "updates from"),
-        {"never": never, "gini": coefficient},
+        counts,
+        integer_bins(counts),
+        "count",
+        "clients",
+        "aggregated updates",
+        "updates from",
+        never=never,
+        gini=coefficient,
     )
 
 
@@ -158,8 +163,8 @@ def staleness(run: Run) -> Figure | None:
         f"While a client worked, the server made {format_mean_count(versions.mean())} newer versions on average, "
         f"and at most {format_count(versions.max())}."
     )
-    columns = histogram(versions, integer_bins(versions), "count", "updates", "versions from")
-    return Figure("staleness", finding, columns)
+    edges, words = integer_bins(versions), ("staleness in versions", "versions from")
+    return histogram("staleness", finding, versions, edges, "count", "updates", *words)
 
 
 def age(run: Run) -> Figure | None:
@@ -174,9 +179,8 @@ def age(run: Run) -> Figure | None:
     elif versions.min() == versions.max():
         behind = format_counted(versions[0], "version")
         finding += f" Every one was trained {behind} behind the newest."
-    return Figure(
-        "age", finding, histogram(seconds, time_bins(float(seconds.max()), 40), "time", "updates")
-    )
+    edges = time_bins(float(seconds.max()), 40)
+    return histogram("age", finding, seconds, edges, "time", "updates", "time since dispatch")
 
 
 def delay(run: Run) -> Figure | None:
@@ -205,7 +209,9 @@ def delay(run: Run) -> Figure | None:
     if np.equal(columns[-1].values, rows + 1).mean() > 0.5:
         return None
     versions = Column("version", "server update", "count", rows + 1)
-    return Figure("delay", f"{finding}.", (versions, *columns))
+    # While some client has never participated, the absence over all clients only counts the updates.
+    drawn = drawn_as_lines({"key": columns[-1].key}, unit="server updates", zero=True)
+    return Figure("delay", f"{finding}.", (versions, *columns), drawn)
 
 
 def regularity(run: Run) -> Figure | None:
@@ -249,11 +255,8 @@ def partition(run: Run) -> Figure | None:
     words = run.info.get("label_names") or []
     labeled = [words[label] if label < len(words) else f"label {label}" for label in labels]
     held = table[table["count"] > 0].groupby("client_id").size()
-    which = (
-        f"{format_count(len(shown))} of {format_count(len(clients))} clients"
-        if len(shown) < len(clients)
-        else "all clients"
-    )
+    some = f"{format_count(len(shown))} of {format_count(len(clients))} clients"
+    which = some if len(shown) < len(clients) else "all clients"
     finding = (
         f"Every client has data of all {len(labels)} labels."
         if len(labels) > 1 and (held.reindex(clients, fill_value=0) == len(labels)).all()
@@ -263,9 +266,7 @@ def partition(run: Run) -> Figure | None:
         "partition",
         finding,
         (
-            Column("client_id", "client", "count", clients_shown)
-            if names is None
-            else Column("client_id", "client", "text", names),
+            Column("client_id", "client", "text" if names else "count", names or clients_shown),
             *(
                 Column(f"label_{label}", text, "count", matrix[label].to_numpy())
                 for label, text in zip(labels, labeled, strict=True)

@@ -17,7 +17,9 @@ from fedsim.analysis.figures.base import (
     Figure,
     columns_of,
     counts_in,
+    drawn_as_lines,
     section,
+    sentence,
     shares_within,
     time_bins,
 )
@@ -60,8 +62,6 @@ _WORK: Columns = (
     ("energy_j", "energy", "energy"),
     ("seconds", "client time", "time"),
 )
-
-
 _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("uplinks twice as fast", ("upload",), "devices.network.up", "2x"),
     ("downlinks twice as fast", ("download",), "devices.network.down", "2x"),
@@ -105,11 +105,9 @@ def waiting(run: Run) -> Figure | None:
     spent = {until: waiting_by_cause(path) for until, path in paths.items()}
     until, seconds = next(iter(spent.items()))
     whole = float(seconds.sum())
+    path, cause, largest = paths[until], str(seconds.idxmax()), format_share(seconds.max() / whole)
     words = CAUSES | ({"compute": "rounds of an edge server"} if run.has_edges else {})
-    finding = (
-        f"Of the {format_duration(whole)} until {until}, {format_share(seconds.max() / whole)} went to: "
-        f"{words[str(seconds.idxmax())]}."
-    )
+    finding = f"Of the {format_duration(whole)} until {until}, {largest} went to: {words[cause]}."
     causes = [cause for cause in CAUSES if any(cause in each.index for each in spent.values())]
     columns = [Column("cause", "waiting for", "text", [words[cause] for cause in causes])]
     bars = []
@@ -121,9 +119,7 @@ def waiting(run: Run) -> Figure | None:
         columns.append(Column(f"share{after}", "of the time", "share", shares.tolist()))
         bars.append({"label": f"Simulated time until {end}", "shares": shares.fillna(0).tolist()})
     parts = [_COLORS.get(cause, cause) for cause in causes]
-    path, cause = paths[until], str(seconds.idxmax())
     changes = predicted_changes(run, path)
-    largest = format_share(seconds.max() / whole)
     setting = section(run, "server", "schedule").get("pause")
     bottleneck = f"{largest} of this time was spent on {words[cause]}"
     if cause == "pause" and isinstance(setting, int | float):
@@ -188,12 +184,8 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
 
 
 def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
-    """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`).
-
-    Returns:
-        For each, the change and its prediction in words, the ``share`` of the time that it saves, and the command that
-        tries it.
-    """
+    """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`): the change
+    and its prediction in words, the ``share`` of the time that it saves, and the command that tries it."""
     spent, taken = waiting_by_cause(path), set[str]()
     changes: list[dict[str, Any]] = []
     for words, causes, setting, factor in _CHANGES:
@@ -266,12 +258,8 @@ def _ends_of_rounds(run: Run) -> str:
     """A sentence about the rounds that lasted until their deadline, if rounds have one."""
     schedule = section(run, "server", "schedule")
     deadline_s = schedule.get("deadline")
-    if (
-        schedule.get("name") != "sync"
-        or deadline_s is None
-        or run.has_edges
-        or not len(run.aggregations)
-    ):
+    has_rounds = schedule.get("name") == "sync" and not run.has_edges
+    if not has_rounds or deadline_s is None or not len(run.aggregations):
         return ""
     closed_s = run.aggregations.groupby("round")["time_s"].max()
     # Instants are whole nanoseconds.
@@ -312,6 +300,15 @@ def durations(run: Run) -> Figure | None:
                 )
                 for label, seconds, _ in known
             ),
+        ),
+        drawn_as_lines(
+            *(
+                {"key": label, "dash": [4, 2] if number else [], "step": True}
+                for number, (label, _, _) in enumerate(known)
+            ),
+            unit="share at most this long",
+            log=bool(edges[0] > 0),
+            label="duration",
         ),
     )
 
@@ -358,7 +355,6 @@ def _spare(run: Run) -> str:
 
 
 def _began_s(run: Run) -> pd.Series[float]:
-    """When each round began."""
     return run.dispatches.groupby("round")["dispatched_s"].min()
 
 
@@ -382,14 +378,15 @@ def vectors(run: Run) -> Figure | None:
     table["total"] = [_total(run, row) for _, row in table.iterrows()]
     sizes = table.groupby("direction", sort=False)[["bytes_raw", "bytes"]].sum()
     whole = " of the whole model" if run.info.get("parts") else ""
-    parts = [
-        f"{'a compressed download' if way == 'down' else 'an upload'}{whole} has {format_bytes(size['bytes'])}, "
-        f"{format_share(size['bytes'] / size['bytes_raw'])} of its size without compression"
-        for way, size in sizes.iterrows()
-        if size["bytes"] != size["bytes_raw"]
-    ]
-    finding = format_names(parts)
-    return Figure("vectors", f"{finding[0].upper()}{finding[1:]}.", columns_of(table, _VECTORS))
+    finding = format_names(
+        [
+            f"{'a compressed download' if way == 'down' else 'an upload'}{whole} has {format_bytes(size['bytes'])}, "
+            f"{format_share(size['bytes'] / size['bytes_raw'])} of its size without compression"
+            for way, size in sizes.iterrows()
+            if size["bytes"] != size["bytes_raw"]
+        ]
+    )
+    return Figure("vectors", f"{sentence(finding)}.", columns_of(table, _VECTORS))
 
 
 def _total(run: Run, vector: pd.Series) -> float:
@@ -414,9 +411,8 @@ def outcomes(run: Run) -> Figure | None:
     counts = [counts_in(begun[codes == code], edges) for code in range(len(OUTCOME_LABELS))]
     totals = statistics.outcome_counts(table)
     number = len(table)
-    causes = [
-        f"{cause} {format_count(count)}" for cause, count in statistics.cause_counts(table).items()
-    ]
+    counted = table["cause"].value_counts()
+    causes = [f"{cause} {format_count(count)}" for cause, count in counted[counted > 0].items()]
     dropped = f" Causes of drops: {format_names(causes)}." if causes else ""
     finding = (
         f"{format_count(totals['aggregated'])} of {format_count(number)} dispatches "
@@ -434,7 +430,7 @@ def outcomes(run: Run) -> Figure | None:
                 if totals[label] or label == "aggregated"
             ),
         ),
-        {"totals": totals},
+        {"bins": "simulated time", "counted": "dispatches", "totals": totals},
     )
 
 
@@ -443,10 +439,6 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
     later one): bins of equal width would hold one, two or no rounds.
-
-    Args:
-        begun_s: when each dispatch was handed out.
-        duration_s: duration of the run.
     """
     moments, counts = np.unique(begun_s, return_counts=True)
     # A few dispatches between two rounds are not a round.
@@ -464,7 +456,7 @@ def online(run: Run) -> Figure | None:
     table = run.online
     # Between the starts of rounds, if there are any: means over other intervals would zigzag.
     edges = _intervals(run.dispatches["dispatched_s"].to_numpy(), run.simulated_s)
-    columns = []
+    columns, drawn = [], []
     finding = "The number of clients online was not recorded."
     if table is not None and len(table):
         low, high = int(table["online"].min()), int(table["online"].max())
@@ -479,6 +471,10 @@ def online(run: Run) -> Figure | None:
         client_s = np.append(client_s, client_s[-1] + count[-1] * (until_s[-1] - since_s[-1]))
         means = np.diff(np.interp(edges, until_s, client_s)) / np.diff(edges)
         columns = [Column("online", "online, on average", "mean", np.append(means, means[-1]))]
+        if np.ptp(means):  # The sentence gives a number that never changes.
+            drawn = [
+                {"key": "online", "color": "online", "fill": True, "plain": True, "step": True}
+            ]
     peak, means = statistics.at_work(run.work, run.pauses, edges)
     working = np.append(means, means[-1:])
     mean = float(np.nanmax(working, initial=0.0))
@@ -495,5 +491,14 @@ def online(run: Run) -> Figure | None:
             *columns,
             Column("working", "working, on average", "mean", working),
         ),
-        {"time_of_day_s": began_s if has_night else None},
+        {
+            "time_of_day_s": began_s if has_night else None,
+            **drawn_as_lines(
+                *drawn,
+                {"key": "working", "color": "working", "step": True},
+                unit="clients",
+                kind="count",
+                zero=True,
+            ),
+        },
     )

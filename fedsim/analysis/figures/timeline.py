@@ -82,6 +82,16 @@ def timeline(run: Run) -> Figure:
     rows = rows.iloc[:MAX_BARS_SHOWN]
     waiting_s = rows["waiting_s"].to_numpy()
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
+    battery = None
+    if batteries is not None:
+        energy, of_client = batteries
+        # Shares of the capacity; NaN without a battery.
+        shares = [
+            (each.floor, each.recharge_w / each.capacity_j) if each.exists else (np.nan, np.nan)
+            for each in energy.batteries
+        ]
+        by_row = np.where(chosen < 0, np.nan, np.array(shares)[of_client[chosen]].T)
+        battery = dict(zip(("floor", "per_s"), by_row, strict=True))
     until = float(rows["ended_s"].max()) if cut else run.simulated_s
     finding = "No client was ever dispatched."
     if len(clients):
@@ -124,7 +134,7 @@ def timeline(run: Run) -> Figure:
             "presence": _presence(run, row_of_client, until),
             "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
-            "battery": batteries and _types(*batteries, chosen),
+            "battery": battery,
             "until_s": until,
         },
     )
@@ -160,7 +170,6 @@ def _shown_clients(
 def _rows(
     table: pd.DataFrame, phases: pd.DataFrame, clients: npt.NDArray[np.int64]
 ) -> pd.DataFrame:
-    """The dispatches of some clients, with their time waiting and computing."""
     table = table.assign(waiting_s=phases["waiting_s"], compute_s=phases["compute_s"])
     return table[table["client_id"].isin(clients)]
 
@@ -251,20 +260,6 @@ def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:
         )
     kinds = pd.Index(list(energy.classes)).get_indexer(pd.Index(run.clients["kind"]))
     return energy, (kinds + 1).astype(np.uint8)
-
-
-def _types(
-    energy: Energy, of_client: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int64]
-) -> dict[str, Any]:
-    """Floor and charging rate of the battery of each client shown, as shares of its capacity; NaN without a battery."""
-    has_battery = [battery.exists for battery in energy.batteries]
-    floors = [battery.floor for battery in energy.batteries]
-    rates = [battery.recharge_w / battery.capacity_j for battery in energy.batteries]
-    floor, per_s = (
-        np.where(chosen < 0, np.nan, np.where(has_battery, values, np.nan)[of_client[chosen]])
-        for values in (floors, rates)
-    )
-    return {"floor": floor, "per_s": per_s}
 
 
 def _charges(rows: pd.DataFrame, energy: Energy, of_client: npt.NDArray[np.uint8]) -> pd.DataFrame:

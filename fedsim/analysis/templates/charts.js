@@ -1,4 +1,3 @@
-"use strict";
 /* Charts on Apache ECharts. ECharts draws; reading with pointer and keyboard, zooming, legends, tables, saving and themes
    are here, the same for every figure. What is under the pointer is read out below a chart, so that nothing covers its data. */
 const fedsim = (() => {
@@ -133,7 +132,7 @@ const fedsim = (() => {
     const svg = add(parent, "svg", { width: line ? 30 : 16, height: 12, "aria-hidden": "true", ...at });
     const paint = at.x === undefined ? `var(--${color})` : ink(color);
     if (line) add(svg, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${paint};stroke-width:${thin ? 1.5 : 2.25}`, "stroke-dasharray": dash.map((d) => d * 2).join(" ") });
-    if (symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
+    if (line && symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
     else if (shape && !hatch) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
     else if (!line) {
       add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
@@ -452,10 +451,10 @@ const fedsim = (() => {
           return { type: "polygon", shape: { points: [...path(s.high, false), ...path(s.low, true)] }, style: { fill: ink(s.color), opacity: 0.15 * faint(s) } };
         },
       });
-      // The names of lines are at their ends, moved apart if they would touch.
+      // The names of lines are beside the plot, at the heights of their ends, moved apart if they would touch.
       const named = spec.ends && width > 560 ? shown.filter((s) => !s.silent).map((s) => {
         const index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
-        return index < 0 ? null : { text: short(s.label), color: s.color, x: px(Math.min(x.values[index], last)), y: py(s.values[index]) - 7 };
+        return index < 0 ? null : { text: short(s.label), color: s.color, y: py(s.values[index]) - 7 };
       }).filter(Boolean).sort((a, b) => a.y - b.y) : [];
       named.forEach((each, k) => { if (k) each.y = Math.max(each.y, named[k - 1].y + 14); });
       // The names of target values are beside the plot, or inside it, moved apart if they would touch.
@@ -497,7 +496,7 @@ const fedsim = (() => {
             ...shown.map((s) => line(s, s.values, 1)),
           ],
           graphic: [...nights(x, first, last, box, px), ...shaded(spec.shades ?? [], first, last, box, px, { fill: ink("accent-soft") }), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes,
-            ...named.map((each) => words(each.text, each.x + 8, each.y, { fill: ink(each.color) }))],
+            ...named.map((each) => words(each.text, box.right + 8, each.y, { fill: ink(each.color) }))],
         },
       };
     });

@@ -1,4 +1,3 @@
-"use strict";
 /* The charts of a comparison page: curves with bands, in the colors, dashes and markers of the paper figure. */
 (() => {
   const { data, curves, legend, finding, files } = fedsim;
@@ -104,7 +103,6 @@
   }
   distribution("lorenz", "share of updates", true);
   distribution("client_accuracy", "share of clients", false);
-  for (const name of Object.keys(data)) if (!host(name)) files(name);
 
   if (chooser) {
     for (const setting of settings) chooser.add(new Option(setting, setting));

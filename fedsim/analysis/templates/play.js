@@ -1,4 +1,3 @@
-"use strict";
 /* Play the run: a cursor sweeps the visible time, clients light up as they come online and work, the curves above and below
    grow with it, and one client can be pinned. It starts still; readers who prefer less motion advance it step by step. */
 fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, say }) => {

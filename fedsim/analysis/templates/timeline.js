@@ -1,4 +1,3 @@
-"use strict";
 /* The life of clients: one row per client with the time it was online, its charge, and its work; and a brush below that shows
    where in the run the view lies. From far away, dispatches are summed in small bins, so that a row never turns into dots. */
 (() => {

@@ -1,11 +1,9 @@
 """The LaTeX table of a comparison."""
 
-import math
 import re
-from typing import Any
 
 from fedsim.analysis.comparison import Comparison, Target, compare
-from fedsim.analysis.comparison.latex import _time, latex
+from fedsim.analysis.comparison.latex import latex
 from fedsim.sweeps import Sweep
 from fedsim.vocabulary.formatting import format_mean, format_mean_count, format_number, format_ratio
 from tests.analysis.comparison.compared import SETTINGS, row
@@ -89,11 +87,3 @@ def test_names_cannot_break_the_table() -> None:
         r"FedAvg $\alpha_1$",
         r"\textasciitilde{}\textasciicircum{}\textbackslash{}",
     ]
-
-
-def test_a_mean_over_some_of_the_seeds_is_marked() -> None:
-    row: dict[Any, Any] = {"time_s": 90.0, "low_s": math.nan, "high_s": math.nan}
-    assert _time({**row, "reached": 2, "runs": 2}, 60, 1) == "1.5"
-    assert _time({**row, "reached": 1, "runs": 2}, 60, 1) == r"1.5 {\scriptsize [1/2]}"
-    some = {**row, "low_s": 60.0, "high_s": 97.5, "reached": 3, "runs": 4}
-    assert _time(some, 60, 2) == r"1.50 {\scriptsize [1.00, 1.63] [3/4]}"

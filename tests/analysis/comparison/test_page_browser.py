@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from synthetic_runs import build_run
 
-import fedsim
 from fedsim.analysis.comparison import Comparison, compare
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.page import render
@@ -43,14 +42,6 @@ def page_of(comparison: Comparison, folder: Path, style: FigureStyle | None = No
     return path
 
 
-def test_long_tables_are_printed_whole(unchanged: Page) -> None:
-    height = "getComputedStyle(document.querySelector('#figure-pairs .scroll')).maxHeight"
-    assert unchanged.run(height) != "none"
-    unchanged.call("Emulation.setEmulatedMedia", media="print", features=[])
-    assert unchanged.run(height) == "none"
-    unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
-
-
 def test_timing_only_runs_have_a_page_too(chromium: Page, tmp_path: Path) -> None:
     runs = [build_run(tmp_path / f"{seed}", hours=6, learning=False, seed=seed) for seed in (0, 1)]
     chromium.open(page_of(compare(runs), tmp_path))
@@ -82,18 +73,6 @@ def test_tables_of_several_settings_fit_a_laptop_and_show_a_value_on_a_phone(
             assert left >= chromium.run(f"{table}.getBoundingClientRect().left"), figure
 
 
-def test_a_long_word_of_the_headline_wraps_on_a_phone(
-    chromium: Page, sweep: Sweep, tmp_path: Path
-) -> None:
-    labels = {"fedavg": "over_selection_and_deadline=1", "fedbuff": "over_selection_or_deadline=2"}
-    comparison = compare(sweep.path, targets=["accuracy=0.5"], labels=labels)
-    chromium.open(page_of(comparison, tmp_path))
-    chromium.resize(390)
-    chromium.settle()
-    headline = "document.getElementById('headline')"
-    assert chromium.run(f"{headline}.scrollWidth <= {headline}.clientWidth")
-
-
 def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
     page.run("document.querySelector('#chart-curves').focus()")
     page.press("ArrowRight")
@@ -111,22 +90,6 @@ def test_arrow_keys_read_the_curves(page: Page, comparison: Comparison) -> None:
     for row in here[here["x"] == second_x].itertuples():
         low, high = 100 * row.low, 100 * row.high
         assert f"{row.label} {100 * row.median:.1f}% ({low:.1f}% to {high:.1f}%)" in said
-
-
-def test_a_curve_ends_where_its_runs_end(chromium: Page, tmp_path: Path) -> None:
-    """At the end of the short run, the grid of the long one has no point; its next one is 4 s later."""
-    scenario = {key: value for key, value in compared.SCENARIO.items() if key != "sweep"}
-    ends = {
-        end: {**scenario, "stop": {"simulated_time": end}, "evaluation": {"every": "8s"}}
-        for end in ("20s", "40s")
-    }
-    runs = [fedsim.run(each, tmp_path / end) for end, each in ends.items()]
-    chromium.open(page_of(compare(runs), tmp_path))
-    short, long = chromium.run(
-        """[...document.querySelectorAll("#chart-curves svg path[stroke-width='2.25'][fill=none]")]
-            .map((path) => path.getBBox().width)"""
-    )
-    assert short == pytest.approx(long / 2, rel=0.01)
 
 
 CURVES = "document.querySelector('#chart-curves').innerHTML"

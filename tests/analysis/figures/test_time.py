@@ -84,16 +84,6 @@ def test_bars_of_a_run_in_rounds_go_from_round_to_round(tmp_path: Path) -> None:
     assert shown["to_s"] == [*moments[1:], 3 * 3600.0]
 
 
-def test_intervals_of_time() -> None:
-    """Two rounds of five with a client asked in between; more rounds than bars; an asynchronous run; none."""
-    rounds = np.array([5.0] * 5 + [60.0] + [100.0] * 5)
-    assert time._intervals(rounds, 150.0).tolist() == [0, 100, 150]
-    many = time._intervals(np.repeat(np.arange(300.0) * 7, 5), 2100.0)
-    assert many.tolist() == [*range(0, 2100, 28), 2100]
-    alone = np.arange(0.0, 3600.0, 7.3)
-    assert time._intervals(alone, 3600.0).tolist() == base.time_bins(3600.0).tolist()
-
-
 def test_rounding_is_not_taken_for_time(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=10, hours=1)
     clients = run.clients.assign(idle_s=2.3e-14, offline_s=-1e-13)
