@@ -37,7 +37,7 @@ def main() -> None:
         for run in ("preempted", "undisturbed"):
             executor = submitit.AutoExecutor(folder=folder / f"{run}-logs", cluster="local")
             executor.update_parameters(timeout_min=30)
-            task = Task(0, run, str(folder / run), loaded.source)
+            task = Task(0, folder / run, loaded.source)
             jobs[run] = executor.submit(Work(), task)
             while not (folder / run / "dispatches.arrows").exists():
                 time.sleep(0.1)

@@ -21,7 +21,6 @@ from fedsim.composition.what_if import what_if as rerun
 from fedsim.errors import argument_error
 from fedsim.runs.listing import listed
 from fedsim.runs.notebook import notebook_bar
-from fedsim.runs.progress import progress_text
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
 from fedsim.units import parse_duration_s
@@ -88,15 +87,11 @@ def _read(
 
 @contextmanager
 def _continued(
-    folder: Path,
-    call: str,
-    title: str,
-    on_progress: Callable[[Any], None] | None,
-    text_of: Callable[[Any, float | None], str] = progress_text,
+    folder: Path, call: str, title: str, on_progress: Callable[[Any], None] | None
 ) -> Iterator[Callable[[Any], None] | None]:
     """What shows progress: ``on_progress``, or the bar of a notebook; an interruption names the call that continues."""
     try:
-        with notebook_bar(title, text_of, shown=on_progress is None) as bar:
+        with notebook_bar(title, shown=on_progress is None) as bar:
             yield on_progress or bar
     except KeyboardInterrupt as error:
         if folder.is_dir():
@@ -302,9 +297,9 @@ def sweep(
     engine_settings = _engine_settings(jobs, engine)
     chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
-    folder = chosen or execution.default_sweep_folder(loaded)
-    call, text_of = "the same call of fedsim.sweep", execution.SweepProgress.text
-    with _continued(folder, call, loaded.scenario.name, on_progress, text_of) as shown:
+    folder = chosen or execution.default_folder(loaded)
+    call, name = "the same call of fedsim.sweep", loaded.scenario.name
+    with _continued(folder, call, name, on_progress) as shown:
         settings = {"timing_only": timing_only, "on_progress": shown, **engine_settings}
         if until_halfwidth is None and metric is None:
             done = execution.sweep(loaded, folder, **settings).sweep
@@ -376,8 +371,8 @@ def decide(
     """
     from fedsim.decisions import deciding
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
-    from fedsim.decisions.runs import Progress, default_folder
     from fedsim.decisions.space import Choices, parse_dimension
+    from fedsim.sweeps.execution import default_folder
 
     loaded = read_scenario(scenario, overrides)
     folder = default_folder(loaded, "decide") if output is None else Path(output)
@@ -387,7 +382,7 @@ def decide(
     ]
     most = [Limit.parse(f"{name}={value}") for name, value in (limits or {}).items()]
     call, name = "the same call of fedsim.decide", loaded.scenario.name
-    with _continued(folder, call, name, on_progress, Progress.text) as shown:
+    with _continued(folder, call, name, on_progress) as shown:
         return deciding.decide(
             loaded,
             folder,
@@ -438,12 +433,12 @@ def forecast(
     """
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions import forecast as forecasting
-    from fedsim.decisions.runs import Progress, default_folder
+    from fedsim.sweeps.execution import default_folder
 
     loaded = read_scenario(scenario, overrides)
     folder = default_folder(loaded, "forecast") if output is None else Path(output)
     call, name = "the same call of fedsim.forecast", loaded.scenario.name
-    with _continued(folder, call, name, on_progress, Progress.text) as shown:
+    with _continued(folder, call, name, on_progress) as shown:
         return forecasting.forecast(
             loaded,
             folder,

@@ -12,7 +12,6 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.board.suite import Cell, Entry, Question, Suite
 from fedsim.errors import UserError
 from fedsim.files.durable import TEMPORARY_PREFIX
-from fedsim.processes.stopping import Grace
 from fedsim.runs.records import BOARD
 from fedsim.sweeps.execution import perform
 from fedsim.sweeps.folder import claimed
@@ -199,7 +197,7 @@ def _perform(
     def finished(result: Result | None) -> None:
         if result is None:
             return
-        cell, path = todo[result.task.number], Path(result.task.folder)
+        cell, path = todo[result.task.number], result.task.folder
         if result.error is None:
             add(cell, **measure(load_run(path), suite.scenarios[cell.scenario]))
         else:
@@ -219,18 +217,11 @@ def _perform(
             except UserError as error:
                 add(cell, error=str(error))
                 continue
-            source = replace(loaded.source, data=loaded.resolved())
             number = len(tasks)
-            run = f"{runs}/{number}-{cell.scenario.replace('/', '-')}"
-            tasks.append(Task(number, "-".join(map(str, cell)), run, source))
+            run = Path(runs) / f"{number}-{cell.scenario.replace('/', '-')}"
+            tasks.append(Task.of(number, run, loaded))
             todo.append(cell)
-        period = Grace(raises=False)
-        try:
-            if tasks:
-                perform(Path(runs), tasks, Shares(len(tasks)), finished, period, jobs)
-        finally:
-            rows.save()
-        period.stop_if_requested()
+        perform(Path(runs), tasks, Shares(len(tasks)), finished, rows.save, jobs)
 
 
 FIGURES: Mapping[str, str] = {

@@ -88,11 +88,7 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     suite, whole = _suite(**chosen)
     if not as_json:
         click.echo(_plan(suite, jobs, label), err=True)
-    look: Any = {"kind": "board", "quiet": as_json}
-    look["text_of"] = lambda progress, left_s: (
-        progress.words + (f", {format_duration(left_s)} left" if left_s is not None else "")
-    )
-    with following(suite.version, folder, same_command(), **look) as show:
+    with following(suite.version, folder, same_command(), kind="board", quiet=as_json) as show:
 
         def on_progress(name: str, runs: int, done: int) -> None:
             show(Progress(done / runs, f"{done} of {runs} runs, {name}"))

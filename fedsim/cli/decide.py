@@ -105,15 +105,16 @@ def command(
     """
     from fedsim.decisions.deciding import decide
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
-    from fedsim.decisions.runs import Progress, default_folder
     from fedsim.decisions.space import parse_dimension
+    from fedsim.sweeps.execution import default_folder
 
     folder = output or default_folder(loaded, "decide")
     dimensions = [parse_dimension(text) for text in over]
     goal, most = Goal.parse(metric), [Limit.parse(text) for text in limits]
     settings |= {"limits": most, "objectives": parse_objectives(objective.split(","))}
-    look: Any = {"kind": "decision", "text_of": Progress.text, "quiet": as_json}
-    with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
+    with following(
+        loaded.scenario.name, folder, same_command(), kind="decision", quiet=as_json
+    ) as on_progress:
         decision = decide(loaded, folder, dimensions, goal, on_progress=on_progress, **settings)
     _print(decision, as_json)
 

@@ -63,8 +63,8 @@ def command(
     """
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions.forecast import PAGE, forecast
-    from fedsim.decisions.runs import Progress, default_folder
     from fedsim.scenario.loading import load_scenario
+    from fedsim.sweeps.execution import default_folder
 
     settings, goal = options.engine_settings(**others), Target.parse(target)
     is_run = (scenario / "run.json").exists()
@@ -75,8 +75,9 @@ def command(
             overrides
         )
     loaded = loaded.ignoring(ignore)
-    look: Any = {"kind": "forecast", "text_of": Progress.text, "quiet": as_json}
-    with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
+    with following(
+        loaded.scenario.name, folder, same_command(), kind="forecast", quiet=as_json
+    ) as on_progress:
         result = forecast(loaded, folder, goal, on_progress=on_progress, **settings)
     if not as_json:
         click.echo(result.sentence)

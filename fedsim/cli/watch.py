@@ -20,7 +20,7 @@ from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.listing import contents
-from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
+from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
 from fedsim.runs.records import BOARD, RUN
 from fedsim.runs.sweep import is_sweep
 from fedsim.sweeps.folder import Sweep
@@ -119,9 +119,7 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     if one.status == Status.FAILED and not one.progress.share:
         return "", one.error
     left_s = paces.setdefault(one.name, Pace()).left_s(one.progress.share)
-    text = progress_text(
-        one.progress, left_s if one.status == Status.RUNNING else None, one.definitions
-    )
+    text = one.progress.text(left_s if one.status == Status.RUNNING else None, one.definitions)
     if one.status == Status.RUNNING and one.silent_s > _SILENT_S:
         # On another machine, a killed process cannot be distinguished from a running one.
         text += f", no news for {format_duration(round(one.silent_s))}"

@@ -44,23 +44,25 @@ class Progress:
     share: float
     metrics: Mapping[str, float]
 
+    def text(
+        self,
+        left_s: float | None = None,
+        definitions: Mapping[str, MetricDefinition] | None = None,
+    ) -> str:
+        """The progress in words: ``simulated 3 h 20 min, version 12, accuracy 61.0%, about 2 min left``."""
+        parts = [
+            f"simulated {format_duration(self.simulated_s)}",
+            f"version {format_count(self.version)}",
+        ]
+        for name, value in list(self.metrics.items())[:1]:
+            metric = definition(name, definitions or {})
+            parts.append(f"{metric.label} {metric.format(value)}")
+        return ", ".join(parts) + left_text(left_s)
 
-def progress_text(
-    progress: Progress,
-    left_s: float | None = None,
-    definitions: Mapping[str, MetricDefinition] | None = None,
-) -> str:
-    """Progress in one line: ``simulated 3 h 20 min, version 12, accuracy 61.0%, about 2 min left``."""
-    parts = [
-        f"simulated {format_duration(progress.simulated_s)}",
-        f"version {format_count(progress.version)}",
-    ]
-    for name, value in list(progress.metrics.items())[:1]:
-        metric = definition(name, definitions or {})
-        parts.append(f"{metric.label} {metric.format(value)}")
-    if left_s:
-        parts.append(f"about {format_duration(left_s)} left")
-    return ", ".join(parts)
+
+def left_text(left_s: float | None) -> str:
+    """The estimated seconds left as the end of a line; nothing if they are unknown."""
+    return f", about {format_duration(left_s)} left" if left_s else ""
 
 
 @dataclass

@@ -18,7 +18,6 @@ from fedsim.scenario.comparing import Namer, differing, flattened, short_names, 
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.own_code import as_data
-from fedsim.scenario.source import Source
 
 _LONGEST_WORD = 40
 VARIANT = "variant"
@@ -45,10 +44,6 @@ class PlannedRun:
     def resolved(self) -> dict[str, Any]:
         """Its scenario with every default written out."""
         return self.loaded.resolved()
-
-    def source(self) -> Source:
-        """Its scenario with every default written out, and the locations of the user's values."""
-        return replace(self.loaded.source, data=self.resolved())
 
 
 def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:

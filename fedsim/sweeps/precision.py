@@ -29,7 +29,7 @@ from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
-from fedsim.sweeps.execution import SweepOutcome, default_sweep_folder, sweep
+from fedsim.sweeps.execution import SweepOutcome, default_folder, sweep
 from fedsim.sweeps.plan import plan_runs
 from fedsim.units import share_of
 
@@ -95,7 +95,7 @@ def sweep_to_precision(
         UserError: as for a sweep; there is only one variant, runs stopped before the target, or a value has no
             logarithm.
     """
-    folder = output if output is not None else default_sweep_folder(loaded)
+    folder = output if output is not None else default_folder(loaded)
     planned = plan_runs(loaded)
     if len({text(run.values) for run in planned}) < 2:
         raise UserError(

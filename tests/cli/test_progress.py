@@ -13,6 +13,7 @@ from fedsim.cli.progress import following, next_command, repeated, same_command
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
 from fedsim.runs.progress import Progress
+from fedsim.sweeps.execution import SweepProgress
 from tests.cli.invoking import PARABOLAS
 
 HALF = Progress(simulated_s=60.0, version=5, rounds=5, dispatched=9, share=0.5, metrics={})
@@ -69,7 +70,6 @@ def test_the_parts_of_a_sweep_are_below_it_and_its_news_are_printed_once(
     monkeypatch.setattr(module, "LINE_S", 1e9)
     settings = {
         "kind": "sweep",
-        "text_of": lambda progress, left_s: "1 of 2 runs",
         "news_of": lambda progress: ["a warning"],
         "parts_of": lambda progress: [("lr1", 0.25, "version 3"), ("lr2", 0.0, "")],
     }
@@ -77,7 +77,7 @@ def test_the_parts_of_a_sweep_are_below_it_and_its_news_are_printed_once(
     monkeypatch.setattr(module, "repeated", lambda s, action: lines.append(action) or nullcontext())
     with following("mine", tmp_path, "again", quiet=False, **settings) as show:
         lines[0]()
-        show(HALF)
+        show(SweepProgress(runs=2, complete=1, failed=0, share=0.5))
         lines[0]()
     assert capsys.readouterr().err.splitlines() == [
         "mine: 0%, starting",

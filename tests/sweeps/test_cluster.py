@@ -62,7 +62,7 @@ def test_runs_share_a_gpu(
     )
     monkeypatch.setattr(cluster, "connect_to_ray", lambda *_, **__: ray)
     loaded = load_scenario_dict(SMALL, tmp_path).changed([f"training.device={device}"])
-    tasks = [Task(n, str(n), str(tmp_path / str(n)), loaded.source) for n in range(3)]
+    tasks = [Task(n, tmp_path / str(n), loaded.source) for n in range(3)]
     assert list(cluster.run_on_ray(tasks, 2, Ray("auto", 0.25))) == [0, 1, 2]
     assert requested == [{"num_cpus": 1, "num_gpus": gpus, "max_retries": 2}] * 3
 

@@ -23,10 +23,7 @@ echo "Submitted batch job 7"
 
 def tasks(folder: Path) -> list[Task]:
     planned = plan_runs(load_scenario_dict(SMALL, "."))
-    return [
-        Task(number, run.name, str(folder / run.name), run.source())
-        for number, run in enumerate(planned)
-    ]
+    return [Task.of(number, folder / run.name, run.loaded) for number, run in enumerate(planned)]
 
 
 @pytest.mark.parametrize("cluster", ["debug", "local"])
