@@ -31,9 +31,8 @@ if TYPE_CHECKING:
     from fedsim.decisions.forecast import Forecast
     from fedsim.decisions.runs import Progress
     from fedsim.sweeps import Sweep
-    from fedsim.sweeps.cluster import Ray
+    from fedsim.sweeps.cluster import Ray, Slurm
     from fedsim.sweeps.execution import SweepProgress
-    from fedsim.sweeps.slurm import Slurm
 PathLike = str | os.PathLike[str]
 
 
@@ -62,27 +61,21 @@ def read_scenario(
 
     Its function ``replay`` tests whether the results of your own parts can be repeated.
     """
-    loaded = _read(scenario, overrides)
-    return ReadScenario(loaded.scenario, loaded.path, loaded.source, loaded.reading)
-
-
-def _read(
-    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
-    overrides: Iterable[str] | Mapping[str, Any],
-) -> LoadedScenario:
     parsed = from_python(overrides)
     if isinstance(scenario, LoadedScenario):
-        return scenario.changed(parsed) if parsed else scenario
-    if isinstance(scenario, Mapping):
-        return load_scenario_dict(scenario, Path.cwd(), overrides=parsed)
-    if not isinstance(scenario, str | os.PathLike):
+        loaded = scenario.changed(parsed) if parsed else scenario
+    elif isinstance(scenario, Mapping):
+        loaded = load_scenario_dict(scenario, Path.cwd(), overrides=parsed)
+    elif isinstance(scenario, str | os.PathLike):
+        loaded = load_scenario(Path(scenario), overrides=parsed)
+    else:
         raise argument_error(
             "scenario",
             scenario,
             "a file, a name or a mapping",
             'give a YAML file, a built-in scenario such as "quickstart", or a dictionary',
         )
-    return load_scenario(Path(scenario), overrides=parsed)
+    return ReadScenario(loaded.scenario, loaded.path, loaded.source, loaded.reading)
 
 
 @contextmanager

@@ -64,7 +64,11 @@ class Rows:
             entry = suite.entries.get(row["entry"])
             if row["error"] or (question is not None and row["digest"] != question.digest()):
                 continue
-            if question is None or entry is None or row["code"] == suite.code(question, entry):
+            if (
+                question is None
+                or entry is None
+                or row["code"] == suite.code(question.name, entry.name)
+            ):
                 self.add({str(key): value for key, value in row.items()})
 
     def __contains__(self, cell: Cell) -> bool:
@@ -132,29 +136,22 @@ def run_board(
     Raises:
         UserError: the folder cannot be used.
     """
-    with claimed(folder, BOARD):
-        return _run(suite, Rows(folder, suite), folder, jobs, on_progress)
-
-
-def _run(suite: Suite, rows: Rows, folder: Path, jobs: int | None, on_progress: OnProgress) -> Rows:
     total, before = sum(map(suite.size, suite.scenarios.values())), 0
-    for question in suite.scenarios.values():
-        entries = suite.fitting(question)
-        tuning = [cell for entry in entries for cell in suite.tuning(question, entry)]
+    with claimed(folder, BOARD):
+        rows = Rows(folder, suite)
+        for question in suite.scenarios.values():
+            entries = suite.fitting(question)
+            cells = [cell for entry in entries for cell in suite.tuning(question, entry)]
 
-        def report(done: int, name: str = question.name, before: int = before) -> None:
-            on_progress(name, total, before + done)
+            def report(done: int, name: str = question.name, before: int = before) -> None:
+                on_progress(name, total, before + done)
 
-        before += suite.size(question)
-        _perform(suite, rows, tuning, folder, jobs, report)
-        measuring = [
-            cell
-            for entry in entries
-            for cell in suite.measuring(
-                question, entry, chosen_setting(suite, rows, question, entry)
-            )
-        ]
-        _perform(suite, rows, [*tuning, *measuring], folder, jobs, report)
+            before += suite.size(question)
+            _perform(suite, rows, cells, folder, jobs, report)
+            for entry in entries:
+                setting = chosen_setting(suite, rows, question, entry)
+                cells += suite.measuring(question, entry, setting)
+            _perform(suite, rows, cells, folder, jobs, report)
     return rows
 
 
@@ -180,14 +177,12 @@ def _perform(
     jobs: int | None,
     report: Callable[[int], None],
 ) -> None:
-    """Perform the runs without a row; ``report`` is called with the number of those that have one."""
-
     def add(cell: Cell, **values: Any) -> None:
         question = suite.scenarios[cell.scenario]
         row = {
             **cell._asdict(),
             "digest": question.digest(),
-            "code": suite.code(question, suite.entries[cell.entry]),
+            "code": suite.code(cell.scenario, cell.entry),
             "error": "",
             **dict.fromkeys(FIGURES, math.nan),
         }
@@ -252,13 +247,14 @@ def measure(run: Run, question: Question) -> dict[str, float]:
     costs = reaching(facts, Target(metric, value))
     sign = 1 if facts.definition(metric).higher_is_better else -1
     worst = facts.progress.get("client_accuracy_worst", pd.Series([math.nan])).dropna()
-    figures = facts.figures
+    figures, dispatches = facts.figures, run.dispatches
+    energy_j = dispatches.loc[dispatches["ended_s"] <= costs["time_s"], "energy_j"]
     return {
         "time_s": costs["time_s"],
         "versions": costs["version"],
         "updates": costs["client_updates"],
         "bytes": costs["bytes"],
-        "energy_j": _energy_j(run, costs["time_s"]),
+        "energy_j": math.nan if math.isnan(costs["time_s"]) else float(energy_j.sum()),
         "missed_by": sign * (value - facts.best(metric)),
         "at_time_budget": _after(facts, metric, "time_s", question.budget_s),
         "at_byte_budget": _after(facts, metric, "bytes", question.budget_bytes),
@@ -271,13 +267,6 @@ def measure(run: Run, question: Question) -> dict[str, float]:
         "simulated_s": figures["simulated_s"],
         "wall_s": figures["wall_s"],
     }
-
-
-def _energy_j(run: Run, time_s: float) -> float:
-    if math.isnan(time_s):
-        return math.nan
-    dispatches = run.dispatches
-    return float(dispatches.loc[dispatches["ended_s"] <= time_s, "energy_j"].sum())
 
 
 def _after(facts: RunFacts, metric: str, cost: str, budget: float) -> float:

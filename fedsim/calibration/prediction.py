@@ -126,11 +126,10 @@ class _Rows:
     ended: list[Ended] = field(default_factory=list)
 
     def append_dispatch(self, ended: Ended) -> None:
-        """Record a dispatch."""
         self.ended.append(ended)
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
-        """Versions are not needed."""
+        pass
 
 
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:

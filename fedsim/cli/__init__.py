@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import importlib
 import json
@@ -43,7 +42,6 @@ COMMANDS = {
     "calibrate": "Make a trace bundle from the log of a real run.",
     "export": "Export a run for other tools.",
 }
-_LEAST_BYTES = 1 << 30
 _OF_A_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS)
 _LONGEST = 4000
 """Characters of a line of a message."""
@@ -100,14 +98,13 @@ class Commands(Suggesting):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+            return result
         except BrokenPipeError:
             _drop_output()
-            return 0
         except SystemExit as error:
-            if isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
-                return 0
-            raise
-        return result
+            if not isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
+                raise
+        return 0
 
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
         """Run a command line and exit with its :meth:`exit_code`."""
@@ -123,7 +120,6 @@ class Commands(Suggesting):
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:
-            _require_memory()
             settings |= {"standalone_mode": False, "obj": arguments}
             result = super().main(list(arguments), **settings)
         except UserError as error:
@@ -187,7 +183,6 @@ class Commands(Suggesting):
 
 
 def _as_user_error(error: click.ClickException) -> UserError:
-    """An error of click, with the command that helps."""
     context = error.ctx if isinstance(error, click.UsageError) else None
     hint = f"see {context.command_path} --help" if context else None
     text = error.format_message().removesuffix(".")
@@ -204,22 +199,8 @@ def _show(errors: Iterable[UserError]) -> None:
 
 
 def _show_json(errors: Iterable[UserError]) -> None:
-    """Write errors as JSON to standard output, for scripts that use ``--json``."""
     rows = [{key: getattr(error, key) for key in ("where", "message", "hint")} for error in errors]
     click.echo(json.dumps({"errors": rows}, indent=2))
-
-
-def _require_memory() -> None:
-    """Refuse a limit of memory with which libraries cannot be loaded: OpenBLAS then tries again, forever."""
-    with contextlib.suppress(ImportError):  # Windows.
-        import resource
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_AS)
-        if limit != resource.RLIM_INFINITY and limit < _LEAST_BYTES:
-            raise UserError(
-                f"out of memory: the limit of {limit >> 20} MiB ('ulimit -v') is too low",
-                hint=f"raise it to {_LEAST_BYTES >> 20} MiB or more",
-            )
 
 
 def _lacks_memory(error: Exception) -> bool:
@@ -242,7 +223,6 @@ class _Notes:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write text, or drop it."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -250,7 +230,6 @@ class _Notes:
             return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or drop it."""
         try:
             self._stream.flush()
         except OSError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,20 +131,16 @@ def _print(decision: Decision, as_json: bool) -> None:
         counts["limits"] = decision.binding
         options.print_json({**content, "finalists": table, **counts, "notes": decision.notes})
         return
-    probable = len(decision.objectives) == 1
-    rows = []
+    headings, rows = ["", *decision.objectives, "missed"], []
+    if len(decision.objectives) == 1:
+        headings.append("probability")
     for each in decision.finalists:
-        cells = [each.words]
-        for number in range(len(decision.objectives)):
-            middle, interval = each.described(number)
-            cells.append(f"{middle} ({interval})" if interval != ABSENT else ABSENT)
-        cells.append(f"{each.missed} of {len(each.runs)}")
-        if probable:
-            known = each.probability == each.probability
-            cells.append(format_decimals(each.probability, 2) if known else ABSENT)
-        rows.append(cells)
+        described = map(each.described, range(len(decision.objectives)))
+        cells = [ABSENT if end == ABSENT else f"{middle} ({end})" for middle, end in described]
+        chance = ABSENT if math.isnan(each.probability) else format_decimals(each.probability, 2)
+        row = [each.words, *cells, f"{each.missed} of {len(each.runs)}", chance]
+        rows.append(row[: len(headings)])
     click.secho(decision.sentence, bold=True)
-    headings = ["", *decision.objectives, "missed", *(["probability"] if probable else [])]
     options.print_table(headings, rows)
     for words in filter(None, (decision.binding, decision.ruled_out)):
         click.echo(words)

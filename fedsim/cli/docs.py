@@ -41,15 +41,13 @@ def command(page: str | None) -> None:
 
     Elsewhere than in a terminal, it writes the page's Markdown.
     """
-    if page is None:
-        _list()
-    elif sys.stdout.isatty():
-        click.echo_via_pager(_rendered(text(find(page))))
-    else:
-        click.echo(text(find(page)))
-
-
-def _list() -> None:
+    if page is not None:
+        written = text(find(page))
+        if sys.stdout.isatty():
+            click.echo_via_pager(_rendered(written))
+        else:
+            click.echo(written)
+        return
     listed = pages().values()
     width = max(len(page.name) for page in listed)
     for section, members in groupby(listed, key=lambda page: page.section):

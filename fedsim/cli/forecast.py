@@ -92,7 +92,6 @@ def command(
 
 
 def _on_devices_of(run: Path, bundle: Path) -> LoadedScenario:
-    """The scenario of a run on devices that are estimated from its log, and written as a bundle."""
     from fedsim.calibration import calibrate
     from fedsim.scenario.loading import load_scenario, load_scenario_dict
 

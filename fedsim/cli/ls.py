@@ -67,11 +67,10 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         tags = ", ".join(row.tags)
         cells.append([name, _status(row), row.scenario, methods, seeds, times, tags])
     headings = ("", "status", "scenario", "method", "seed", "target", "tags")
-    options.print_table(headings, cells, stacks=True, box=None)
+    options.print_table(headings, cells, box=None)
 
 
 def _status(row: Listed) -> str:
-    """The status of a run; of a sweep, how many of its runs have each."""
     if sum(row.statuses.values()) == 1:
         return next(iter(row.statuses))
     return ", ".join(f"{format_count(count)} {status}" for status, count in row.statuses.items())

@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -272,7 +271,7 @@ def engine_settings(
 
         chosen = Ray(address, gpus_per_run)
     elif engine == "slurm":
-        from fedsim.sweeps.slurm import Slurm
+        from fedsim.sweeps.cluster import Slurm
 
         chosen = Slurm.parse(partition, limit, memory)
     return {**others, "jobs": jobs, "engine": chosen}
@@ -288,7 +287,6 @@ def print_table(
     rows: Iterable[Sequence[str]],
     *,
     right: Collection[str] = (),
-    stacks: bool = False,
     **look: Any,
 ) -> None:
     """Print a table whose cells wrap at the width of a terminal; in a file or a pipe, its lines stay whole.
@@ -297,58 +295,25 @@ def print_table(
         headings: titles of the columns.
         rows: their cells.
         right: headings of the columns that are aligned at the right.
-        stacks: whether the cells of a row are below its first one if the table is wider than the terminal.
         look: arguments of ``rich.table.Table``.
     """
     from rich.console import Console
     from rich.table import Table
 
-    rows = [printable(list(row)) for row in rows]
-    if stacks and sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-        widths = zip(
-            *([len(line) for line in map(_widest_line, row)] for row in (headings, *rows)),
-            strict=True,
-        )
-        if sum(max(column) + 2 for column in widths) > columns:
-            for name, *cells in rows:
-                pairs = zip(headings[1:], cells, strict=True)
-                named = [f"{head} {cell}" if cell.isdecimal() else cell for head, cell in pairs]
-                words = " · ".join(" ".join(cell.split()) for cell in named if cell)
-                click.echo(name)
-                click.echo(hanging(words, "  ", columns))
-            return
     table = Table(**{"show_edge": False, **look})
     for heading in headings:
         justify: Any = "right" if heading in right else "left"
         table.add_column(heading, overflow="fold", justify=justify)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*printable(list(row)))
     width = None if sys.stdout.isatty() else _WIDEST
     Console(highlight=False, markup=False, width=width).print(table)
-
-
-def _widest_line(cell: str) -> str:
-    return max(cell.splitlines(), key=len, default="")
-
-
-def hanging(text: str, first: str, columns: int) -> str:
-    """The text wrapped between words, with ``first`` before it and its other lines below its beginning."""
-    rest = " " * len(first)
-    return textwrap.fill(
-        text,
-        columns - 1,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def echo_bullet(text: str, **style: Any) -> None:
     """Print an item of a list, wrapped to the width of a terminal."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST
-    click.secho(hanging(text, "• ", columns), **style)
+    click.secho(click.wrap_text(text, columns - 1, "• ", "  "), **style)
 
 
 def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:

@@ -151,7 +151,6 @@ def following(
 
 
 def _lines(rows: Iterable[Row]) -> str:
-    """The whole, and its parts below it."""
     return "\n  ".join(
         ", ".join(filter(None, (f"{name}: {share:.0%}", text))) for name, share, text in rows
     )

@@ -103,7 +103,6 @@ def command(
 
 
 def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:
-    """The ratio of each variant to the baseline, and how many seeds it took."""
     import pandas as pd
 
     names = ["setting"] * (ratios["setting"].nunique() > 1) + ["label"]
@@ -135,7 +134,7 @@ def _print(outcome: SweepOutcome, as_json: bool, ratios: pd.DataFrame | None) ->
             {
                 **more,
                 "path": str(path),
-                "runs": [str(path / entry.run) for entry in outcome.sweep.record.runs],
+                "runs": [str(path / entry["run"]) for entry in outcome.sweep.record["runs"]],
                 "ran": outcome.ran,
                 "skipped": outcome.skipped,
                 "no_longer_swept": list(outcome.no_longer_swept),

@@ -91,22 +91,8 @@ def decide(
 ) -> Decision:
     """Search settings of a scenario for the best one; continues what is in the folder.
 
-    Args:
-        loaded: the scenario, without a sweep.
-        folder: the folder of the answer.
-        over: what varies.
-        goal: what is wanted.
-        limits: the largest acceptable values of quantities.
-        objectives: quantities to minimize until the target; several give the Pareto front.
-        budget_s: wall seconds for everything, those of earlier calls included.
-        most: the largest number of settings to try.
-        seeds: number of fresh seeds, at least two.
-        jobs: runs at a time; all cores if None.
-        on_progress: called several times a second.
-        engine: engine and its settings, as for :func:`fedsim.sweeps.sweep`.
-
-    Raises:
-        UserError: the question cannot be answered, no setting reaches the target, or the folder has another question.
+    The arguments are those of :func:`fedsim.decide`, read: ``budget_s`` wall seconds, and at ``most`` this number of
+    settings.
     """
     names = tuple(objectives) if goal.target is not None else (THROUGHPUT,)
     asked = {
@@ -168,8 +154,6 @@ def _record(folder: Path, asked: Mapping[str, Any], batch: int) -> dict[str, Any
 
 @dataclass
 class _Work:
-    """A decision in progress."""
-
     loaded: LoadedScenario
     space: Space
     goal: Goal
@@ -182,7 +166,6 @@ class _Work:
     on_progress: Callable[[Progress], None]
 
     def decide(self, folder: Path, budget_s: float, most: int, jobs: int) -> Decision:
-        """The story: given, search, choose, measure."""
         began_s = time.monotonic() - self.record["spent_s"]  # Those of earlier calls included.
         self._folder, self._share = folder, 0.0
         self._words = "the scenario as given"
@@ -278,7 +261,6 @@ class _Work:
     def _perform(
         self, settings: Sequence[tuple[Setting, int]], until_s: float
     ) -> list[Measured | str]:
-        """What settings showed, each with a seed."""
         planned: list[LoadedScenario | str] = []
         for setting, seed in settings:
             try:
@@ -420,7 +402,7 @@ class _Work:
 
     def _sentence(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
         count = format_counted(len(tried), "setting")
-        target = self._target()
+        target = self.goal.words()
         winner = finalists[0]
         if len(self.objectives) > 1:
             names = " and ".join(QUANTITIES[name].label for name in self.objectives)
@@ -455,12 +437,11 @@ class _Work:
         )
 
     def _binding(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
-        """Which limits bind, of the scenario and of the question, in words."""
         runs = [run for each in finalists for run in each.runs]
         missed = sum(not run.reached for run in runs) if self.goal.target is not None else 0
-        binding = [f"{self._ends()} ({missed} of {len(runs)} fresh runs ended there)"] * bool(
-            missed
-        )
+        binding = []
+        if missed:
+            binding.append(f"{self._ends()} ({missed} of {len(runs)} fresh runs ended there)")
         for limit in self.limits:
             settings = sum(limit.excludes(each.measured) for each in tried if each.measured)
             fresh = sum(map(limit.excludes, runs))
@@ -473,7 +454,6 @@ class _Work:
         return f"limits that bind: {', '.join(binding)}" if binding else f"no limit binds: {every}"
 
     def _ends(self) -> str:
-        """The limits of ``stop`` at which a run ends that misses the target."""
         stop, target = self.loaded.scenario.stop, self.goal.target
         kinds: dict[str, Kind] = {"simulated_time": "time"}
         kinds |= dict.fromkeys(("rounds", "dispatches", "arrivals"), "count")
@@ -483,15 +463,7 @@ class _Work:
             if (most := getattr(stop, name)) and (target is None or target.metric != name)
         )
 
-    def _target(self) -> str:
-        if self.goal.target is None or self.goal.timing_only:
-            return self.goal.words()
-        from fedsim.vocabulary.metrics import definition
-
-        return self.goal.words(definition(self.goal.target.metric, {}))
-
     def _no_candidate(self, tried: Sequence[Tried]) -> UserError:
-        """The error if no setting reached the target within the limits."""
         known = [(each, each.measured) for each in tried if each.measured is not None]
         folder, count = str(self._folder), format_counted(len(tried), "setting")
         if not known:
@@ -505,18 +477,13 @@ class _Work:
             more = f", which needs {needed}"
         else:
             closest, _ = min(known, key=lambda row: row[1].shortfall)
-            what, more, hint = (
-                f"within {self._within}",
-                "",
-                "keep the scenario as given, or vary more",
-            )
-            if not self._given.reached:
-                hint = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
-        return UserError(
-            f"none of {count} reached {self._target()} {what}; the closest: {self.space.words(closest.setting)}{more}",
-            where=folder,
-            hint=hint,
-        )
+            what, more = f"within {self._within}", ""
+            hint = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
+            if self._given.reached:
+                hint = "keep the scenario as given, or vary more"
+        fact = f"none of {count} reached {self.goal.words()} {what}"
+        words = self.space.words(closest.setting)
+        return UserError(f"{fact}; the closest: {words}{more}", where=folder, hint=hint)
 
 
 def _given_keys(resolved: Any, given: Any) -> Any:

@@ -53,12 +53,11 @@ class Finalist:
         """The objectives by seed, shape (objectives, seeds), in base units; infinite if the run missed the target."""
         if self.objectives == (THROUGHPUT,):
             return np.array([[run.rate for run in self.runs]])
-        return np.array(
-            [
-                [run.costs[name] if run.reached else math.inf for run in self.runs]
-                for name in self.objectives
-            ]
-        )
+
+        def of(name: str) -> list[float]:
+            return [run.costs[name] if run.reached else math.inf for run in self.runs]
+
+        return np.array(list(map(of, self.objectives)))
 
     def interval(self, objective: int = 0) -> tuple[float, float, float]:
         """Mean of an objective, and its 95% interval, which does not go below 0; NaN if a run missed the target."""
@@ -126,10 +125,10 @@ class Decision:
         for each in self.finalists:
             row: dict[str, Any] = {"words": each.words}
             for number, name in enumerate(self.objectives):
-                means = zip(("", "_low", "_high"), each.interval(number), strict=True)
-                row |= {f"{name}{end}": value for end, value in means}
                 median = float(np.median(each.values[number]))
-                row[f"{name}_median"] = median if math.isfinite(median) else math.nan
+                shown = (*each.interval(number), median if math.isfinite(median) else math.nan)
+                ends = ("", "_low", "_high", "_median")
+                row |= {f"{name}{end}": value for end, value in zip(ends, shown, strict=True)}
             rows.append({**row, "missed": each.missed, "probability": each.probability})
         return pd.DataFrame(rows)
 

@@ -95,9 +95,7 @@ def clients_table(
             "energy_j": total(dispatches["energy_j"].to_numpy()),
             **seconds,
             "idle_s": idle_s,
-            "recharging_s": np.zeros(count)
-            if recharging_s is None
-            else np.minimum(recharging_s, idle_s),
+            "recharging_s": np.minimum(0.0 if recharging_s is None else recharging_s, idle_s),
             "offline_s": offline_s,
             "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
             "last_mae": np.full(count, np.nan) if last_mae is None else last_mae,

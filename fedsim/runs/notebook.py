@@ -80,7 +80,6 @@ def _as_png(figure: Figure) -> bytes:
 
 
 def _in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
     module = sys.modules.get("IPython")
     return module is not None and hasattr(module.get_ipython(), "kernel")
 

@@ -15,6 +15,7 @@ from fedsim.errors import UserError, argument_error, printable
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
+from fedsim.runs.records import RUN
 from fedsim.runs.schema import (
     AGGREGATIONS,
     CLIENTS,
@@ -93,7 +94,7 @@ class Run:
         """
         value = self.info.get(name)
         if value is None:
-            raise self.folder.damaged(self.folder.info, f"lacks the entry '{name}'")
+            raise RUN.damaged(self.folder.info, f"lacks the entry '{name}'")
         return value
 
     @property
@@ -113,7 +114,7 @@ class Run:
             self.folder.require_unchanged(self.info, path)
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self.folder.damaged(path, f"cannot be read: {error}") from error
+            raise RUN.damaged(path, f"cannot be read: {error}") from error
 
     @functools.cached_property
     def scenario(self) -> dict[str, Any]:
@@ -125,7 +126,7 @@ class Run:
         path = self.folder.scenario
         content = parse_yaml(self.scenario_text, str(path)).data
         if not isinstance(content, dict):
-            raise self.folder.damaged(path, "is not a scenario")
+            raise RUN.damaged(path, "is not a scenario")
         return content
 
     @functools.cached_property
@@ -258,16 +259,12 @@ class Run:
         return path.exists() or path.name in self.info.get("files", {})
 
     def _read(self, table: Table) -> pd.DataFrame:
-        """A table from its finished file, or from its stream if the run has not ended."""
         parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
         if table.name in self._written:
             data = self._written.pop(table.name)
-        elif parquet.exists():
-            self.folder.require_unchanged(self.info, parquet)
-            data = read_parquet(parquet)
-        elif stream.exists():
-            self.folder.require_unchanged(self.info, stream)
-            data = read_stream(stream, table)
+        elif (path := parquet if parquet.exists() else stream).exists():
+            self.folder.require_unchanged(self.info, path)
+            data = read_parquet(path) if path is parquet else read_stream(path, table)
         elif table in STREAMED_OF_EDGES and not self.has_edges:
             raise UserError(
                 f"the run has no edge servers, so no {table.name}", where=str(self.path)
@@ -280,10 +277,10 @@ class Run:
         types.pop("values", None)
         for name in [*types, *(data.column_names[3:] if table is METRICS else ())]:
             if name not in data.column_names:
-                raise self.folder.damaged(parquet, f"lacks the column '{name}'")
+                raise RUN.damaged(parquet, f"lacks the column '{name}'")
             kind = data.schema.field(name).type
             if kind != types.get(name, pa.float64()):
-                raise self.folder.damaged(parquet, f"the column '{name}' has the type {kind}")
+                raise RUN.damaged(parquet, f"the column '{name}' has the type {kind}")
         frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
         for name in nullable.intersection(frame):

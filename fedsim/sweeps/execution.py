@@ -19,11 +19,10 @@ from fedsim.runs.folder import Status
 from fedsim.runs.progress import left_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
-from fedsim.sweeps.cluster import Ray, run_on_ray
+from fedsim.sweeps.cluster import Ray, Slurm, run_on_ray, run_on_slurm
 from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
-from fedsim.sweeps.slurm import Slurm, run_on_slurm
 from fedsim.sweeps.task import Result, Task, is_done
 from fedsim.vocabulary.formatting import format_counted
 
@@ -106,17 +105,7 @@ def sweep(
 
     A run that was killed is resumed, and one that failed is tried again. A run that fails does not stop the others.
 
-    Args:
-        loaded: a scenario with a ``sweep`` section.
-        output: the sweep's folder; :func:`default_folder` if None.
-        timing_only: simulate time only, without training, in every run.
-        jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
-        engine: where runs take place.
-        on_progress: called several times a second.
-
-    Raises:
-        UserError: the sweep is invalid, or its folder cannot be used or contains a run of a different scenario, or one
-            with training if ``timing_only`` (or the reverse).
+    The arguments are those of :func:`fedsim.sweep`, read.
     """
     planned = plan_runs(loaded)
     path = output if output is not None else default_folder(loaded)
@@ -259,7 +248,6 @@ class _Tally:
         self.add(None)
 
     def add(self, result: Result | None) -> None:
-        """Count the result of a task; None if time has passed without one."""
         failure, alike, fresh = None, "", list[str]()
         if result is not None:
             name = result.task.folder.name
@@ -298,7 +286,6 @@ class _Tally:
         )
 
     def write_index(self) -> None:
-        """Write the index as it stands."""
         errors = {name: result.error or "" for name, result in self.failures.items()}
         statuses = write_index(self._path, self._planned, errors)
         self._running = {name for name, status in statuses.items() if status == Status.RUNNING}

@@ -71,10 +71,14 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             where=seed_place,
             hint=f"for this seed alone, use -s 'sweep.seeds=[{seed}]' (in Python, overrides)",
         )
-    varied: list[tuple[str, ...]] = [("sweep", "grid", path) for path in sweep.grid]
-    varied += [("sweep", "zip", path) for path in sweep.zip]
-    varied += [
-        ("sweep", "variants", name, key) for name in sweep.variants for key in sweep.variants[name]
+    varied = [
+        *(("sweep", "grid", path) for path in sweep.grid),
+        *(("sweep", "zip", path) for path in sweep.zip),
+        *(
+            ("sweep", "variants", name, key)
+            for name, keys in sweep.variants.items()
+            for key in keys
+        ),
     ]
     for place in varied:
         if place[-1].partition(".")[0] in _RESERVED:
@@ -190,7 +194,6 @@ def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
 
 
 def _whole(key: str, value: Any) -> str:
-    """A value written out."""
     name = _name_of(value)
     if isinstance(value, str):
         return name or value

@@ -24,7 +24,7 @@ from fedsim.composition.build import build
 from fedsim.composition.check import check
 from fedsim.errors import UserError
 from fedsim.files.durable import write_text
-from fedsim.runs.sweep import PRECISION, is_sweep, read_sweep
+from fedsim.runs.records import SWEEP_PRECISION, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
@@ -108,7 +108,7 @@ def sweep_to_precision(
         goal = {precision.target.metric: precision.target.value}
         changed = planned[0].loaded.changed([Override("stop.target", goal, "--metric")])
         check(build(changed, timing_only=bool(settings.get("timing_only"))))
-    earlier = [run.seed for run in read_sweep(folder).runs] if is_sweep(folder) else []
+    earlier = [run["seed"] for run in read_sweep(folder)["runs"]] if is_sweep(folder) else []
     seeds = list(dict.fromkeys([*(run.seed for run in planned), *earlier]))
     wanted, ran = seeds_to_run(np.zeros(0), precision.half_width, precision.most), 0
     while True:
@@ -129,7 +129,7 @@ def sweep_to_precision(
                 ratio = paired_ratio(logs, precision.half_width)
                 rows.append({**names, **vars(ratio), "low": ratio.low, "high": ratio.high})
             table = pd.DataFrame(rows).astype({"needed": "Int64"})
-            write_text(folder / PRECISION, csv_text(table))
+            write_text(folder / SWEEP_PRECISION, csv_text(table))
             return outcome, table
 
 
@@ -170,11 +170,8 @@ def _values(
     """The quantity of each run, the runs that missed the target, and the time at which they are censored."""
     if target is None:
         steady = (throughput(load_run(run.path)) for run in runs)
-        values, missed, censored_s = (
-            np.array([one.per_h if one else 0.0 for one in steady]),
-            set[Path](),
-            math.inf,
-        )
+        values = np.array([one.per_h if one else 0.0 for one in steady])
+        missed, censored_s = set[Path](), math.inf
         problem, hint = (
             "has no steady throughput",
             "let the runs make at least 100 server updates, and last longer than twice their warm-up",

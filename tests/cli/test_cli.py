@@ -78,15 +78,6 @@ def test_exit_codes_of_expected_ends(
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("kib", [400_000, 600_000])
-def test_too_little_memory_is_one_message_at_once(kib: int) -> None:
-    """OpenBLAS would try forever to get memory while it is loaded."""
-    command = f"ulimit -v {kib}; {sys.executable} -m fedsim run quickstart"
-    result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
-    assert result.returncode == 2
-    assert result.stderr.startswith(f"error: out of memory: the limit of {kib >> 10} MiB")
-
-
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     command = f"{sys.executable} -m fedsim scenario schema | head -n 1"
     result = subprocess.run(

@@ -33,13 +33,3 @@ def test_the_shell_completes_names(words: str, expected: str) -> None:
 def test_a_table_aligns_numbers_and_keeps_lines_whole(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name", "n"], [["a" * 200, "1"], ["b", "100"]], right=["n"])
     assert f"{'a' * 200} │   1" in capsys.readouterr().out
-
-
-def test_rows_that_do_not_fit_are_stacked_and_break_no_name(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "40")
-    name, part = "a-name-of-a-run-that-is-longer-than-forty-columns", "fed-prox-of-a-library"
-    print_table(["", "status", "seed"], [[name, f"complete {part}", "3"]], stacks=True)
-    assert capsys.readouterr().out.splitlines() == [name, f"  complete {part} · seed", "  3"]

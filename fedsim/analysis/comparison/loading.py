@@ -12,8 +12,8 @@ from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_f
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.records import SWEEP_SCENARIO, is_sweep, read_sweep
 from fedsim.runs.run import Run
-from fedsim.runs.sweep import SCENARIO, is_sweep, read_sweep
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import format_command, format_names
 
@@ -128,7 +128,7 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
     elif first.reason == _UNFINISHED[Status.RUNNING]:
         remedy = f"wait until it is complete: {format_command('watch', first.path)}"
     elif is_sweep(sweep):
-        again = format_command("sweep", sweep / SCENARIO, "-o", sweep)
+        again = format_command("sweep", sweep / SWEEP_SCENARIO, "-o", sweep)
         remedy = f"repeat the sweep with its options: {again}"
     else:
         remedy = f"finish it: {format_command('resume', first.path)}"
@@ -140,7 +140,7 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
     if RunFolder(path).info.exists():
         yield path
     elif is_sweep(path):
-        yield from (path / entry.run for entry in read_sweep(path).runs)
+        yield from (path / entry["run"] for entry in read_sweep(path)["runs"])
     else:
         folders = sorted(item.parent for item in path.glob("*/run.json"))
         # 'runs/*' also matches the comparison that an earlier command wrote there.
@@ -155,9 +155,11 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
 
 def _variants(sweep: Path) -> dict[str, str]:
     """Names of the variants of a sweep, by the folder of a run."""
-    entries = read_sweep(sweep).runs if is_sweep(sweep) else ()
+    entries = read_sweep(sweep)["runs"] if is_sweep(sweep) else ()
     return {
-        entry.run: str(entry.values["variant"]) for entry in entries if "variant" in entry.values
+        entry["run"]: str(entry["values"]["variant"])
+        for entry in entries
+        if "variant" in entry["values"]
     }
 
 
@@ -188,7 +190,7 @@ def _reference(paths: Iterable[Path]) -> Reference | None:
     for path in paths:
         folders = [path]
         if is_sweep(path):
-            scenario = read_sweep(path).scenario
+            scenario = read_sweep(path)["scenario"]
             folders += [Path(scenario).parent] if scenario else []
         for folder in folders:
             if (folder / REFERENCE).is_file():
