@@ -42,9 +42,6 @@ class Rows:
     """The rows of a board's runs, in a file of its folder; one per :class:`~fedsim.board.suite.Cell`.
 
     Rows of runs that failed, and of scenarios or code that have changed since, are left out.
-
-    Raises:
-        UserError: the file or the record is damaged.
     """
 
     def __init__(self, folder: Path, suite: Suite) -> None:
@@ -132,9 +129,6 @@ def run_board(
         folder: keeps the rows.
         jobs: runs at a time; the number of cores if None.
         on_progress: called after every run.
-
-    Raises:
-        UserError: the folder cannot be used.
     """
     total, before = sum(map(suite.size, suite.scenarios.values())), 0
     with claimed(folder, BOARD):
@@ -270,7 +264,6 @@ def measure(run: Run, question: Question) -> dict[str, float]:
 
 
 def _after(facts: RunFacts, metric: str, cost: str, budget: float) -> float:
-    """The metric at the last evaluation within a budget; NaN if the run ended before the budget was used up."""
     progress = facts.progress.loc[facts.progress[metric].notna()]
     spent = progress[cost].to_numpy()
     if spent[-1] < budget:

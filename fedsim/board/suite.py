@@ -127,8 +127,7 @@ class Suite:
 
     def fitting(self, question: Question) -> list[Entry]:
         """The entries that fit a scenario, in the order of the suite."""
-        groups = set(question.groups)
-        return [entry for entry in self.entries.values() if groups.intersection(entry.groups)]
+        return [each for each in self.entries.values() if {*each.groups} & {*question.groups}]
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """What a run sets in its scenario, by dotted path."""
@@ -150,11 +149,7 @@ class Suite:
         }
 
     def loaded(self, cell: Cell) -> LoadedScenario:
-        """The scenario of a run.
-
-        Raises:
-            UserError: the entry does not work in this scenario.
-        """
+        """The scenario of a run."""
         overrides = [Override(path, value, _WHERE) for path, value in self.values(cell).items()]
         return self.scenarios[cell.scenario].loaded.changed(overrides)
 
@@ -190,11 +185,7 @@ class Suite:
         return sum(each + len(list(self.tuning(question, entry))) for entry in entries)
 
     def own_entry(self, name: str, values: Mapping[str, Any]) -> Entry:
-        """The entry of a user, which fits every scenario, with its :func:`knob`.
-
-        Raises:
-            UserError: it works in none of the scenarios.
-        """
+        """The entry of a user, which fits every scenario, with its :func:`knob`."""
         groups = tuple({group for question in self.scenarios.values() for group in question.groups})
         entry = Entry(name, groups, values, "", ())
         path, choices = knob(replace(self, entries={name: entry}).require_loading(name), values)

@@ -242,26 +242,24 @@ def as_timing(
     # The calibration replaces these step times; the log gives the units of work.
     devices["compute"] = {"name": "values", "step": "1s"}
     sizes = {way: done[f"bytes_{way}"].median() for way in ("down", "up")}
-    known = all(size > 0 for size in sizes.values())
     size = max(sizes.values())
     rounds = log.dropna(subset=["round"]).groupby("round").size()
-    constant = steps.nunique() == 1
+    task = {"name": "timing", "clients": scenario.scenario.task.params.clients}
+    more: dict[str, Any] = {}
+    if all(each > 0 for each in sizes.values()):
+        task |= {"size": f"{size:.0f}B"}
+        more["compression"] = {way: {"factor": sizes[way] / size} for way in ("up", "down")}
     data = {
         "name": every["name"],
         "seed": every["seed"],
-        "task": {"name": "timing", "clients": scenario.scenario.task.params.clients}
-        | ({"size": f"{size:.0f}B"} if known else {}),
-        "training": {"local_steps": int(steps.iloc[0]) if constant else 1},
+        "task": task,
+        "training": {"local_steps": int(steps.iloc[0]) if steps.nunique() == 1 else 1},
         "devices": devices,
         "server": {
             "selection": {"name": "uniform", "cohort": int(rounds.median())},
             "schedule": {"name": "sync", "deadline": deadline_s},
             "failure_detection": every["server"]["failure_detection"],
-            **(
-                {"compression": {way: {"factor": sizes[way] / size} for way in ("up", "down")}}
-                if known
-                else {}
-            ),
+            **more,
         },
         "stop": {"rounds": len(rounds)},
     }

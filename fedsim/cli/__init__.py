@@ -154,7 +154,6 @@ class Commands(Suggesting):
         return result if isinstance(result, int) else 0
 
     def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
-        """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
         from fedsim.parts.component import has_user_code, users_line, users_report
 
         # What to do next belongs below the error, not into the traceback.

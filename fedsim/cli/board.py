@@ -157,7 +157,6 @@ def _suite(
     seeds: int,
     quick: bool,
 ) -> tuple[Any, Any]:
-    """What to run, and the suite that it comes from."""
     from fedsim.board.results import shipped
     from fedsim.board.suite import BASELINE, suite
     from fedsim.scenario.source import parse_yaml

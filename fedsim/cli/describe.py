@@ -80,7 +80,13 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
         return
     if part == "rules":
         rules = documentation()
-        options.print_rows({name: _summary(text) for name, text in rules.items()}, as_json)
+        options.print_rows(
+            {
+                name: without_markup(text.partition("\n\n")[0]).replace("\n", " ")
+                for name, text in rules.items()
+            },
+            as_json,
+        )
         if not as_json:
             click.echo("describe one of them by its name; silence it with --ignore RULE", err=True)
         return
@@ -158,11 +164,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
 
 
 def _section(part: str, kinds: list[str]) -> dict[str, Any]:
-    """Facts about a section or a key of a scenario.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """Facts about a section or a key of a scenario."""
     every = list(parameters(Scenario)) if len(kinds) > 1 else []
     # A key of the user's own modules, which are not in the catalog.
     if "model" in kinds and part in ("inputs", "task.model.inputs"):
@@ -192,10 +194,6 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
     section = part.rpartition(".")[0] if part != "inputs" else section_of("model")
     kind = "section" if rows[1:] else "key"
     return _facts(kind, part, section, rows[0].meaning, rows[1:] or rows)
-
-
-def _summary(text: str) -> str:
-    return without_markup(text.partition("\n\n")[0]).replace("\n", " ")
 
 
 def _facts(
@@ -272,7 +270,6 @@ def _rules(method: Any) -> dict[str, Any]:
 
 
 def _traffic(method: Any) -> dict[str, Any]:
-    """Vectors and memories in words, with the method's default parameters on a small two-layer model."""
     import numpy as np
     import torch
 
@@ -317,17 +314,14 @@ def _traffic(method: Any) -> dict[str, Any]:
         share = "" if vector.share == 1 else f", {vector.share:.0%} of it"
         return sized(vector.name, vector.elements) + share + bits
 
-    def kept(*, at_server: bool) -> list[str]:
-        return [
-            sized(key, memory.elements)
-            for key, memory in built.memories().items()
-            if (memory.keeper == "server") == at_server
-        ]
-
     state = built.initial_state(torch.zeros(layout.size))
     prologue = built.prologue()
     passes, operations = built.compute_factor(), built.vector_operations()
     extra = built.extra_passes()
+    kept: dict[str, list[str]] = {"server": [], "client": []}
+    for key, memory in built.memories().items():
+        keeper = "server" if memory.keeper == "server" else "client"
+        kept[keeper].append(sized(key, memory.elements))
     before = [] if prologue is None else [("down", prologue.download), ("up", prologue.upload)]
     return {
         "local_step_takes": [
@@ -341,8 +335,8 @@ def _traffic(method: Any) -> dict[str, Any]:
         "sends_down": [sent(vector) for vector in built.download()],
         "sends_up": [sent(vector) for vector in built.upload()],
         "server_keeps": [sized(key, value.numel()) for key, value in state.items()],
-        "client_keeps": kept(at_server=False),
-        "server_keeps_per_client": kept(at_server=True),
+        "client_keeps": kept["client"],
+        "server_keeps_per_client": kept["server"],
         "known_with": [],
     }
 

@@ -109,11 +109,7 @@ def _listed(entries: list[dict[str, Any]], section: str, root: Path) -> Iterator
 
 
 def find(name: str) -> Page:
-    """The page called ``name``, which may leave out the folder, such as ``compare``.
-
-    Raises:
-        UserError: no page is called so.
-    """
+    """The page called ``name``, which may leave out the folder, such as ``compare``."""
     stem = name.removeprefix("docs/").split("#")[0].removesuffix(".md").strip("/")
     known = {page.name.rpartition("/")[2]: page for page in reversed(pages().values())} | pages()
     if stem not in known:

@@ -190,6 +190,7 @@ def engine_options(command: Any) -> Any:
             click.echo(whole_help(ctx))
             ctx.exit()
 
+    hidden = functools.partial(click.option, hidden=True)
     options = (
         click.option(
             "-j",
@@ -211,35 +212,24 @@ def engine_options(command: Any) -> Any:
             callback=shown,
             help="Show the options of Ray and Slurm, too, and exit.",
         ),
-        click.option(
-            "--address",
-            metavar="ADDRESS",
-            hidden=True,
-            help="Address of a Ray cluster: auto, or host:port.",
+        hidden(
+            "--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port."
         ),
-        click.option(
+        hidden(
             "--gpus-per-run",
             type=Finite(0, min_open=True),
             default=1.0,
-            hidden=True,
             help="Ray: GPUs of a run, if the cluster has any; with 0.25, four runs share one.",
         ),
-        click.option("--partition", hidden=True, help="Slurm: partition of the runs."),
-        click.option(
+        hidden("--partition", help="Slurm: partition of the runs."),
+        hidden(
             "--time",
             "limit",
             default="1h",
             metavar="DURATION",
-            hidden=True,
             help="Slurm: wall time of a run; one that needs more is queued again, and resumed.",
         ),
-        click.option(
-            "--memory",
-            default="4GB",
-            metavar="SIZE",
-            hidden=True,
-            help="Slurm: memory of a run.",
-        ),
+        hidden("--memory", default="4GB", metavar="SIZE", help="Slurm: memory of a run."),
     )
     for option in reversed(options):
         command = option(command)

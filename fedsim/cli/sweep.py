@@ -13,9 +13,9 @@ import click
 from fedsim.cli import options
 from fedsim.cli.progress import Row, diverged_runs, following, same_command
 from fedsim.errors import UserError
-from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import snapshot
+from fedsim.runs.run import has_diverged
 from fedsim.vocabulary.formatting import (
     format_command,
     format_counted,

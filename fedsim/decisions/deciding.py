@@ -343,7 +343,6 @@ class _Work:
         return -logs if self.objectives == (THROUGHPUT,) else logs
 
     def _front(self, search: Search) -> list[Tried]:
-        """Candidates of the Pareto front, evenly spread over the first objective."""
         values = np.array([each.values for each in search.candidates])
         front = [search.candidates[row] for row in np.flatnonzero(pareto(values))]
         picks = np.unique(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.decisions.choosing import interval
+from fedsim.analysis.precision import students_half_width
 from fedsim.decisions.goal import QUANTITIES, Measured
 from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
@@ -61,10 +61,11 @@ class Finalist:
 
     def interval(self, objective: int = 0) -> tuple[float, float, float]:
         """Mean of an objective, and its 95% interval, which does not go below 0; NaN if a run missed the target."""
-        if np.isinf(self.values[objective]).any():
+        values = self.values[objective]
+        if np.isinf(values).any():
             return math.nan, math.nan, math.nan
-        mean, low, high = interval(self.values[objective])
-        return mean, max(low, 0.0), high
+        mean, half = values.mean(), students_half_width(values)
+        return float(mean), max(float(mean) - half, 0.0), float(mean) + half
 
     def middle(self, objective: int = 0) -> float:
         """The mean of an objective; the median if a run missed the target, infinite if half of them did."""

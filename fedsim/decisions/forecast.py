@@ -263,7 +263,6 @@ def _page(forecast: Forecast, title: str) -> str:
 
 
 def _is_flat(run: Run, target: Target) -> bool:
-    """Whether a metric no longer improved in the last quarter of a run."""
     if target.metric not in run.metrics:
         return False
     definition, values = run.metric_definition(target.metric), run.metrics[target.metric]

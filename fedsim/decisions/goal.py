@@ -84,11 +84,7 @@ def _quantity(name: str, where: str) -> Quantity:
 
 
 def parse_objectives(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of quantities to minimize, checked.
-
-    Raises:
-        UserError: one of them is unknown.
-    """
+    """The names of quantities to minimize, checked."""
     for name in names:
         _quantity(name, f"--objective {','.join(names)}")
     return tuple(dict.fromkeys(names))
@@ -103,11 +99,7 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Limit:
-        """Read ``bytes=2GB``.
-
-        Raises:
-            UserError: it is not of this form.
-        """
+        """Read ``bytes=2GB``."""
         name, _, value = text.partition("=")
         kind = _quantity(name, f"--limit {text}")
         try:
@@ -160,11 +152,7 @@ class Goal:
 
     @classmethod
     def parse(cls, metric: str) -> Goal:
-        """Read ``time_to:accuracy=0.8``, ``time_to:rounds=50`` or ``throughput``.
-
-        Raises:
-            UserError: it is none of them.
-        """
+        """Read ``time_to:accuracy=0.8``, ``time_to:rounds=50`` or ``throughput``."""
         hint = "for example --metric time_to:accuracy=0.8, time_to:rounds=50 or throughput"
         return cls(parse_metric(metric, f"--metric {metric}", hint))
 
@@ -185,11 +173,7 @@ class Goal:
         )
 
     def measure(self, run: Run) -> Measured:
-        """What a run of an :meth:`applied` scenario showed.
-
-        Raises:
-            UserError: it did not measure the target's metric.
-        """
+        """What a run of an :meth:`applied` scenario showed."""
         costs = {name: each.of(run) for name, each in QUANTITIES.items()}
         rate = math.nan
         if self.target is None:

@@ -106,11 +106,7 @@ Dimension = Choices | Range
 
 
 def parse_dimension(given: str) -> Dimension:
-    """Read ``server.schedule.deadline=1min..1h`` or ``server.method=fedavg,fedbuff``.
-
-    Raises:
-        UserError: it is not of this form.
-    """
+    """Read ``server.schedule.deadline=1min..1h`` or ``server.method=fedavg,fedbuff``."""
     where = f"--over {given}"
     path, equals, values = (word.strip() for word in given.partition("="))
     hint = "for example server.schedule.deadline=1min..1h, or server.method=fedavg,fedbuff"
@@ -178,11 +174,7 @@ class Space:
         return self._setting(lambda path: dimensions[path].suggest(trial))
 
     def check(self, *, timing_only: bool) -> None:
-        """Check before the first run that the parts of each value fit those of some setting with it.
-
-        Raises:
-            UserError: values fit no setting; each mistake once.
-        """
+        """Check before the first run that the parts of each value fit those of some setting with it."""
         until, shared = math.inf, Shared()
         fits, problems = set[tuple[str, str]](), dict[tuple[str, str], UserError]()
         for values in product(*(dimension.tries for dimension in self.dimensions)):
@@ -219,11 +211,7 @@ class Space:
         return setting
 
     def scenario(self, setting: Setting, **more: Any) -> LoadedScenario:
-        """The scenario with a setting; ``more`` are values by path whose dots are double underscores.
-
-        Raises:
-            UserError: the setting is not valid.
-        """
+        """The scenario with a setting; ``more`` are values by path whose dots are double underscores."""
         given = {path.replace("__", "."): value for path, value in more.items()}
         return self.loaded.changed(
             [

@@ -195,11 +195,7 @@ def save_model(path: Path, model: Mapping[str, Tensor], personal: Mapping[str, T
 
 
 def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Read the global model and the personal parts from a file of :func:`save_model`.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read the global model and the personal parts from a file of :func:`save_model`."""
     tensors = load_tensors(path)
     personal = {
         name.removeprefix(_PERSONAL): tensors.pop(name)
@@ -210,11 +206,7 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 
 def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
-    """Read a safetensors file.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

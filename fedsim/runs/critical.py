@@ -302,7 +302,6 @@ class _Path:
         return earlier
 
     def _resumed_s(self, version: int) -> float:
-        """When the server may give work again after a version."""
         return float(self._made_s[version] + max(self._aggregation_s, self._pause_s))
 
     def _until_ready(self, version: int, until_s: float, cause: str = "") -> None:
@@ -317,7 +316,6 @@ class _Path:
         self._add(self._made_s[version], ready_s, "aggregation")
 
     def _work(self, dispatch: int, known_s: float) -> None:
-        """Add a dispatch, of whose end the server learned at ``known_s``."""
         ended_s = min(self._ended_s[dispatch], known_s)
         self._add(ended_s, known_s, "detection")
         ends_s = np.fmin(self._marks_s[dispatch], ended_s)
@@ -337,7 +335,6 @@ class _Path:
             self._add(begin_s, at_s, cause, dispatch)
 
     def _wait(self, from_s: float, to_s: float) -> None:
-        """Add a time in which the server waited for clients to come online."""
         if self._online is None or to_s <= from_s:
             self._add(from_s, to_s, self._some_online)
             return

@@ -112,11 +112,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def reclaimed(self) -> Iterator[None]:
-        """Hold the lock of the folder of an existing run.
-
-        Raises:
-            UserError: another process uses the folder, or it cannot be written to.
-        """
+        """Hold the lock of the folder of an existing run."""
         with locked(self.path):
             remove_temporaries(self.path)
             with self._noting_interruption():
@@ -133,11 +129,7 @@ class RunFolder:
             raise
 
     def require_free(self, overwrite: bool) -> None:
-        """Check that a new run may take the folder.
-
-        Raises:
-            UserError: the folder is in use or not empty.
-        """
+        """Check that a new run may take the folder."""
         if not (self.path.is_symlink() or self.path.exists()):
             return
         hint = "choose another output folder with -o (in Python: output)"
@@ -170,7 +162,6 @@ class RunFolder:
         return self.info.exists() and bool(self.read_info().get("files"))
 
     def _is_own(self) -> bool:
-        """Whether ``run.json`` states that fedsim wrote this folder, damaged or not."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             require_regular(self.info)
             info = parsed(self.info.read_text(encoding="utf-8"))
@@ -179,9 +170,9 @@ class RunFolder:
 
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
-        began = self.info.exists() and self.has_begun
-        resume = f"continue with: {format_command('resume', self.path)}"
-        command = resume if began else "run the scenario again"
+        command = "run the scenario again"
+        if self.has_begun:
+            command = f"continue with: {format_command('resume', self.path)}"
         return UserError(
             "the disk is full, or a quota or file size limit has been reached",
             where=str(self.path),
@@ -193,9 +184,9 @@ class RunFolder:
 
         Resuming writes them again.
         """
-        for table in (*STREAMED, *STREAMED_OF_EDGES):
+        for path in self._streams:
             with contextlib.suppress(OSError):
-                self.stream(table.name).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
         remove_temporaries(self.path)
 
     def remove(self) -> None:
@@ -211,9 +202,12 @@ class RunFolder:
             remove_temporaries(self.path)
 
     @property
+    def _streams(self) -> list[Path]:
+        return [self.stream(table.name) for table in (*STREAMED, *STREAMED_OF_EDGES)]
+
+    @property
     def _tables(self) -> list[Path]:
-        streams = [self.stream(table.name) for table in (*STREAMED, *STREAMED_OF_EDGES)]
-        return streams + [self.parquet(table.name) for table in TABLES]
+        return self._streams + [self.parquet(table.name) for table in TABLES]
 
     # -- content ----------------------------------------------------------------------------------------------------
 
@@ -224,7 +218,7 @@ class RunFolder:
         edits.
         """
         # run.json first, so that files left by a run killed in between are recognized as fedsim's.
-        self.write_info({**info, "status": Status.RUNNING, "files": {}})
+        RUN.write(self.path, {**info, "status": Status.RUNNING, "files": {}})
         self.checkpoint.mkdir(exist_ok=True)
         write_text(self.original_scenario, scenario)
         write_text(self.scenario, scenario)
@@ -256,8 +250,7 @@ class RunFolder:
         the end. If the process is killed, the next :meth:`reclaimed` removes them.
         """
         aside = {}
-        for table in (*STREAMED, *STREAMED_OF_EDGES):
-            path = self.stream(table.name)
+        for path in self._streams:
             if path.exists():
                 aside[path] = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
                 os.replace(path, aside[path])
@@ -278,10 +271,6 @@ class RunFolder:
 
     def _name(self, path: Path) -> str:
         return path.relative_to(self.path).as_posix()
-
-    def write_info(self, info: Mapping[str, Any]) -> None:
-        """Replace ``run.json``, which carries a checksum of its own content."""
-        RUN.write(self.path, info)
 
     def read_info(self) -> dict[str, Any]:
         """The content of ``run.json``.
@@ -307,15 +296,11 @@ class RunFolder:
 
     def update_info(self, **changes: Any) -> dict[str, Any]:
         """Change entries of ``run.json``; returns its new content."""
-        self.write_info({**(self.read_info() if self.info.exists() else {}), **changes})
+        RUN.write(self.path, {**(self.read_info() if self.info.exists() else {}), **changes})
         return self.read_info()
 
     def require_unchanged(self, info: Mapping[str, Any], path: Path) -> None:
-        """Compare a file of this folder with its checksum in ``run.json``, if it has one there.
-
-        Raises:
-            UserError: it has changed since fedsim wrote it, or cannot be read.
-        """
+        """Compare a file of this folder with its checksum in ``run.json``, if it has one there."""
         RUN.require_intact(self.path, info, self._name(path))
 
     def problems(self, info: Mapping[str, Any]) -> list[UserError]:

@@ -92,9 +92,6 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     Args:
         folder: the folder.
         goals: targets; those of each scenario if None.
-
-    Raises:
-        UserError: there is no such folder, or it contains no run.
     """
     if RunFolder(folder).info.exists():
         return [_run(folder, goals)]

@@ -12,9 +12,8 @@ import pyarrow as pa
 
 from fedsim.errors import UserError
 from fedsim.runs.checkpoint import Checkpoints
-from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.run import Run
+from fedsim.runs.run import Run, has_diverged
 from fedsim.runs.schema import AGGREGATIONS, METRICS
 from fedsim.scenario.model import share_done
 from fedsim.vocabulary.formatting import format_count, format_duration
@@ -109,11 +108,7 @@ class Snapshot:
 
 
 def snapshot(folder: RunFolder) -> Snapshot:
-    """The current state of a run's folder; the run may be in progress.
-
-    Raises:
-        UserError: it contains no run, or a damaged one.
-    """
+    """The current state of a run's folder; the run may be in progress."""
     run = Run(folder)
     progress, diverged = Progress(), False
     try:

@@ -225,11 +225,7 @@ def is_sweep(folder: Path) -> bool:
 
 
 def read_sweep(folder: Path) -> SweepRecord:
-    """Read ``sweep.json``.
-
-    Raises:
-        UserError: there is no sweep, or its file is damaged.
-    """
+    """Read ``sweep.json``."""
     try:
         return cast(SweepRecord, SWEEP.read(folder))
     except FileNotFoundError:

@@ -45,7 +45,7 @@ Columns = Mapping[str, npt.NDArray[Any]]
 class _Stream:
     def __init__(self, path: Path, table: Table) -> None:
         self.table = table
-        self._batches: list[pa.RecordBatch] = []
+        self.batches: list[pa.RecordBatch] = []
         # Exclusive, so that a link that appears under this name is not followed.
         self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -54,14 +54,9 @@ class _Stream:
 
     def write(self, columns: list[Any]) -> None:
         batch = pa.RecordBatch.from_arrays(columns, schema=self.table.schema)
-        self._batches.append(batch)
+        self.batches.append(batch)
         self._writer.write_batch(batch)
         self._file.flush()
-
-    def take_rows(self) -> pa.Table:
-        batches, self._batches = self._batches, []
-        rows = pa.Table.from_batches(batches, schema=self.table.schema)
-        return spread_metrics(rows) if self.table is METRICS else rows
 
     def close(self) -> None:
         self._writer.close()
@@ -263,8 +258,12 @@ class RunWriter:
         self.close()
         tables = {}
         for name, stream in self._streams.items():
-            path = self.folder.parquet(name)
-            tables[name] = write_parquet(path, stream.table, stream.take_rows())
+            rows = pa.Table.from_batches(stream.batches, schema=stream.table.schema)
+            stream.batches = []
+            if stream.table is METRICS:
+                rows = spread_metrics(rows)
+            tables[name] = write_parquet(self.folder.parquet(name), stream.table, rows)
+            del rows
             self.folder.stream(name).unlink()
         # Sorting leaves the pool with twice the memory of the largest table.
         pa.default_memory_pool().release_unused()

@@ -115,11 +115,7 @@ class Slurm:
 
     @classmethod
     def parse(cls, partition: str | None, time: str, memory: str) -> Slurm:
-        """Read a time such as ``2h``, and a memory such as ``8GB``.
-
-        Raises:
-            UserError: they are not of this form.
-        """
+        """Read a time such as ``2h``, and a memory such as ``8GB``."""
         try:
             return cls(partition, parse_duration_s(time), parse_size_bytes(memory))
         except ValueError as error:
@@ -197,7 +193,6 @@ class Work:
 
 
 def _perform(task: Task) -> Result:
-    """Perform a task in a process of a cluster, which may perform several in turn."""
     global _performer
     if _performer is None:
         import torch

@@ -110,14 +110,10 @@ def sweep(
     planned = plan_runs(loaded)
     path = output if output is not None else default_folder(loaded)
     if engine is None:  # Other machines may have the data and the GPU that this one lacks.
-        check_variants(
-            {
-                run.name.removesuffix(f"seed{run.seed}").rstrip("_"): run.loaded
-                for run in reversed(planned)
-                if not is_done(path / run.name)
-            },
-            timing_only=timing_only,
-        )
+        waiting = [run for run in reversed(planned) if not is_done(path / run.name)]
+        names = [run.name.removesuffix(f"seed{run.seed}").rstrip("_") for run in waiting]
+        variants = dict(zip(names, (run.loaded for run in waiting), strict=True))
+        check_variants(variants, timing_only=timing_only)
     with claimed(path):
         planned = record(path, loaded, planned, timing_only=timing_only)
         write_own_code(path, [run.loaded for run in planned])
@@ -139,11 +135,7 @@ def sweep(
 
 
 def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool = False) -> None:
-    """Check before the first run that the parts of each variant fit together, and that its clients can do the work.
-
-    Raises:
-        UserError: variants cannot run; each mistake once, with the name of the first of them.
-    """
+    """Check before the first run that the parts of each variant fit together, and that its clients can do the work."""
     until, shared, problems = time.monotonic() + CHECK_S, Shared(), dict[str, UserError]()
     for name, loaded in reversed(list(variants.items())):
         if time.monotonic() > until:
@@ -160,6 +152,7 @@ def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool 
 
 def write_own_code(path: Path, scenarios: Sequence[LoadedScenario]) -> None:
     """Write the source of classes from Python into a folder of runs, from which each run imports them."""
+    sources: dict[str, str] = {}
     for loaded in scenarios:
         for user in filter(None, (part.user for part in loaded.parts())):
             if user.file is None and user.source is None:
@@ -167,9 +160,8 @@ def write_own_code(path: Path, scenarios: Sequence[LoadedScenario]) -> None:
                     f"the source of {user.class_name} cannot be read, so the runs of a sweep cannot import it",
                     hint="put the class into a file, and name it file.py:ClassName in the scenario",
                 )
-    write_sources(
-        path, {name: text for loaded in scenarios for name, text in loaded.sources().items()}
-    )
+        sources |= loaded.sources()
+    write_sources(path, sources)
 
 
 def perform(
@@ -226,8 +218,6 @@ def perform(
 
 
 class _Tally:
-    """Counts results, reports progress, and writes the index every few seconds."""
-
     def __init__(
         self,
         path: Path,

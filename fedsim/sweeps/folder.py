@@ -82,13 +82,11 @@ class Sweep:
             if name not in frame or not all(isinstance(text, str) for text in frame[name]):
                 raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
             frame[name] = frame[name].map(printable)
-        running = frame["status"] == Status.RUNNING
-        frame.loc[running, "status"] = [self._status(name) for name in frame["run"][running]]
+        for row in frame.index[frame["status"] == Status.RUNNING]:
+            folder = RunFolder(self.path / frame.loc[row, "run"])
+            exists = folder.info.exists()
+            frame.loc[row, "status"] = str(folder.status(folder.read_info())) if exists else WAITING
         return frame
-
-    def _status(self, name: str) -> str:
-        folder = RunFolder(self.path / name)
-        return str(folder.status(folder.read_info())) if folder.info.exists() else WAITING
 
     @property
     def runs(self) -> list[Run]:

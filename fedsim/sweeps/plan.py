@@ -147,20 +147,15 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
     sweep = loaded.scenario.sweep
     assert sweep is not None
 
-    def override(section: str, path: str, index: int, value: Any) -> Override:
-        return Override(path, value, loaded.source.value_place(("sweep", section, path, index)))
+    def columns(section: str, listed: Mapping[str, Sequence[Any]]) -> Iterator[list[Override]]:
+        for path, values in listed.items():
+            places = (("sweep", section, path, index) for index in range(len(values)))
+            located = zip(values, map(loaded.source.value_place, places), strict=True)
+            yield [Override(path, value, place) for value, place in located]
 
-    grids = [
-        [[override("grid", path, index, value)] for index, value in enumerate(values)]
-        for path, values in sweep.grid.items()
-    ]
-    columns = [
-        [override("zip", path, index, value) for index, value in enumerate(values)]
-        for path, values in sweep.zip.items()
-    ]
-    rows = [list(row) for row in zip(*columns, strict=True)] if columns else [[]]
-    for chosen in itertools.product(*grids, rows):
-        yield list(itertools.chain(*chosen))
+    rows = list(zip(*columns("zip", sweep.zip), strict=True)) or [()]
+    for chosen, row in itertools.product(itertools.product(*columns("grid", sweep.grid)), rows):
+        yield [*chosen, *row]
 
 
 def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:

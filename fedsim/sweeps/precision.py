@@ -52,11 +52,7 @@ class Precision:
 
     @classmethod
     def parse(cls, half_width: str | None, metric: str | None, most: int = 30) -> Precision:
-        """Read ``5%``, and ``time_to:accuracy=0.8`` or ``throughput``.
-
-        Raises:
-            UserError: they are not of this form.
-        """
+        """Read ``5%``, and ``time_to:accuracy=0.8`` or ``throughput``."""
         where = f"--until-halfwidth {half_width or ''} --metric {metric or ''}"
         hint = (
             "for example --until-halfwidth 5% --metric time_to:accuracy=0.8, or --metric throughput"
@@ -136,11 +132,7 @@ def sweep_to_precision(
 def logarithms(
     comparison: ComparisonTables, target: Target | None
 ) -> list[tuple[dict[str, Any], Floats]]:
-    """Each variant (its columns of the table), with the logarithms of its ratios to the baseline, by seed.
-
-    Raises:
-        UserError: runs stopped before the target, or a value has no logarithm.
-    """
+    """Each variant (its columns of the table), with the logarithms of its ratios to the baseline, by seed."""
     pairs = []
     if target is not None and (stopped := comparison.stopped_before(target)):
         raise UserError(
@@ -167,7 +159,6 @@ def logarithms(
 def _values(
     runs: Sequence[RunFacts], target: Target | None
 ) -> tuple[Floats, set[Path], float | None]:
-    """The quantity of each run, the runs that missed the target, and the time at which they are censored."""
     if target is None:
         steady = (throughput(load_run(run.path)) for run in runs)
         values = np.array([one.per_h if one else 0.0 for one in steady])

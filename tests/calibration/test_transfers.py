@@ -68,10 +68,3 @@ def test_the_error_of_the_latency_is_that_of_least_squares() -> None:
     error = _latency_error(pair, fluid, latency_s, least)
     assert error == pytest.approx(np.sqrt(least / (12 - 3) / squares), rel=0.1)
     assert abs(latency_s - 0.05) < 3 * error < 0.05
-
-
-def test_a_longer_latency_means_a_higher_rate_for_the_same_duration() -> None:
-    """1 MB in 1.05 s: ``rate = 8 MB / (1.05 s - latency)``, so its relative change is 1 / (1.05 s - latency)."""
-    link = Link(np.array([1e6]), np.array([1.05]))
-    assert link.slope(Fluid(Parameters()), 0.05, 1e-4) == pytest.approx(1.0, rel=1e-3)
-    assert link.slope(Fluid(Parameters()), 0.05, 0.0) == 0

@@ -18,6 +18,7 @@ from fedsim.methods.fedavg import FedAvg
 from fedsim.runs import Run, RunFolder
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
+from fedsim.runs.records import RUN
 from fedsim.runs.verification import verify_folder
 from fedsim.scenario.loading import load_scenario_dict
 from tests.composition.interrupting import interrupted
@@ -59,7 +60,7 @@ def test_a_run_killed_before_it_began_can_be_run_again(tmp_path: Path) -> None:
     interrupted(path)
     folder = RunFolder(path)
     info = folder.read_info()
-    folder.write_info(info | {"files": {}})
+    RUN.write(folder.path, info | {"files": {}})
     folder.scenario.unlink()
     with pytest.raises(UserError, match="before it began"):
         fedsim.resume(path)

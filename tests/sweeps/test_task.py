@@ -6,7 +6,7 @@ import pytest
 
 import fedsim
 from fedsim.files.durable import TEMPORARY_PREFIX
-from fedsim.runs.folder import RunFolder
+from fedsim.runs.records import RUN
 from tests.cli.invoking import PARABOLAS, invoke
 from tests.sweeps.worlds import record, scenario
 
@@ -24,9 +24,7 @@ def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> No
     # Killed once run.json was there, and before the scenario was.
     folder = tmp_path / "sweep" / "seed1"
     folder.mkdir()
-    RunFolder(folder).write_info(
-        {"status": "running", "files": {}, "versions": {"fedsim-des": "0.0.0"}}
-    )
+    RUN.write(folder, {"status": "running", "files": {}, "versions": {"fedsim-des": "0.0.0"}})
     (folder / "scenario.yaml").write_text("half")
     assert fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "sweep", jobs=1).failures == {}
 
