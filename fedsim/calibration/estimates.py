@@ -496,10 +496,7 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
     if estimates.ram_bytes is not None:
         ram_bytes = estimates.ram_bytes
         compute["ram_bytes"] = [None if math.isnan(each) else int(each) for each in ram_bytes]
-    tables = {
-        "devices": make_table("devices", devices),
-        "compute": make_table("compute", compute),
-    }
+    tables = {"devices": make_table("devices", devices), "compute": make_table("compute", compute)}
     if estimates.knows_links:
         rates = estimates.rates_bps
         network = {
@@ -515,14 +512,9 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         tables["network"] = make_table("network", network)
     if estimates.online:
         names, starts, ends = zip(*estimates.online, strict=True)
-        tables["availability"] = make_table(
-            "availability",
-            {
-                "device_id": names,
-                "start_us": [round(start * 1e6) for start in starts],
-                "end_us": [min(round(end * 1e6), horizon_us) for end in ends],
-            },
-        )
+        availability = {"device_id": names, "start_us": [round(start * 1e6) for start in starts]}
+        availability["end_us"] = [min(round(end * 1e6), horizon_us) for end in ends]
+        tables["availability"] = make_table("availability", availability)
     manifest = Manifest(
         name=name,
         source=source,

@@ -131,7 +131,10 @@ class Commands(Suggesting):
             if show is _show and isinstance(error, click.exceptions.NoArgsIsHelpError):
                 error.show()
             else:
-                show([_as_user_error(error)])
+                context = error.ctx if isinstance(error, click.UsageError) else None
+                hint = f"see {context.command_path} --help" if context else None
+                text = error.format_message().removesuffix(".")
+                show([UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)])
             return EXIT_USER
         except (click.Abort, KeyboardInterrupt) as error:
             # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
@@ -179,13 +182,6 @@ class Commands(Suggesting):
             hint = "If your own code did not cause it, for example by a return value, this is a bug; please report it."
         show([UserError(f"internal error: {kind}{error}", hint=hint)])
         return EXIT_DEFECT
-
-
-def _as_user_error(error: click.ClickException) -> UserError:
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = f"see {context.command_path} --help" if context else None
-    text = error.format_message().removesuffix(".")
-    return UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)
 
 
 def _show(errors: Iterable[UserError]) -> None:

@@ -344,11 +344,9 @@ class _Work:
 
     def _front(self, search: Search) -> list[Tried]:
         values = np.array([each.values for each in search.candidates])
-        front = [search.candidates[row] for row in np.flatnonzero(pareto(values))]
-        picks = np.unique(
-            np.linspace(0, len(front) - 1, min(_FRONT, len(front))).round().astype(int)
-        )
-        return [front[pick] for pick in picks]
+        rows = np.flatnonzero(pareto(values))
+        spread = np.linspace(0, len(rows) - 1, min(_FRONT, len(rows))).round().astype(int)
+        return [search.candidates[row] for row in rows[np.unique(spread)]]
 
     def _values(
         self, settings: Sequence[Setting], first: int, count: int, until_s: float = math.inf
