@@ -217,14 +217,15 @@ def read_run(path: Path) -> None:
 def verify(path: Path) -> None:
     """Compare every file of a run with its checksum."""
     from fedsim.errors import raise_all
-    from fedsim.runs.verification import verify_run_folder
+    from fedsim.runs.verification import verify_folder
 
-    raise_all(verify_run_folder(path).problems)
+    raise_all(verify_folder(path).problems)
 
 
 def read_sweep(path: Path) -> None:
     """Read the list and the index of a sweep, and compare its runs."""
     import fedsim
+    from fedsim.runs.records import SWEEP
     from fedsim.sweeps import Sweep
 
     sweep = Sweep(path)
@@ -233,7 +234,7 @@ def read_sweep(path: Path) -> None:
         read_run(opened.path)
     fedsim.compare(path)
     # Only people read its scenario.yaml.
-    sweep.record.require_intact(path, "scenario.yaml")
+    SWEEP.require_intact(path, sweep.record, "scenario.yaml")
 
 
 def write_bundle(path: Path) -> None:

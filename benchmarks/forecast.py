@@ -32,9 +32,9 @@ import pyarrow as pa
 from benchmarks.validation.configurations import load
 from benchmarks.validation.report import measured
 from fedsim import bundled
-from fedsim.calibration.calibrating import calibrated, known
 from fedsim.calibration.estimates import estimate, to_bundle
 from fedsim.calibration.log import numbered, read_log
+from fedsim.calibration.scenario import calibrated, known
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
 from fedsim.composition.shared import Bundles, Shared

@@ -3,8 +3,8 @@
     python -m benchmarks.preemption
 
 The cluster is submitit's executor of local processes. Its job gets the signal that Slurm sends before a preemption or
-the end of the time limit; then submitit stores what :meth:`fedsim.sweeps.slurm.Work.checkpoint` returns, and starts the
-job again.
+the end of the time limit; then submitit stores what :meth:`fedsim.sweeps.cluster.Work.checkpoint` returns, and starts
+the job again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import submitit
 from fedsim.analysis.run import load_run
 from fedsim.scenario.loading import load_scenario
 from fedsim.scenario.overrides import Override
-from fedsim.sweeps.slurm import Work
+from fedsim.sweeps.cluster import Work
 from fedsim.sweeps.task import Task
 
 _AFTER_S = 4.0
@@ -37,7 +37,7 @@ def main() -> None:
         for run in ("preempted", "undisturbed"):
             executor = submitit.AutoExecutor(folder=folder / f"{run}-logs", cluster="local")
             executor.update_parameters(timeout_min=30)
-            task = Task(0, run, str(folder / run), loaded.source)
+            task = Task(0, folder / run, loaded.source)
             jobs[run] = executor.submit(Work(), task)
             while not (folder / run / "dispatches.arrows").exists():
                 time.sleep(0.1)

@@ -21,7 +21,6 @@ from fedsim.composition.what_if import what_if as rerun
 from fedsim.errors import argument_error
 from fedsim.runs.listing import listed
 from fedsim.runs.notebook import notebook_bar
-from fedsim.runs.progress import progress_text
 from fedsim.scenario.loading import LoadedScenario, load_scenario, load_scenario_dict
 from fedsim.scenario.overrides import from_python
 from fedsim.units import parse_duration_s
@@ -32,9 +31,8 @@ if TYPE_CHECKING:
     from fedsim.decisions.forecast import Forecast
     from fedsim.decisions.runs import Progress
     from fedsim.sweeps import Sweep
-    from fedsim.sweeps.cluster import Ray
+    from fedsim.sweeps.cluster import Ray, Slurm
     from fedsim.sweeps.execution import SweepProgress
-    from fedsim.sweeps.slurm import Slurm
 PathLike = str | os.PathLike[str]
 
 
@@ -63,40 +61,30 @@ def read_scenario(
 
     Its function ``replay`` tests whether the results of your own parts can be repeated.
     """
-    loaded = _read(scenario, overrides)
-    return ReadScenario(loaded.scenario, loaded.path, loaded.source, loaded.reading)
-
-
-def _read(
-    scenario: PathLike | Mapping[str, Any] | LoadedScenario,
-    overrides: Iterable[str] | Mapping[str, Any],
-) -> LoadedScenario:
     parsed = from_python(overrides)
     if isinstance(scenario, LoadedScenario):
-        return scenario.changed(parsed) if parsed else scenario
-    if isinstance(scenario, Mapping):
-        return load_scenario_dict(scenario, Path.cwd(), overrides=parsed)
-    if not isinstance(scenario, str | os.PathLike):
+        loaded = scenario.changed(parsed) if parsed else scenario
+    elif isinstance(scenario, Mapping):
+        loaded = load_scenario_dict(scenario, Path.cwd(), overrides=parsed)
+    elif isinstance(scenario, str | os.PathLike):
+        loaded = load_scenario(Path(scenario), overrides=parsed)
+    else:
         raise argument_error(
             "scenario",
             scenario,
             "a file, a name or a mapping",
             'give a YAML file, a built-in scenario such as "quickstart", or a dictionary',
         )
-    return load_scenario(Path(scenario), overrides=parsed)
+    return ReadScenario(loaded.scenario, loaded.path, loaded.source, loaded.reading)
 
 
 @contextmanager
 def _continued(
-    folder: Path,
-    call: str,
-    title: str,
-    on_progress: Callable[[Any], None] | None,
-    text_of: Callable[[Any, float | None], str] = progress_text,
+    folder: Path, call: str, title: str, on_progress: Callable[[Any], None] | None
 ) -> Iterator[Callable[[Any], None] | None]:
     """What shows progress: ``on_progress``, or the bar of a notebook; an interruption names the call that continues."""
     try:
-        with notebook_bar(title, text_of, shown=on_progress is None) as bar:
+        with notebook_bar(title, shown=on_progress is None) as bar:
             yield on_progress or bar
     except KeyboardInterrupt as error:
         if folder.is_dir():
@@ -302,9 +290,9 @@ def sweep(
     engine_settings = _engine_settings(jobs, engine)
     chosen = None if output is None else Path(output)
     loaded = read_scenario(scenario, overrides)
-    folder = chosen or execution.default_sweep_folder(loaded)
-    call, text_of = "the same call of fedsim.sweep", execution.SweepProgress.text
-    with _continued(folder, call, loaded.scenario.name, on_progress, text_of) as shown:
+    folder = chosen or execution.default_folder(loaded)
+    call, name = "the same call of fedsim.sweep", loaded.scenario.name
+    with _continued(folder, call, name, on_progress) as shown:
         settings = {"timing_only": timing_only, "on_progress": shown, **engine_settings}
         if until_halfwidth is None and metric is None:
             done = execution.sweep(loaded, folder, **settings).sweep
@@ -376,8 +364,8 @@ def decide(
     """
     from fedsim.decisions import deciding
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
-    from fedsim.decisions.runs import Progress, default_folder
     from fedsim.decisions.space import Choices, parse_dimension
+    from fedsim.sweeps.execution import default_folder
 
     loaded = read_scenario(scenario, overrides)
     folder = default_folder(loaded, "decide") if output is None else Path(output)
@@ -387,7 +375,7 @@ def decide(
     ]
     most = [Limit.parse(f"{name}={value}") for name, value in (limits or {}).items()]
     call, name = "the same call of fedsim.decide", loaded.scenario.name
-    with _continued(folder, call, name, on_progress, Progress.text) as shown:
+    with _continued(folder, call, name, on_progress) as shown:
         return deciding.decide(
             loaded,
             folder,
@@ -438,12 +426,12 @@ def forecast(
     """
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions import forecast as forecasting
-    from fedsim.decisions.runs import Progress, default_folder
+    from fedsim.sweeps.execution import default_folder
 
     loaded = read_scenario(scenario, overrides)
     folder = default_folder(loaded, "forecast") if output is None else Path(output)
     call, name = "the same call of fedsim.forecast", loaded.scenario.name
-    with _continued(folder, call, name, on_progress, Progress.text) as shown:
+    with _continued(folder, call, name, on_progress) as shown:
         return forecasting.forecast(
             loaded,
             folder,

@@ -34,9 +34,9 @@ from benchmarks.validation.configurations import (
 )
 from benchmarks.validation.deployment import Log, deploy
 from benchmarks.validation.netns import inside, unavailable
-from fedsim.calibration.calibrating import known
 from fedsim.calibration.estimates import estimate
 from fedsim.calibration.log import numbered
+from fedsim.calibration.scenario import known
 from fedsim.scenario.loading import LoadedScenario
 
 HERE = Path(__file__).parent

@@ -13,7 +13,7 @@ from fedsim.analysis.figures.base import Figure, population, section, sentence
 from fedsim.analysis.figures.learning import late_rise, metric_names, not_finite, targets
 from fedsim.parts.component import is_user_reference
 from fedsim.runs import Run, Status
-from fedsim.runs.divergence import has_diverged, last_metrics, lost_since
+from fedsim.runs.run import has_diverged, last_metrics, lost_since
 from fedsim.vocabulary.formatting import (
     format_bytes,
     format_command,

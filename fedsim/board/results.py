@@ -116,7 +116,6 @@ def table(rows: pd.DataFrame, question: Question) -> Table:
 
 
 def _times(runs: pd.DataFrame, question: Question) -> pd.Series[float]:
-    """Times by seed."""
     return runs.set_index("seed")["time_s"].fillna(question.horizon_s)
 
 
@@ -131,7 +130,6 @@ def _standing(
     reached = int(runs["time_s"].notna().sum())
     time_s = math.exp(np.log(times[entry]).mean())
     to_fastest = Ratio.of(times[entry], times[fastest])
-    names = [*FIGURES, "setting"]
     enough = 2 * reached >= len(runs)
     disturbed = dict.fromkeys(question.disturbances, math.nan)
     for name in disturbed:
@@ -145,7 +143,7 @@ def _standing(
         time_s,
         Ratio.of(times[entry], times[BASELINE]) if enough else None,
         enough and (entry == fastest or to_fastest.low <= 1),
-        {name: float(runs[name].median()) for name in names},
+        {name: float(runs[name].median()) for name in (*FIGURES, "setting")},
         disturbed,
     )
 
@@ -163,19 +161,14 @@ def why(table: Table) -> str:
     needed = first.medians["updates"] / base.medians["updates"]
     rate = first.medians["updates_per_h"] / base.medians["updates_per_h"]
     ratio = first.ratio
-    unsure = ratio is None or ratio.high >= 1
-    place = (
-        f"has the lowest mean time, but {first.runs} seeds do not separate it from FedAvg"
-        if unsure
-        else "is the fastest"
-    )
-    parts = [
+    place = "is the fastest"
+    if ratio is None or ratio.high >= 1:
+        place = f"has the lowest mean time, but {first.runs} seeds do not separate it from FedAvg"
+    return (
         f"{first.entry} {place}. It needs {needed:.2f} times as many client updates as FedAvg, and gets "
-        f"{rate:.2f} times as many per hour",
-        f"an update is {first.medians['staleness']:.1f} versions old on average",
-        f"and {first.medians['lost']:.0%} of the local steps are lost (FedAvg: {base.medians['lost']:.0%})",
-    ]
-    return "; ".join(parts[:2]) + f" {parts[2]}."
+        f"{rate:.2f} times as many per hour; an update is {first.medians['staleness']:.1f} versions old on average and "
+        f"{first.medians['lost']:.0%} of the local steps are lost (FedAvg: {base.medians['lost']:.0%})."
+    )
 
 
 def verdict(table: Table, entry: str) -> str:

@@ -12,7 +12,6 @@ import math
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +25,6 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.board.suite import Cell, Entry, Question, Suite
 from fedsim.errors import UserError
 from fedsim.files.durable import TEMPORARY_PREFIX
-from fedsim.processes.stopping import Grace
 from fedsim.runs.records import BOARD
 from fedsim.sweeps.execution import perform
 from fedsim.sweeps.folder import claimed
@@ -44,9 +42,6 @@ class Rows:
     """The rows of a board's runs, in a file of its folder; one per :class:`~fedsim.board.suite.Cell`.
 
     Rows of runs that failed, and of scenarios or code that have changed since, are left out.
-
-    Raises:
-        UserError: the file or the record is damaged.
     """
 
     def __init__(self, folder: Path, suite: Suite) -> None:
@@ -66,7 +61,11 @@ class Rows:
             entry = suite.entries.get(row["entry"])
             if row["error"] or (question is not None and row["digest"] != question.digest()):
                 continue
-            if question is None or entry is None or row["code"] == suite.code(question, entry):
+            if (
+                question is None
+                or entry is None
+                or row["code"] == suite.code(question.name, entry.name)
+            ):
                 self.add({str(key): value for key, value in row.items()})
 
     def __contains__(self, cell: Cell) -> bool:
@@ -130,33 +129,23 @@ def run_board(
         folder: keeps the rows.
         jobs: runs at a time; the number of cores if None.
         on_progress: called after every run.
-
-    Raises:
-        UserError: the folder cannot be used.
     """
-    with claimed(folder, BOARD):
-        return _run(suite, Rows(folder, suite), folder, jobs, on_progress)
-
-
-def _run(suite: Suite, rows: Rows, folder: Path, jobs: int | None, on_progress: OnProgress) -> Rows:
     total, before = sum(map(suite.size, suite.scenarios.values())), 0
-    for question in suite.scenarios.values():
-        entries = suite.fitting(question)
-        tuning = [cell for entry in entries for cell in suite.tuning(question, entry)]
+    with claimed(folder, BOARD):
+        rows = Rows(folder, suite)
+        for question in suite.scenarios.values():
+            entries = suite.fitting(question)
+            cells = [cell for entry in entries for cell in suite.tuning(question, entry)]
 
-        def report(done: int, name: str = question.name, before: int = before) -> None:
-            on_progress(name, total, before + done)
+            def report(done: int, name: str = question.name, before: int = before) -> None:
+                on_progress(name, total, before + done)
 
-        before += suite.size(question)
-        _perform(suite, rows, tuning, folder, jobs, report)
-        measuring = [
-            cell
-            for entry in entries
-            for cell in suite.measuring(
-                question, entry, chosen_setting(suite, rows, question, entry)
-            )
-        ]
-        _perform(suite, rows, [*tuning, *measuring], folder, jobs, report)
+            before += suite.size(question)
+            _perform(suite, rows, cells, folder, jobs, report)
+            for entry in entries:
+                setting = chosen_setting(suite, rows, question, entry)
+                cells += suite.measuring(question, entry, setting)
+            _perform(suite, rows, cells, folder, jobs, report)
     return rows
 
 
@@ -182,14 +171,12 @@ def _perform(
     jobs: int | None,
     report: Callable[[int], None],
 ) -> None:
-    """Perform the runs without a row; ``report`` is called with the number of those that have one."""
-
     def add(cell: Cell, **values: Any) -> None:
         question = suite.scenarios[cell.scenario]
         row = {
             **cell._asdict(),
             "digest": question.digest(),
-            "code": suite.code(question, suite.entries[cell.entry]),
+            "code": suite.code(cell.scenario, cell.entry),
             "error": "",
             **dict.fromkeys(FIGURES, math.nan),
         }
@@ -199,7 +186,7 @@ def _perform(
     def finished(result: Result | None) -> None:
         if result is None:
             return
-        cell, path = todo[result.task.number], Path(result.task.folder)
+        cell, path = todo[result.task.number], result.task.folder
         if result.error is None:
             add(cell, **measure(load_run(path), suite.scenarios[cell.scenario]))
         else:
@@ -219,18 +206,11 @@ def _perform(
             except UserError as error:
                 add(cell, error=str(error))
                 continue
-            source = replace(loaded.source, data=loaded.resolved())
             number = len(tasks)
-            run = f"{runs}/{number}-{cell.scenario.replace('/', '-')}"
-            tasks.append(Task(number, "-".join(map(str, cell)), run, source))
+            run = Path(runs) / f"{number}-{cell.scenario.replace('/', '-')}"
+            tasks.append(Task.of(number, run, loaded))
             todo.append(cell)
-        period = Grace(raises=False)
-        try:
-            if tasks:
-                perform(Path(runs), tasks, Shares(len(tasks)), finished, period, jobs)
-        finally:
-            rows.save()
-        period.stop_if_requested()
+        perform(Path(runs), tasks, Shares(len(tasks)), finished, rows.save, jobs)
 
 
 FIGURES: Mapping[str, str] = {
@@ -261,13 +241,14 @@ def measure(run: Run, question: Question) -> dict[str, float]:
     costs = reaching(facts, Target(metric, value))
     sign = 1 if facts.definition(metric).higher_is_better else -1
     worst = facts.progress.get("client_accuracy_worst", pd.Series([math.nan])).dropna()
-    figures = facts.figures
+    figures, dispatches = facts.figures, run.dispatches
+    energy_j = dispatches.loc[dispatches["ended_s"] <= costs["time_s"], "energy_j"]
     return {
         "time_s": costs["time_s"],
         "versions": costs["version"],
         "updates": costs["client_updates"],
         "bytes": costs["bytes"],
-        "energy_j": _energy_j(run, costs["time_s"]),
+        "energy_j": math.nan if math.isnan(costs["time_s"]) else float(energy_j.sum()),
         "missed_by": sign * (value - facts.best(metric)),
         "at_time_budget": _after(facts, metric, "time_s", question.budget_s),
         "at_byte_budget": _after(facts, metric, "bytes", question.budget_bytes),
@@ -282,15 +263,7 @@ def measure(run: Run, question: Question) -> dict[str, float]:
     }
 
 
-def _energy_j(run: Run, time_s: float) -> float:
-    if math.isnan(time_s):
-        return math.nan
-    dispatches = run.dispatches
-    return float(dispatches.loc[dispatches["ended_s"] <= time_s, "energy_j"].sum())
-
-
 def _after(facts: RunFacts, metric: str, cost: str, budget: float) -> float:
-    """The metric at the last evaluation within a budget; NaN if the run ended before the budget was used up."""
     progress = facts.progress.loc[facts.progress[metric].notna()]
     spent = progress[cost].to_numpy()
     if spent[-1] < budget:

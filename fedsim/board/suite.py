@@ -127,8 +127,7 @@ class Suite:
 
     def fitting(self, question: Question) -> list[Entry]:
         """The entries that fit a scenario, in the order of the suite."""
-        groups = set(question.groups)
-        return [entry for entry in self.entries.values() if groups.intersection(entry.groups)]
+        return [each for each in self.entries.values() if {*each.groups} & {*question.groups}]
 
     def values(self, cell: Cell) -> dict[str, Any]:
         """What a run sets in its scenario, by dotted path."""
@@ -150,16 +149,13 @@ class Suite:
         }
 
     def loaded(self, cell: Cell) -> LoadedScenario:
-        """The scenario of a run.
-
-        Raises:
-            UserError: the entry does not work in this scenario.
-        """
+        """The scenario of a run."""
         overrides = [Override(path, value, _WHERE) for path, value in self.values(cell).items()]
         return self.scenarios[cell.scenario].loaded.changed(overrides)
 
     @functools.cache  # noqa: B019 (a suite lives as long as the program)
-    def _code(self, scenario: str, entry: str) -> str:
+    def code(self, scenario: str, entry: str) -> str:
+        """Hash of what an entry sets, and of the user's files that it names."""
         chosen = self.entries[entry]
         try:
             code = self.loaded(Cell(scenario, entry, TUNING, 0, 0)).user_code()
@@ -169,10 +165,6 @@ class Suite:
             (sorted(chosen.values.items()), chosen.knob, chosen.choices, sorted(code.items()))
         )
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def code(self, question: Question, entry: Entry) -> str:
-        """Hash of what an entry sets, and of the user's files that it names."""
-        return self._code(question.name, entry.name)
 
     def tuning(self, question: Question, entry: Entry) -> Iterator[Cell]:
         """The runs by which an entry is tuned."""
@@ -193,11 +185,7 @@ class Suite:
         return sum(each + len(list(self.tuning(question, entry))) for entry in entries)
 
     def own_entry(self, name: str, values: Mapping[str, Any]) -> Entry:
-        """The entry of a user, which fits every scenario, with its :func:`knob`.
-
-        Raises:
-            UserError: it works in none of the scenarios.
-        """
+        """The entry of a user, which fits every scenario, with its :func:`knob`."""
         groups = tuple({group for question in self.scenarios.values() for group in question.groups})
         entry = Entry(name, groups, values, "", ())
         path, choices = knob(replace(self, entries={name: entry}).require_loading(name), values)
@@ -233,9 +221,14 @@ def knob(loaded: LoadedScenario, values: Mapping[str, Any]) -> tuple[str, tuple[
     server = loaded.resolved()["server"]
     keys = dict.fromkeys(path.split(".")[1] for path in values)
     for entry in suite(VERSIONS[0]).entries.values():
-        own = [path.split(".")[1] for path in entry.values if path.startswith("server.")]
-        same = all(_name(server, key) == _name_set(entry, key) for key in own)
-        if same and set(own) <= set(keys) and entry.knob.split(".")[1] in keys:
+        own = {path.split(".")[1] for path in entry.values if path.startswith("server.")}
+        parts = {key: entry.values.get(f"server.{key}", {}) for key in own}
+        names = {
+            key: part.get("name", entry.values.get(f"server.{key}.name"))
+            for key, part in parts.items()
+        }
+        same = all((server.get(key) or {}).get("name") == name for key, name in names.items())
+        if same and own <= keys.keys() and entry.knob.split(".")[1] in keys:
             return entry.knob, entry.choices
     for key in keys:
         numbers = {
@@ -251,15 +244,6 @@ def knob(loaded: LoadedScenario, values: Mapping[str, Any]) -> tuple[str, tuple[
                 if len(set(choices)) == 3 and all(_fits(loaded, path, at) for at in choices):
                     return path, choices
     return "", ()
-
-
-def _name(server: Mapping[str, Any], key: str) -> str:
-    return str((server.get(key) or {}).get("name"))
-
-
-def _name_set(entry: Entry, key: str) -> str:
-    part = entry.values.get(f"server.{key}", {})
-    return str(part.get("name", entry.values.get(f"server.{key}.name")))
 
 
 def _fits(loaded: LoadedScenario, path: str, value: Any) -> bool:
@@ -305,7 +289,6 @@ def suite(version: str = VERSIONS[0]) -> Suite:
     )
 
 
-def _document(version: str) -> dict[str, Any]:
+def _document(version: str) -> Any:
     file = Path(__file__).with_name(f"{version.replace('-', '_')}.yaml")
-    document: dict[str, Any] = parse_yaml(file.read_text(encoding="utf-8"), file.name).data
-    return document
+    return parse_yaml(file.read_text(encoding="utf-8"), file.name).data

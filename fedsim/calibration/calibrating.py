@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from fedsim.calibration.doubts import doubts
 from fedsim.calibration.estimates import Assumptions, Estimates, estimate, horizon_s, to_bundle
-from fedsim.calibration.flower import as_timing
-from fedsim.calibration.log import numbered, read_log
-from fedsim.calibration.naming import paired
+from fedsim.calibration.log import Rounds, numbered, read_log
 from fedsim.calibration.power import read_power
 from fedsim.calibration.prediction import (
     Lateness,
@@ -24,14 +21,13 @@ from fedsim.calibration.prediction import (
     predict,
     simulated_log,
 )
-from fedsim.calibration.transfers import section
-from fedsim.composition.build import build
-from fedsim.devices.availability.always import Always
-from fedsim.errors import UserError
-from fedsim.network.base import Direction
-from fedsim.network.columns import LinkParams
-from fedsim.network.shared import SharedNetwork
-from fedsim.network.transport import Transport
+from fedsim.calibration.scenario import (
+    as_timing,
+    between_rounds,
+    calibrated,
+    known,
+    until_end_of_log,
+)
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
@@ -64,6 +60,8 @@ _SAME_SIZE = 0.1
 """Relative difference of the bytes of transfers that is not flagged."""
 _FEW_ROUNDS, _MOST_CLIENTS = 10, 0.9
 """Rounds and share of the clients below which a fit is flagged as small."""
+_LEAST_CHANGE, _LEAST_Z = 0.1, 4.0
+"""Relative change of step times over a log, and its number of standard errors, from which a trend is flagged."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +118,7 @@ def calibrate(
     stop: dict[str, Any] = {}
     if scenario is not None:
         stop = scenario.resolved()["stop"]
-        scenario = _for_the_log(scenario, horizon_s(log))
+        scenario = until_end_of_log(scenario, horizon_s(log))
         facts = known(scenario, clients, read.named_by, str(path))
         clients, assumptions, shares_links = facts.clients, facts.assumptions, facts.shares_links
         flags += facts.flags
@@ -129,10 +127,9 @@ def calibrate(
     estimates = estimate(log, clients, assumptions)
     flags += [*estimates.flags, *read.flags, *power_flags]
     is_synchronous = scenario is None or issubclass(scenario.scenario.server.schedule.type, Sync)
-    flags += doubts(log, estimates.rounds, is_synchronous=is_synchronous)
+    flags += _doubts(log, estimates.rounds, is_synchronous=is_synchronous)
     if scenario is not None:
-        flags += _server_flags(scenario, estimates)
-        flags += _size_flags(log, assumptions)
+        flags += _differences(scenario, estimates, log, assumptions)
     if shares_links:
         flags.append(
             "The scenario's links are shared: the rates in a log include the effect of sharing, so the scenario's links"
@@ -173,7 +170,8 @@ def calibrate(
                 f" {format_count(seen)} of {format_counted(len(clients), 'client')}: its bands are wide and"
                 " assume that other clients are like these."
             )
-        script = _script(log)
+        of_rounds = log.dropna(subset=["round"]).groupby("round")["client"]
+        script = [sorted(map(int, clients.unique())) for _, clients in of_rounds]
 
         def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
             replicate = calibrated(scenario, folder, drawn, shares_links)
@@ -200,161 +198,70 @@ def calibrate(
     )
 
 
-def _for_the_log(scenario: LoadedScenario, lasts_s: float) -> LoadedScenario:
-    """A scenario that ends with its log instead of at a target, because time alone is simulated.
-
-    The clock of a log begins with its first dispatch, that of a scenario perhaps while all clients are offline.
-    """
-    if not scenario.scenario.stop.target:
-        return scenario
-    first_s = simulated_log(scenario.changed(["stop={dispatches: 1}"]))["start_s"].min()
-    end_s = lasts_s + (0.0 if math.isnan(first_s) else first_s)
-    return scenario.changed(["stop.target={}", f"stop.simulated_time={end_s}s"])
-
-
-@dataclass(frozen=True)
-class Known:
-    """Facts from the scenario of a log.
-
-    Attributes:
-        clients: the log's names of the scenario's clients, in its order.
-        assumptions: facts that the log may lack.
-        shares_links: whether the clients share links.
-        flags: statements about guesses.
-    """
-
-    clients: list[str]
-    assumptions: Assumptions
-    shares_links: bool
-    flags: list[str]
-
-
-def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: str) -> Known:
-    """What the scenario of a log says about the log's clients.
-
-    Args:
-        scenario: the scenario of the logged run.
-        clients: the names of the clients in the log, in order.
-        named_by: the column of the log that names them.
-        where: the log, for messages.
-    """
-    world = build(scenario, timing_only=True)
-    population, network = world.population, world.population.network
-    count = population.clients
-    if len(clients) > count:
-        raise UserError(
-            f"the log has {format_counted(len(clients), 'client')}, the scenario {count}",
-            where=where,
-            hint="give the scenario of the run that made the log",
+def _doubts(log: pd.DataFrame, rounds: Rounds, *, is_synchronous: bool) -> Iterator[str]:
+    """Flags of several runs in one file, overlapping rounds, a pause of the server, and a trend of the step times."""
+    numbers = log["round"].dropna()
+    if len(back := numbers[numbers < numbers.cummax()]):
+        yield (
+            f"Round {back.iloc[0]:.0f} begins again {format_duration(log['start_s'][back.index[0]])} after the first"
+            " dispatch: the log seems to contain several runs, whose rounds are mixed. Calibrate each alone."
         )
-    clients, flags = paired(clients, named_by, count, world.names(), where)
-    down, up = world.traffic_bytes()
-    kinds = world.devices.names.get("kind")
-    links = scenario.scenario.devices.network.params
-    # A network of the user's may have no transport: its links carry the bytes at their rates.
-    transport: Transport = (
-        links.transport.create() if isinstance(links, LinkParams) else Fluid(Parameters())
-    )
-    latency_s = network.latencies_ns(Direction.DOWN) / 1e9
-    transfers_s = np.array(
-        [
-            network.nominal_wire_s(client, Direction.DOWN, down)
-            + network.nominal_wire_s(client, Direction.UP, up)
-            for client in range(count)
-        ]
-    )
-    assumptions = Assumptions(
-        transport,
-        latency_s,
-        transfers_s + 2 * latency_s,
-        float(down),
-        float(up),
-        world.devices.work.steps.astype(float),
-        None if kinds is None else kinds.to_pylist(),
-        world.devices.memory_in_trace(),
-        issubclass(scenario.scenario.devices.availability.type, Always),
-    )
-    return Known(clients, assumptions, isinstance(network, SharedNetwork), flags)
+    elif is_synchronous and rounds.overlaps:
+        yield (
+            f"In {format_counted(rounds.overlaps, 'round')}, the next one begins before the last update arrives, so"
+            " they do not show the time between rounds. Give late updates the outcome late, or an asynchronous"
+            " server its scenario."
+        )
+    if rounds.pause is not None:
+        number, pause_s = rounds.pause
+        yield (
+            f"{format_duration(pause_s)} pass after round {number:.0f}, far more than after the others: this is not"
+            " part of the time between rounds, but of the log's total time."
+        )
+    total_s = log["end_s"] - log["start_s"]
+    step_s = log["compute_s"].fillna(total_s if log["compute_s"].isna().all() else np.nan)
+    step_s /= log["steps"].fillna(1)
+    seen = log.loc[step_s > 0, ["client", "start_s"]].assign(y=np.log(step_s[step_s > 0]))
+    centered = seen[["start_s", "y"]] - seen.groupby("client")[["start_s", "y"]].transform("mean")
+    x, y = centered["start_s"], centered["y"]
+    freedom, square = len(seen) - seen["client"].nunique() - 1, float((x**2).sum())
+    if freedom < 1 or not square:
+        return
+    slope = float((x * y).sum()) / square
+    error = math.sqrt(float(((y - slope * x) ** 2).sum()) / freedom / square)
+    change = math.expm1(slope * float(np.ptp(log["start_s"])))
+    if abs(change) >= _LEAST_CHANGE and abs(slope) > _LEAST_Z * error:
+        yield (
+            f"Step times {'grow' if change > 0 else 'shrink'} by {format_share(abs(change))} from the begin to the end"
+            " of the log, as those of devices that throttle their clock: the estimates are means over it, and a"
+            " simulation has no such trend."
+        )
 
 
-def calibrated(
-    scenario: LoadedScenario, bundle: Path, estimates: Estimates, shares_links: bool
-) -> dict[str, Any]:
-    """The scenario with its devices replaced by the estimates, as plain data."""
-    data: dict[str, Any] = scenario.resolved()
-    devices = data["devices"]
-    # The bundle has one device per client; other traces keep their pairing.
-    trace = {"trace": str(bundle.resolve()), "assign": "in_order"}
-    devices["compute"] = {
-        "name": "trace",
-        **trace,
-        "jitter": {"name": "lognormal", "cv": estimates.step_s.cv},
-    }
-    if estimates.online and issubclass(scenario.scenario.devices.availability.type, Always):
-        devices["availability"] |= {"name": "trace", **trace}
-    if estimates.knows_links and not shares_links:
-        devices["network"] = {
-            "name": "static",
-            **trace,
-            "latency": "bundle",
-            "down": "bundle",
-            "up": "bundle",
-            "variation": "bundle" if any(rate.cv for rate in estimates.rates_bps) else 0.0,
-            "transport": section(estimates.transport),
-            "loss": devices["network"].get("loss", 0.0),
-        }
-    if _between_rounds(scenario, estimates):
-        data["server"]["aggregation_time"] = estimates.rounds.gap_s
-    return data
-
-
-def _between_rounds(scenario: LoadedScenario, estimates: Estimates) -> bool:
-    """Whether the log shows how long the server of a synchronous scenario takes between rounds."""
-    return issubclass(scenario.scenario.server.schedule.type, Sync) and not math.isnan(
-        estimates.rounds.gap_s
-    )
-
-
-def _server_flags(scenario: LoadedScenario, estimates: Estimates) -> list[str]:
-    """A flag if the log's server takes a different time between rounds from the scenario's."""
-    server = scenario.scenario.server
-    if not _between_rounds(scenario, estimates):
-        return []
-    rounds, pause_s = estimates.rounds, server.schedule.params.pause
-    planned_s = max(pause_s, server.aggregation_time)
-    if abs(rounds.gap_s - planned_s) <= max(_SAME * planned_s, _ROUNDING_S):
-        return []
-    low_s, high_s = np.quantile(rounds.gaps_s, [0.05, 0.95])
-    between = format_interval(low_s, high_s, format_duration)
-    fact = (
-        f"{format_duration(rounds.gap_s)} pass between the last arrival of a round and the next round (90% of the"
-        f" rounds: {between}), {format_duration(planned_s)} in the scenario."
-    )
-    if pause_s > rounds.gap_s:
-        return [f"{fact} Correct server.schedule.pause."]
-    return [f"{fact} The simulation takes them as server.aggregation_time."]
-
-
-def _size_flags(log: pd.DataFrame, assumptions: Assumptions) -> list[str]:
-    """A flag if the log's transfers have sizes other than the scenario's."""
-    pairs = [
-        (way, float(log[f"bytes_{way}"].median()), float(getattr(assumptions, f"bytes_{way}")))
-        for way in ("down", "up")
-    ]
-    unlike = [
-        f"{format_bytes(logged)} {way}, {format_bytes(planned)} in the scenario"
-        for way, logged, planned in pairs
-        if logged > 0 and abs(logged - planned) > _SAME_SIZE * max(logged, planned)
-    ]
-    if not unlike:
-        return []
-    return [
-        f"The log's transfers have {format_names(unlike)}, so simulated transfers and rounds are not those of the log."
-        " Correct the model of the scenario, task.size or server.compression."
-    ]
-
-
-def _script(log: pd.DataFrame) -> list[list[int]]:
-    """The clients of each round of the log."""
-    rounds = log.dropna(subset=["round"]).groupby("round")["client"]
-    return [sorted(map(int, clients.unique())) for _, clients in rounds]
+def _differences(
+    scenario: LoadedScenario, estimates: Estimates, log: pd.DataFrame, assumptions: Assumptions
+) -> Iterator[str]:
+    """Flags if the log's server takes a different time between rounds, or its transfers have other sizes."""
+    server, rounds = scenario.scenario.server, estimates.rounds
+    if between_rounds(scenario, estimates):
+        pause_s = server.schedule.params.pause
+        planned_s = max(pause_s, server.aggregation_time)
+        if abs(rounds.gap_s - planned_s) > max(_SAME * planned_s, _ROUNDING_S):
+            low_s, high_s = np.quantile(rounds.gaps_s, [0.05, 0.95])
+            between = format_interval(low_s, high_s, format_duration)
+            fix = "The simulation takes them as server.aggregation_time."
+            yield (
+                f"{format_duration(rounds.gap_s)} pass between the last arrival of a round and the next round (90% of"
+                f" the rounds: {between}), {format_duration(planned_s)} in the scenario."
+                f" {'Correct server.schedule.pause.' if pause_s > rounds.gap_s else fix}"
+            )
+    unlike = []
+    for way in ("down", "up"):
+        logged, planned = float(log[f"bytes_{way}"].median()), getattr(assumptions, f"bytes_{way}")
+        if logged > 0 and abs(logged - planned) > _SAME_SIZE * max(logged, planned):
+            unlike.append(f"{format_bytes(logged)} {way}, {format_bytes(planned)} in the scenario")
+    if unlike:
+        yield (
+            f"The log's transfers have {format_names(unlike)}, so simulated transfers and rounds are not those of the"
+            " log. Correct the model of the scenario, task.size or server.compression."
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -92,13 +92,9 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
             flags.append(
                 f"Dates before 1971 and after 2098 stand for what never happened ({count})."
             )
-    is_local = bool(local) and not zoned
-    return seconds, Clock(is_local, _resolution_s(seconds.values()), tuple(flags))
-
-
-def _resolution_s(columns: Iterable[cells.Floats]) -> float:
     sizes_us = list(_RESOLUTIONS_US)
-    for each in columns:
+    for each in seconds.values():
         us = (each[np.abs(each) < _LAST_S] * 1e6).round().astype(np.int64)
         sizes_us = [size for size in sizes_us if not (us % size).any()]
-    return next(iter(sizes_us), 0) / 1e6
+    resolution_s = next(iter(sizes_us), 0) / 1e6
+    return seconds, Clock(bool(local) and not zoned, resolution_s, tuple(flags))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -151,20 +151,19 @@ class Estimates(Transfers):
     def perturbed(self, generator: np.random.Generator) -> Estimates:
         """Estimates drawn within their errors, as another log of the same devices might give them."""
         normal = generator.standard_normal
+
+        def drawn_cv(of: Varying) -> float:
+            return float(of.cv * np.exp(of.cv_error * normal()))
+
         latency_s = self.latency_s + self.latency_errors * normal(len(self.latency_s))
         latency_s = np.maximum(latency_s, 0.0)
-        varying = (*self.rates_bps, self.step_s)
-        cvs = [float(each.cv * np.exp(each.cv_error * normal())) for each in varying[:2]]
+        cvs = list(map(drawn_cv, self.rates_bps))
         step_means = self.step_s.perturbed(generator, is_rate=False)
-        cvs.append(float(self.step_s.cv * np.exp(self.step_s.cv_error * normal())))
+        step_s = replace(self.step_s, mean=step_means, cv=drawn_cv(self.step_s))
         longer = np.exp(self.rate_slopes * (latency_s - self.latency_s))
-        means = [
-            rate.perturbed(generator, is_rate=True) * factor
-            for rate, factor in zip(self.rates_bps, longer, strict=True)
-        ]
-        down, up, step_s = (
-            replace(each, mean=mean, cv=cv)
-            for each, mean, cv in zip(varying, [*means, step_means], cvs, strict=True)
+        down, up = (
+            replace(rate, mean=rate.perturbed(generator, is_rate=True) * factor, cv=cv)
+            for rate, factor, cv in zip(self.rates_bps, longer, cvs, strict=True)
         )
         gap_s = max(self.rounds.gap_s + self.rounds.gap_error_s * normal(), 0.0)
         rounds = replace(self.rounds, gap_s=gap_s)
@@ -187,11 +186,8 @@ class Estimates(Transfers):
 
         generator = np.random.default_rng(0)
         drawn = [median(self.perturbed(generator)) for _ in range(_DRAWS)]
-        errors = np.std(drawn, axis=0)
-        for row, each in enumerate((self.step_s, *self.rates_bps)):
-            errors[row] = errors[row] if each.shows_spread else np.nan
-        if self.latency_from != "log":
-            errors[-1] = np.nan
+        shown = [each.shows_spread for each in (self.step_s, *self.rates_bps)]
+        errors = np.where([*shown, self.latency_from == "log"], np.std(drawn, axis=0), np.nan)
         return np.array([median(self), errors])
 
     @property
@@ -235,7 +231,17 @@ def estimate(
     done = log if (ended := log["end_s"].notna()).all() else log[ended]
     client = done["client"].to_numpy(np.int64)
     count = len(clients)
-    flags = _incomplete(done)
+    lacking = [
+        f"{column.removesuffix('_s')} is missing in {format_count(missing)}"
+        for column in _OPTIONAL
+        if 0 < (missing := int(done[column].isna().sum())) < len(done)
+    ]
+    flags = []
+    if lacking:
+        flags.append(
+            f"Of {format_count(len(done))} completed dispatches, {format_names(lacking)}: each estimate rests on the"
+            " dispatches that show it."
+        )
     steps = done["steps"].to_numpy(float)
     if assumptions.steps is not None:
         steps = np.where(np.isnan(steps), assumptions.steps[client], steps)
@@ -254,7 +260,17 @@ def estimate(
         left = "All time counts as compute."
         if assumptions.transfers_s is not None:
             wire_s = assumptions.transfers_s[client]
-            flags += _too_slow_links(compute_s, wire_s)
+            if (over := wire_s >= compute_s).any():
+                fact = (
+                    f"The scenario's links alone take {format_duration(float(np.median(wire_s[over])))}, longer than"
+                    f" the whole of {format_share(float(over.mean()))} of the log's dispatches: no time is left for"
+                    " their local steps"
+                )
+                fix = "Correct devices.network or the bytes of the scenario, or give the columns downloaded and"
+                fix += " computed."
+                if over.mean() > _MOSTLY:
+                    raise UserError(fact, hint=fix)
+                flags.append(f"{fact}. {fix}")
             compute_s = np.maximum(compute_s - wire_s, 1e-9)
             left = "What the scenario's links do not take counts as compute."
         flags.append(
@@ -287,7 +303,14 @@ def estimate(
         flags.append(
             f"Clients with only one completed dispatch get the spread of the others: {single} of {count}."
         )
-    flags = _unlikely_unit(log, step.mean, np.concatenate([rate.mean for rate in rates])) + flags
+    is_long = log["steps"].notna().any() and np.median(step.mean) > _LONG_STEP_S
+    if is_long or np.median(np.concatenate([rate.mean for rate in rates])) < _SLOW_BPS:
+        flags.insert(
+            0,
+            "Check the unit of the log's times, which are read as seconds: half of the devices take more than"
+            f" {_LONG_STEP_S:.0f} s per local step, or half of the links carry less than {format_rate(_SLOW_BPS)}. If"
+            " they are milliseconds, divide them by 1000.",
+        )
     absent = log["client"][(log["outcome"] == "dropped") & log["ended_s"].notna()]
     flags.append(
         "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
@@ -317,7 +340,6 @@ def _links(
     """Transfers, rates and their slopes; None if the log does not show them. Adds to ``flags``."""
 
     def shown(way: str) -> tuple[Ints, Link]:
-        """The client and the transfer of each dispatch that shows one."""
         sizes, spans_s = done[f"bytes_{way}"].to_numpy(float), done[f"{way}load_s"].to_numpy()
         sizes = np.where(np.isnan(sizes), getattr(assumptions, f"bytes_{way}"), sizes)
         rows = np.isfinite(sizes) & np.isfinite(spans_s)
@@ -360,50 +382,6 @@ def _links(
             " Correct devices.network.latency.",
         )
     return transfers, rates, slopes
-
-
-def _too_slow_links(total_s: FloatArray, transfers_s: FloatArray) -> list[str]:
-    """A flag if the scenario's links alone take longer than some of the log's total times; an error if most do."""
-    over = transfers_s >= total_s
-    if not over.any():
-        return []
-    fact = (
-        f"The scenario's links alone take {format_duration(float(np.median(transfers_s[over])))}, longer than the whole"
-        f" of {format_share(float(over.mean()))} of the log's dispatches: no time is left for their local steps"
-    )
-    fix = "Correct devices.network or the bytes of the scenario, or give the columns downloaded and computed."
-    if over.mean() > _MOSTLY:
-        raise UserError(fact, hint=fix)
-    return [f"{fact}. {fix}"]
-
-
-def _incomplete(done: pd.DataFrame) -> list[str]:
-    """A flag if some, but not all, of the completed dispatches lack a value."""
-    lacking = [
-        f"{column.removesuffix('_s')} is missing in {format_count(missing)}"
-        for column in _OPTIONAL
-        if 0 < (missing := int(done[column].isna().sum())) < len(done)
-    ]
-    if not lacking:
-        return []
-    return [
-        f"Of {format_count(len(done))} completed dispatches, {format_names(lacking)}: each estimate rests on the"
-        " dispatches that show it."
-    ]
-
-
-def _unlikely_unit(log: pd.DataFrame, step_s: FloatArray, rates_bps: FloatArray) -> list[str]:
-    """A flag if steps last so long, or links are so slow, that the times are rather milliseconds."""
-    counts_steps = log["steps"].notna().any()
-    if not (
-        (counts_steps and np.median(step_s) > _LONG_STEP_S) or np.median(rates_bps) < _SLOW_BPS
-    ):
-        return []
-    return [
-        "Check the unit of the log's times, which are read as seconds: half of the devices take more than"
-        f" {_LONG_STEP_S:.0f} s per local step, or half of the links carry less than {format_rate(_SLOW_BPS)}. If they"
-        " are milliseconds, divide them by 1000."
-    ]
 
 
 def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float, float], ...]:
@@ -457,18 +435,17 @@ def _by_client(client: Ints, values: FloatArray, count: int) -> Varying:
 
 def _fit_flags(
     name: str, family: str, fitted: Varying, client: Ints, values: FloatArray
-) -> list[str]:
+) -> Iterator[str]:
     """A flag if the values do not vary as in the simulation."""
     if not fitted.cv:
-        return []
+        return
     ratio = values / fitted.mean[client]
     p = family_p(client, np.log(ratio) if family == "lognormal" else ratio)
-    if p >= _LEAST_P:
-        return []
-    return [
-        f"The logged {name} do not follow one {family} distribution for all clients, as the simulation assumes"
-        f" (Kolmogorov-Smirnov test, p = {p:.2g}): means are reliable, extremes may not be."
-    ]
+    if p < _LEAST_P:
+        yield (
+            f"The logged {name} do not follow one {family} distribution for all clients, as the simulation assumes"
+            f" (Kolmogorov-Smirnov test, p = {p:.2g}): means are reliable, extremes may not be."
+        )
 
 
 def family_p(client: Ints, values: FloatArray) -> float:
@@ -519,10 +496,7 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
     if estimates.ram_bytes is not None:
         ram_bytes = estimates.ram_bytes
         compute["ram_bytes"] = [None if math.isnan(each) else int(each) for each in ram_bytes]
-    tables = {
-        "devices": make_table("devices", devices),
-        "compute": make_table("compute", compute),
-    }
+    tables = {"devices": make_table("devices", devices), "compute": make_table("compute", compute)}
     if estimates.knows_links:
         rates = estimates.rates_bps
         network = {
@@ -538,14 +512,9 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         tables["network"] = make_table("network", network)
     if estimates.online:
         names, starts, ends = zip(*estimates.online, strict=True)
-        tables["availability"] = make_table(
-            "availability",
-            {
-                "device_id": names,
-                "start_us": [round(start * 1e6) for start in starts],
-                "end_us": [min(round(end * 1e6), horizon_us) for end in ends],
-            },
-        )
+        availability = {"device_id": names, "start_us": [round(start * 1e6) for start in starts]}
+        availability["end_us"] = [min(round(end * 1e6), horizon_us) for end in ends]
+        tables["availability"] = make_table("availability", availability)
     manifest = Manifest(
         name=name,
         source=source,

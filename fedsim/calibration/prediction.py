@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -119,18 +119,17 @@ def _close(value: float) -> float:
     return 1e-9 * max(abs(value), 1.0)
 
 
-@dataclass
 class _Rows:
-    """Keeps the rows of a simulation in memory."""
+    """Keeps the rows of a simulation in memory; versions are not needed."""
 
-    ended: list[Ended] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.ended: list[Ended] = []
 
     def append_dispatch(self, ended: Ended) -> None:
-        """Record a dispatch."""
         self.ended.append(ended)
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
-        """Versions are not needed."""
+        pass
 
 
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
@@ -188,14 +187,14 @@ def predict(
             to_bundle(estimates, "replicate", "cross-validation", horizon_s(log)).write(path)
             runs.append(simulated_log(scenario_of(path, estimates, seed)))
     quantities: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
-        "duration of a round (s)": lambda each: _after(round_durations_s(each), first),
+        "duration of a round (s)": lambda each: round_durations_s(each).loc[first:],
         "total time (s)": lambda each: pd.Series(
-            [_after(round_durations_s(each), first).sum(min_count=1)]
+            [round_durations_s(each).loc[first:].sum(min_count=1)]
         ),
     }
     if log["outcome"].notna().any() and any(_is_late(each).any() for each in (log, *runs)):
-        quantities["late clients per round"] = lambda each: _after(
-            _is_late(each).groupby(each["round"]).sum().iloc[:-1], first
+        quantities["late clients per round"] = lambda each: (
+            _is_late(each).groupby(each["round"]).sum().iloc[:-1].loc[first:]
         )
     result = []
     for name, quantity in quantities.items():
@@ -210,11 +209,8 @@ def predict(
         low, middle, high = np.nanquantile(
             table, [(1 - BAND) / 2, 0.5, (1 + BAND) / 2], axis=0, method="weibull"
         )
-        result.append(
-            Prediction(
-                name, logged.astype(float).tolist(), low.tolist(), middle.tolist(), high.tolist()
-            )
-        )
+        bands = (each.tolist() for each in (low, middle, high))
+        result.append(Prediction(name, logged.astype(float).tolist(), *bands))
     dispatches = np.mean([(run["round"] >= first).sum() for run in runs])
     missing = max(1 - float(dispatches) / int((log["round"] >= first).sum()), 0.0)
     return result, _lateness(log, runs, first), missing
@@ -236,14 +232,9 @@ def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Late
 
 
 def _outcomes(log: pd.DataFrame) -> pd.Series:
-    """Whether each dispatch that arrived was late (1 or 0), by round and client."""
     arrived = log[(_is_late(log) | log["outcome"].isin(IN_TIME)) & log["round"].notna()]
     return _is_late(arrived).astype(float).groupby([arrived["round"], arrived["client"]]).max()
 
 
 def _is_late(log: pd.DataFrame) -> pd.Series:
     return log["outcome"] == Outcome.LATE.label
-
-
-def _after(values: pd.Series, first: float) -> pd.Series:
-    return values[values.index >= first]

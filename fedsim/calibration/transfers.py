@@ -140,16 +140,12 @@ def identify(
         for transport in (assumed, *unlike)
     }
     spreads = {
-        transport: _ROUNDING + sum(spread for _, spread in each.values())
-        for transport, each in fits.items()
+        each: _ROUNDING + sum(spread for _, spread in fit.values()) for each, fit in fits.items()
     }
     best = min(spreads, key=spreads.__getitem__)
     transport = best if spreads[best] < _CLEARLY * spreads[assumed] else assumed
-    alike = [
-        describe(each)
-        for each in spreads
-        if each is not transport and _CLEARLY * spreads[each] <= spreads[best]
-    ]
+    close = [each for each, spread in spreads.items() if _CLEARLY * spread <= spreads[best]]
+    alike = [describe(each) for each in close if each is not transport]
     flags = (
         f"The transfers fit {' and '.join(alike)} about as well as {describe(transport)}; the latter is used.",
     )
@@ -202,7 +198,6 @@ def _fit(
 
 
 def _spread(samples: list[Link], transport: Transport, latency_s: float) -> float:
-    """The sum of squared deviations of log rates from their link's mean."""
     rates = [link.rates_bps(transport, latency_s) for link in samples]
     if any(each.max() >= FASTEST_BPS for each in rates):
         return _IMPOSSIBLE
@@ -233,10 +228,8 @@ def _latency_error(
 def _rate_bps(transport: Transport, latency_s: float, size_bytes: float, span_s: float) -> float:
     def excess(log_rate: float) -> float:
         rate_bps = math.exp(log_rate)
-        course = transport.course(
-            size_bytes, Connection(round(2e9 * latency_s), rate_bps, rate_bps)
-        )
-        transfer_s = latency_s + course.alone_s(rate_bps)
+        connection = Connection(round(2e9 * latency_s), rate_bps, rate_bps)
+        transfer_s = latency_s + transport.course(size_bytes, connection).alone_s(rate_bps)
         return math.log(max(transfer_s, _CLOCK_S)) - math.log(max(span_s, _CLOCK_S))
 
     slow, fast = math.log(_SLOWEST_BPS), math.log(FASTEST_BPS)

@@ -100,14 +100,13 @@ class Commands(Suggesting):
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
+            return result
         except BrokenPipeError:
             _drop_output()
-            return 0
         except SystemExit as error:
-            if isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
-                return 0
-            raise
-        return result
+            if not isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
+                raise
+        return 0
 
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
         """Run a command line and exit with its :meth:`exit_code`."""
@@ -135,7 +134,10 @@ class Commands(Suggesting):
             if show is _show and isinstance(error, click.exceptions.NoArgsIsHelpError):
                 error.show()
             else:
-                show([_as_user_error(error)])
+                context = error.ctx if isinstance(error, click.UsageError) else None
+                hint = f"see {context.command_path} --help" if context else None
+                text = error.format_message().removesuffix(".")
+                show([UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)])
             return EXIT_USER
         except (click.Abort, KeyboardInterrupt) as error:
             # Click turns a KeyboardInterrupt, which Stopped is, into an Abort.
@@ -158,7 +160,6 @@ class Commands(Suggesting):
         return result if isinstance(result, int) else 0
 
     def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
-        """Show an error that is nobody's mistake in the input: that of a user's part, or a defect of fedsim."""
         from fedsim.parts.component import has_user_code, users_line, users_report
 
         # What to do next belongs below the error, not into the traceback.
@@ -186,14 +187,6 @@ class Commands(Suggesting):
         return EXIT_DEFECT
 
 
-def _as_user_error(error: click.ClickException) -> UserError:
-    """An error of click, with the command that helps."""
-    context = error.ctx if isinstance(error, click.UsageError) else None
-    hint = f"see {context.command_path} --help" if context else None
-    text = error.format_message().removesuffix(".")
-    return UserError(f"{text[:1].lower()}{text[1:]}", hint=hint)
-
-
 def _show(errors: Iterable[UserError]) -> None:
     for error in errors:
         # A file from somebody else may contain a value of any length.
@@ -204,7 +197,6 @@ def _show(errors: Iterable[UserError]) -> None:
 
 
 def _show_json(errors: Iterable[UserError]) -> None:
-    """Write errors as JSON to standard output, for scripts that use ``--json``."""
     rows = [{key: getattr(error, key) for key in ("where", "message", "hint")} for error in errors]
     click.echo(json.dumps({"errors": rows}, indent=2))
 
@@ -242,7 +234,6 @@ class _Notes:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write text, or drop it."""
         try:
             return self._stream.write(text)
         except OSError:
@@ -250,7 +241,6 @@ class _Notes:
             return len(text)
 
     def flush(self) -> None:
-        """Write what is buffered, or drop it."""
         try:
             self._stream.flush()
         except OSError:

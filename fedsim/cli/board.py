@@ -77,22 +77,28 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
     """
     import pandas as pd
 
-    from fedsim.board.results import shipped, table
+    from fedsim.board.results import cost_s, shipped, table
     from fedsim.board.running import run_board
     from fedsim.board.suite import BASELINE, TUNING
     from fedsim.decisions.runs import Progress
+    from fedsim.processes.cluster import usable_cores
     from fedsim.sweeps.local import prepare
 
     prepare()
     folder, label = output or Path("board"), chosen["label"]
     suite, whole = _suite(**chosen)
     if not as_json:
-        click.echo(_plan(suite, jobs, label), err=True)
-    look: Any = {"kind": "board", "quiet": as_json}
-    look["text_of"] = lambda progress, left_s: (
-        progress.words + (f", {format_duration(left_s)} left" if left_s is not None else "")
-    )
-    with following(suite.version, folder, same_command(), **look) as show:
+        runs, at_once = sum(map(suite.size, suite.scenarios.values())), jobs or usable_cores()
+        cost, scenarios = cost_s(suite), format_counted(len(suite.scenarios), "scenario")
+        text = f"{format_counted(runs, 'run')} in {scenarios}"
+        if cost:
+            text += f", about {format_duration(cost / at_once)} for {at_once} at a time"
+        if label in suite.entries:
+            entry = suite.entries[label]
+            text += "; tuned: the learning rate"
+            text += f" and {entry.knob} = {', '.join(map(str, entry.choices))}" * bool(entry.knob)
+        click.echo(text, err=True)
+    with following(suite.version, folder, same_command(), kind="board", quiet=as_json) as show:
 
         def on_progress(name: str, runs: int, done: int) -> None:
             show(Progress(done / runs, f"{done} of {runs} runs, {name}"))
@@ -125,7 +131,6 @@ def show(output: Path | None, as_json: bool) -> None:
 
 
 def _show(folder: Path, tables: list[Any], suite: Any, marked: str, as_json: bool) -> None:
-    """Write the page, and print where the marked entry stands."""
     from fedsim.board.page import write
     from fedsim.board.results import verdict
     from fedsim.board.suite import BASELINE
@@ -141,23 +146,6 @@ def _show(folder: Path, tables: list[Any], suite: Any, marked: str, as_json: boo
     click.echo(f"page: {page}")
 
 
-def _plan(suite: Any, jobs: int | None, label: str) -> str:
-    """What will run, what is tuned, and for how long."""
-    from fedsim.board.results import cost_s
-    from fedsim.processes.cluster import usable_cores
-
-    runs = sum(map(suite.size, suite.scenarios.values()))
-    at_once = jobs or usable_cores()
-    cost = cost_s(suite)
-    about = f", about {format_duration(cost / at_once)} for {at_once} at a time" if cost else ""
-    text = f"{format_counted(runs, 'run')} in {format_counted(len(suite.scenarios), 'scenario')}{about}"
-    if label in suite.entries:
-        entry = suite.entries[label]
-        also = f" and {entry.knob} = {', '.join(map(str, entry.choices))}" if entry.knob else ""
-        text += f"; tuned: the learning rate{also}"
-    return text
-
-
 def _suite(
     version: str,
     method: str | None,
@@ -169,7 +157,6 @@ def _suite(
     seeds: int,
     quick: bool,
 ) -> tuple[Any, Any]:
-    """What to run, and the suite that it comes from."""
     from fedsim.board.results import shipped
     from fedsim.board.suite import BASELINE, suite
     from fedsim.scenario.source import parse_yaml
@@ -190,10 +177,8 @@ def _suite(
     for key, text in given.items():
         if text is not None:
             part = _from_here(parse_yaml(text, f"option --{key}").data)
-            if key == "selection" and isinstance(part, str):
-                values["server.selection.name"] = part
-            else:
-                values[f"server.{key}"] = part
+            is_name = key == "selection" and isinstance(part, str)
+            values[f"server.{key}.name" if is_name else f"server.{key}"] = part
     if not values:
         return whole.limited(names, whole.entries, seeds), whole
     if label == BASELINE:

@@ -11,7 +11,6 @@ from fedsim.vocabulary.formatting import format_count, format_number
 
 
 def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Print the schema of a log and exit, although no log is given."""
     if wanted:
         from fedsim.calibration.log import json_schema
 

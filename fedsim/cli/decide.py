@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -105,15 +106,16 @@ def command(
     """
     from fedsim.decisions.deciding import decide
     from fedsim.decisions.goal import Goal, Limit, parse_objectives
-    from fedsim.decisions.runs import Progress, default_folder
     from fedsim.decisions.space import parse_dimension
+    from fedsim.sweeps.execution import default_folder
 
     folder = output or default_folder(loaded, "decide")
     dimensions = [parse_dimension(text) for text in over]
     goal, most = Goal.parse(metric), [Limit.parse(text) for text in limits]
     settings |= {"limits": most, "objectives": parse_objectives(objective.split(","))}
-    look: Any = {"kind": "decision", "text_of": Progress.text, "quiet": as_json}
-    with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
+    with following(
+        loaded.scenario.name, folder, same_command(), kind="decision", quiet=as_json
+    ) as on_progress:
         decision = decide(loaded, folder, dimensions, goal, on_progress=on_progress, **settings)
     _print(decision, as_json)
 
@@ -129,20 +131,16 @@ def _print(decision: Decision, as_json: bool) -> None:
         counts["limits"] = decision.binding
         options.print_json({**content, "finalists": table, **counts, "notes": decision.notes})
         return
-    probable = len(decision.objectives) == 1
-    rows = []
+    headings, rows = ["", *decision.objectives, "missed"], []
+    if len(decision.objectives) == 1:
+        headings.append("probability")
     for each in decision.finalists:
-        cells = [each.words]
-        for number in range(len(decision.objectives)):
-            middle, interval = each.described(number)
-            cells.append(f"{middle} ({interval})" if interval != ABSENT else ABSENT)
-        cells.append(f"{each.missed} of {len(each.runs)}")
-        if probable:
-            known = each.probability == each.probability
-            cells.append(format_decimals(each.probability, 2) if known else ABSENT)
-        rows.append(cells)
+        described = map(each.described, range(len(decision.objectives)))
+        cells = [ABSENT if end == ABSENT else f"{middle} ({end})" for middle, end in described]
+        chance = ABSENT if math.isnan(each.probability) else format_decimals(each.probability, 2)
+        row = [each.words, *cells, f"{each.missed} of {len(each.runs)}", chance]
+        rows.append(row[: len(headings)])
     click.secho(decision.sentence, bold=True)
-    headings = ["", *decision.objectives, "missed", *(["probability"] if probable else [])]
     options.print_table(headings, rows)
     for words in filter(None, (decision.binding, decision.ruled_out)):
         click.echo(words)

@@ -12,7 +12,7 @@ import click
 from pydantic import BaseModel
 
 from fedsim.bundled import references
-from fedsim.cli import methods, options
+from fedsim.cli import options
 from fedsim.composition.rules.names import documentation
 from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
@@ -31,11 +31,26 @@ from fedsim.tasks.user_model import ModuleParameters
 from fedsim.vocabulary.formatting import format_names
 
 _NAMED = 6
+_TRAFFIC = (
+    "local_step_takes",
+    "before_the_rounds",
+    "sends_down",
+    "sends_up",
+    "server_keeps",
+    "server_keeps_per_client",
+    "client_keeps",
+)
+"""Entries about the traffic, memory and work of a method, in the order in which they are shown."""
 
 
 @click.command(name="describe")
 @click.argument(
-    "part", default="", shell_complete=options.completing(lambda: _part_names(), files=True)
+    "part",
+    default="",
+    shell_complete=options.completing(
+        lambda: sorted({name for kind in CATALOG.kinds.values() for name in kind.registry()}),
+        files=True,
+    ),
 )
 @click.option(
     "--kind",
@@ -65,7 +80,13 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
         return
     if part == "rules":
         rules = documentation()
-        options.print_rows({name: _summary(text) for name, text in rules.items()}, as_json)
+        options.print_rows(
+            {
+                name: without_markup(text.partition("\n\n")[0]).replace("\n", " ")
+                for name, text in rules.items()
+            },
+            as_json,
+        )
         if not as_json:
             click.echo("describe one of them by its name; silence it with --ignore RULE", err=True)
         return
@@ -83,17 +104,16 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
     if as_json:
         options.print_json(described)
     elif bibtex:
-        _print_bibtex(described)
+        if entries := [entry for one in described for entry in one["bibtex"]]:
+            click.echo("\n\n".join(entries))
+        for one in () if entries else described:
+            click.echo(f"{one['name']} ({kind_noun(one['kind'])}) has no paper to cite", err=True)
     else:
         if described[1:]:
             nouns = format_names([kind_noun(each["kind"]) for each in described])
             click.echo(f"{len(described)} parts are named {part}: {nouns} (--kind shows one)\n")
         for index, one in enumerate(described):
             _print(one, first=index == 0)
-
-
-def _part_names() -> list[str]:
-    return sorted({name for kind in CATALOG.kinds.values() for name in kind.registry()})
 
 
 def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
@@ -144,11 +164,7 @@ def _choices(name: str, kinds: list[str]) -> list[dict[str, Any]]:
 
 
 def _section(part: str, kinds: list[str]) -> dict[str, Any]:
-    """Facts about a section or a key of a scenario.
-
-    Raises:
-        UserError: it is neither.
-    """
+    """Facts about a section or a key of a scenario."""
     every = list(parameters(Scenario)) if len(kinds) > 1 else []
     # A key of the user's own modules, which are not in the catalog.
     if "model" in kinds and part in ("inputs", "task.model.inputs"):
@@ -178,10 +194,6 @@ def _section(part: str, kinds: list[str]) -> dict[str, Any]:
     section = part.rpartition(".")[0] if part != "inputs" else section_of("model")
     kind = "section" if rows[1:] else "key"
     return _facts(kind, part, section, rows[0].meaning, rows[1:] or rows)
-
-
-def _summary(text: str) -> str:
-    return without_markup(text.partition("\n\n")[0]).replace("\n", " ")
 
 
 def _facts(
@@ -235,17 +247,98 @@ def _described(kind: str, name: str, component: type[Component]) -> dict[str, An
         links=[paper.link for paper in papers],
         bibtex=[paper.bibtex for paper in papers],
         example=example(kind, name, component.Params),
-        **(methods.rules(component) if kind == "method" else {}),
+        **(_rules(component) if kind == "method" else {}),
     )
 
 
-def _print_bibtex(described: list[dict[str, Any]]) -> None:
-    entries = [entry for one in described for entry in one["bibtex"]]
-    if entries:
-        click.echo("\n\n".join(entries))
-        return
-    for one in described:
-        click.echo(f"{one['name']} ({kind_noun(one['kind'])}) has no paper to cite", err=True)
+def _rules(method: Any) -> dict[str, Any]:
+    traffic, reason = _traffic(method), method.only_synchronous
+    return {
+        "title": method.title or method.name,
+        "schedules": sorted(
+            name
+            for name, schedule in CATALOG.parts("schedule").items()
+            if (schedule.synchronous or not reason)
+            and (schedule.begins_with_prologue or not traffic["before_the_rounds"])
+        ),
+        "not_asynchronous": reason
+        and (reason if isinstance(reason, str) else "it needs a synchronous schedule"),
+        "brings": [f"{kind} {part['name']}" for kind, part in method.companions.items()],
+        "personal": method.personal,
+        **traffic,
+    }
+
+
+def _traffic(method: Any) -> dict[str, Any]:
+    import numpy as np
+    import torch
+
+    from fedsim.methods.base import MethodContext, Vector
+    from fedsim.tasks.layout import Adapter, Layout
+
+    needs = [key for key, info in method.Params.model_fields.items() if info.is_required()]
+    if needs:
+        return {**{key: [] for key in _TRAFFIC}, "known_with": needs}
+    shapes = {"0.weight": (16, 8), "0.bias": (16,), "1.weight": (4, 16), "1.bias": (4,)}
+    layout = Layout.of([(f"layers.{name}", shape) for name, shape in shapes.items()])
+    if method.needs_adapters:
+        layout = Layout.of(
+            [("lora_A", (2, 8)), ("lora_B", (16, 2)), ("bias", (16,))],
+            [("weight", (16, 8))] if method.merges else [],
+            [Adapter("lora_A", "lora_B", "weight")],
+        )
+    clients = 4
+    built = method(
+        method.Params(),
+        MethodContext(
+            layout=layout,
+            clients=clients,
+            samples=np.full(clients, 10),
+            learning_rate=lambda round_, time_s: 0.1,
+            local_steps=np.full(clients, 5),
+            tensors=lambda: (torch.float32, torch.device("cpu")),
+            seed=0,
+        ),
+    )
+
+    def sized(label: str, elements: int) -> str:
+        if elements == layout.size:
+            return f"{label} (P)"
+        if elements > layout.size and elements % layout.size == 0:
+            return f"{label} ({elements // layout.size} P)"
+        share = elements / layout.size
+        return f"{label} ({share:.0%} of P here)" if elements > 2 else f"{label} ({elements})"
+
+    def sent(vector: Vector) -> str:
+        bits = "" if vector.bits is None else f" at {vector.bits:g} bits per entry"
+        share = "" if vector.share == 1 else f", {vector.share:.0%} of it"
+        return sized(vector.name, vector.elements) + share + bits
+
+    state = built.initial_state(torch.zeros(layout.size))
+    prologue = built.prologue()
+    passes, operations = built.compute_factor(), built.vector_operations()
+    extra = built.extra_passes()
+    kept: dict[str, list[str]] = {"server": [], "client": []}
+    for key, memory in built.memories().items():
+        keeper = "server" if memory.keeper == "server" else "client"
+        kept[keeper].append(sized(key, memory.elements))
+    before = [] if prologue is None else [("down", prologue.download), ("up", prologue.upload)]
+    return {
+        "local_step_takes": [
+            *([] if passes == 1 else [f"{passes:g} forward and backward passes"]),
+            *([f"{operations:g} more operations per parameter"] if operations else []),
+            *([f"{extra:g} more pass per dispatch"] if extra else []),
+        ],
+        "before_the_rounds": [
+            f"all clients: {sent(vector)} {way}" for way, vectors in before for vector in vectors
+        ],
+        "sends_down": [sent(vector) for vector in built.download()],
+        "sends_up": [sent(vector) for vector in built.upload()],
+        "server_keeps": [sized(key, value.numel()) for key, value in state.items()],
+        "client_keeps": kept["client"],
+        "server_keeps_per_client": kept["server"],
+        "known_with": [],
+    }
 
 
 def _print(described: dict[str, Any], *, first: bool) -> None:
@@ -265,7 +358,12 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     _print_section("example", described["example"].splitlines())
     if described["kind"] == "method":
         click.secho("\nrules", bold=True)
-        methods.print_rules(described)
+        for key in ("schedules", "not_asynchronous", "brings", *_TRAFFIC):
+            value = described[key]
+            if text := ", ".join(value) if isinstance(value, list) else value:
+                click.echo(f"  {key.replace('_', ' '):<24}{text}")
+        if described["known_with"]:
+            click.echo(f"  (not known without values for: {', '.join(described['known_with'])})")
 
 
 def _print_section(title: str, lines: list[str]) -> None:

@@ -41,15 +41,13 @@ def command(page: str | None) -> None:
 
     Elsewhere than in a terminal, it writes the page's Markdown.
     """
-    if page is None:
-        _list()
-    elif sys.stdout.isatty():
-        click.echo_via_pager(_rendered(text(find(page))))
-    else:
-        click.echo(text(find(page)))
-
-
-def _list() -> None:
+    if page is not None:
+        written = text(find(page))
+        if sys.stdout.isatty():
+            click.echo_via_pager(_rendered(written))
+        else:
+            click.echo(written)
+        return
     listed = pages().values()
     width = max(len(page.name) for page in listed)
     for section, members in groupby(listed, key=lambda page: page.section):
@@ -111,11 +109,7 @@ def _listed(entries: list[dict[str, Any]], section: str, root: Path) -> Iterator
 
 
 def find(name: str) -> Page:
-    """The page called ``name``, which may leave out the folder, such as ``compare``.
-
-    Raises:
-        UserError: no page is called so.
-    """
+    """The page called ``name``, which may leave out the folder, such as ``compare``."""
     stem = name.removeprefix("docs/").split("#")[0].removesuffix(".md").strip("/")
     known = {page.name.rpartition("/")[2]: page for page in reversed(pages().values())} | pages()
     if stem not in known:

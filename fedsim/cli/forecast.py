@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from fedsim.cli import options
 from fedsim.cli.progress import following, same_command
-
-if TYPE_CHECKING:
-    from fedsim.scenario.loading import LoadedScenario
 
 
 @click.command(name="forecast")
@@ -63,38 +60,38 @@ def command(
     """
     from fedsim.analysis.comparison.targets import Target
     from fedsim.decisions.forecast import PAGE, forecast
-    from fedsim.decisions.runs import Progress, default_folder
-    from fedsim.scenario.loading import load_scenario
+    from fedsim.scenario.loading import load_scenario, load_scenario_dict
+    from fedsim.sweeps.execution import default_folder
 
     settings, goal = options.engine_settings(**others), Target.parse(target)
     is_run = (scenario / "run.json").exists()
     loaded = load_scenario(scenario / "scenario.yaml" if is_run else scenario, overrides=overrides)
     folder = output or default_folder(loaded, "forecast")
     if is_run:
-        loaded = _on_devices_of(scenario, folder.with_name(f"{folder.name}-devices")).changed(
-            overrides
-        )
+        from fedsim.calibration import calibrate
+
+        own = load_scenario(scenario / "scenario.yaml")
+        bundle = folder.with_name(f"{folder.name}-devices")
+        on_devices = calibrate(scenario, bundle, own, overwrite=True).scenario
+        assert on_devices is not None
+        loaded = load_scenario_dict(on_devices, scenario).changed(overrides)
     loaded = loaded.ignoring(ignore)
-    look: Any = {"kind": "forecast", "text_of": Progress.text, "quiet": as_json}
-    with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
+    with following(
+        loaded.scenario.name, folder, same_command(), kind="forecast", quiet=as_json
+    ) as on_progress:
         result = forecast(loaded, folder, goal, on_progress=on_progress, **settings)
     if not as_json:
         click.echo(result.sentence)
         click.echo(f"page: {folder / PAGE}")
         return
-    median_s, low_s, high_s = result.interval
-    content: dict[str, Any] = {"forecast": result.sentence, "page": str(folder / PAGE)}
-    content |= {"median_s": median_s, "low_s": low_s, "high_s": high_s}
-    times = result.times_s.tolist()
-    content |= {"probability": result.probability, "times_s": times}
-    options.print_json({**content, "never": int(result.flat.sum())})
-
-
-def _on_devices_of(run: Path, bundle: Path) -> LoadedScenario:
-    """The scenario of a run on devices that are estimated from its log, and written as a bundle."""
-    from fedsim.calibration import calibrate
-    from fedsim.scenario.loading import load_scenario, load_scenario_dict
-
-    content = calibrate(run, bundle, load_scenario(run / "scenario.yaml"), overwrite=True).scenario
-    assert content is not None
-    return load_scenario_dict(content, run)
+    times = dict(zip(("median_s", "low_s", "high_s"), result.interval, strict=True))
+    options.print_json(
+        {
+            "forecast": result.sentence,
+            "page": str(folder / PAGE),
+            **times,
+            "probability": result.probability,
+            "times_s": result.times_s.tolist(),
+            "never": int(result.flat.sum()),
+        }
+    )

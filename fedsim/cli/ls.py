@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from collections.abc import Callable, Sequence
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,9 @@ _KEYS: dict[str, Callable[[Listed], Any]] = {
     "status": lambda row: sorted(row.statuses),
     "scenario": lambda row: natural_order(row.scenario),
     "method": lambda row: row.methods,
-    "time": lambda row: min(_reached(chain(*row.times_s.values())), default=math.inf),
+    "time": lambda row: min(
+        filterfalse(math.isnan, chain(*row.times_s.values())), default=math.inf
+    ),
     "newest": lambda row: -row.changed,
 }
 """What rows are sorted by; ties stay in the order of their names."""
@@ -67,11 +69,10 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         tags = ", ".join(row.tags)
         cells.append([name, _status(row), row.scenario, methods, seeds, times, tags])
     headings = ("", "status", "scenario", "method", "seed", "target", "tags")
-    options.print_table(headings, cells, stacks=True, box=None)
+    options.print_table(headings, cells, box=None)
 
 
 def _status(row: Listed) -> str:
-    """The status of a run; of a sweep, how many of its runs have each."""
     if sum(row.statuses.values()) == 1:
         return next(iter(row.statuses))
     return ", ".join(f"{format_count(count)} {status}" for status, count in row.statuses.items())
@@ -81,17 +82,13 @@ def _time(metric: str, value: float, times: Sequence[float]) -> str:
     """A target and when it was reached: ``90% accuracy: 1 h to 2 h (4 of 5)``."""
     from fedsim.vocabulary.metrics import definition
 
-    reached = _reached(times)
+    reached = [seconds for seconds in times if not math.isnan(seconds)]
     text = f"{definition(metric).format_target(value)}: "
     if not reached:
         return f"{text}not reached"
     ends = dict.fromkeys(map(format_duration, (min(reached), max(reached))))
     text += " to ".join(ends)
     return text if len(times) == 1 else f"{text} ({len(reached)} of {len(times)})"
-
-
-def _reached(times: Iterable[float]) -> list[float]:
-    return [seconds for seconds in times if not math.isnan(seconds)]
 
 
 def _document(row: Listed) -> dict[str, Any]:

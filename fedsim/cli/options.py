@@ -8,7 +8,6 @@ import math
 import os
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -191,6 +190,7 @@ def engine_options(command: Any) -> Any:
             click.echo(whole_help(ctx))
             ctx.exit()
 
+    hidden = functools.partial(click.option, hidden=True)
     options = (
         click.option(
             "-j",
@@ -212,35 +212,24 @@ def engine_options(command: Any) -> Any:
             callback=shown,
             help="Show the options of Ray and Slurm, too, and exit.",
         ),
-        click.option(
-            "--address",
-            metavar="ADDRESS",
-            hidden=True,
-            help="Address of a Ray cluster: auto, or host:port.",
+        hidden(
+            "--address", metavar="ADDRESS", help="Address of a Ray cluster: auto, or host:port."
         ),
-        click.option(
+        hidden(
             "--gpus-per-run",
             type=Finite(0, min_open=True),
             default=1.0,
-            hidden=True,
             help="Ray: GPUs of a run, if the cluster has any; with 0.25, four runs share one.",
         ),
-        click.option("--partition", hidden=True, help="Slurm: partition of the runs."),
-        click.option(
+        hidden("--partition", help="Slurm: partition of the runs."),
+        hidden(
             "--time",
             "limit",
             default="1h",
             metavar="DURATION",
-            hidden=True,
             help="Slurm: wall time of a run; one that needs more is queued again, and resumed.",
         ),
-        click.option(
-            "--memory",
-            default="4GB",
-            metavar="SIZE",
-            hidden=True,
-            help="Slurm: memory of a run.",
-        ),
+        hidden("--memory", default="4GB", metavar="SIZE", help="Slurm: memory of a run."),
     )
     for option in reversed(options):
         command = option(command)
@@ -272,7 +261,7 @@ def engine_settings(
 
         chosen = Ray(address, gpus_per_run)
     elif engine == "slurm":
-        from fedsim.sweeps.slurm import Slurm
+        from fedsim.sweeps.cluster import Slurm
 
         chosen = Slurm.parse(partition, limit, memory)
     return {**others, "jobs": jobs, "engine": chosen}
@@ -288,7 +277,6 @@ def print_table(
     rows: Iterable[Sequence[str]],
     *,
     right: Collection[str] = (),
-    stacks: bool = False,
     **look: Any,
 ) -> None:
     """Print a table whose cells wrap at the width of a terminal; in a file or a pipe, its lines stay whole.
@@ -297,58 +285,25 @@ def print_table(
         headings: titles of the columns.
         rows: their cells.
         right: headings of the columns that are aligned at the right.
-        stacks: whether the cells of a row are below its first one if the table is wider than the terminal.
         look: arguments of ``rich.table.Table``.
     """
     from rich.console import Console
     from rich.table import Table
 
-    rows = [printable(list(row)) for row in rows]
-    if stacks and sys.stdout.isatty():
-        columns = shutil.get_terminal_size().columns
-        widths = zip(
-            *([len(line) for line in map(_widest_line, row)] for row in (headings, *rows)),
-            strict=True,
-        )
-        if sum(max(column) + 2 for column in widths) > columns:
-            for name, *cells in rows:
-                pairs = zip(headings[1:], cells, strict=True)
-                named = [f"{head} {cell}" if cell.isdecimal() else cell for head, cell in pairs]
-                words = " · ".join(" ".join(cell.split()) for cell in named if cell)
-                click.echo(name)
-                click.echo(hanging(words, "  ", columns))
-            return
     table = Table(**{"show_edge": False, **look})
     for heading in headings:
         justify: Any = "right" if heading in right else "left"
         table.add_column(heading, overflow="fold", justify=justify)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*printable(list(row)))
     width = None if sys.stdout.isatty() else _WIDEST
     Console(highlight=False, markup=False, width=width).print(table)
-
-
-def _widest_line(cell: str) -> str:
-    return max(cell.splitlines(), key=len, default="")
-
-
-def hanging(text: str, first: str, columns: int) -> str:
-    """The text wrapped between words, with ``first`` before it and its other lines below its beginning."""
-    rest = " " * len(first)
-    return textwrap.fill(
-        text,
-        columns - 1,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_on_hyphens=False,
-        break_long_words=False,
-    )
 
 
 def echo_bullet(text: str, **style: Any) -> None:
     """Print an item of a list, wrapped to the width of a terminal."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST
-    click.secho(hanging(text, "• ", columns), **style)
+    click.secho(click.wrap_text(text, columns - 1, "• ", "  "), **style)
 
 
 def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:

@@ -88,7 +88,6 @@ def following(
     silent: bool = False,
     kind: str = "run",
     bar: bool = True,
-    text_of: Callable[[Any, float | None], str] | None = None,
     news_of: Callable[[Any], Iterable[str]] = lambda progress: (),
     parts_of: Callable[[Any], Iterable[Row]] = lambda progress: (),
 ) -> Iterator[Callable[[Any], None]]:
@@ -101,11 +100,10 @@ def following(
         quiet: whether to show no progress.
         kind: what is followed.
         bar: whether bars may be drawn.
-        text_of: a progress in words, with the estimated seconds left; by default that of a run.
         news_of: texts that are printed at once, such as warnings.
         parts_of: the parts that are in progress, each shown below the whole.
     """
-    from fedsim.runs.progress import Pace, progress_text
+    from fedsim.runs.progress import Pace
 
     with next_command(folder, again, after_failure, silent=silent):
         if quiet or silent:
@@ -128,7 +126,7 @@ def following(
         def rows() -> list[Row]:
             if newest is None:
                 return [(title, 0.0, "starting")]
-            text = (text_of or progress_text)(newest, pace.left_s(newest.share))
+            text = newest.text(pace.left_s(newest.share))
             return [(title, newest.share, text), *parts_of(newest)]
 
         if not (console.is_terminal and bar):
@@ -153,7 +151,6 @@ def following(
 
 
 def _lines(rows: Iterable[Row]) -> str:
-    """The whole, and its parts below it."""
     return "\n  ".join(
         ", ".join(filter(None, (f"{name}: {share:.0%}", text))) for name, share, text in rows
     )

@@ -107,7 +107,6 @@ class _Formats(click.Choice[str]):
     """The formats of ``fedsim export``; those of ``fedsim compare`` are told apart."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """The format."""
         if value in ("latex", "pdf", "svg", "png", "parquet"):
             command = format_command("compare", "RUN")
             hint = f"{command} -o FOLDER writes LaTeX and Parquet tables, and figures as PDF, SVG and PNG"

@@ -13,7 +13,7 @@ from fedsim.cli import Suggesting, options
 from fedsim.errors import UserError, without_numbers
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.description import section_of
-from fedsim.scenario.loading import load_scenario
+from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.schema import json_schema
 from fedsim.scenario.source import read_yaml
 from fedsim.vocabulary.formatting import format_command, format_count, format_counted, format_names
@@ -64,85 +64,68 @@ def check(
 
     SCENARIO may also be the folder of a Flower app. With --replay, its beginning is run in two processes.
     """
-    if scenario.is_dir():
-        _check_app(scenario, devices, run_config, overrides, ignore, replay=replay, as_json=as_json)
-        return
-    from fedsim.composition.check import check_scenario as check_run
-    from fedsim.composition.shared import Shared
-    from fedsim.tasks.reading.files import NotOnDisk, no_downloads
-
-    shared = Shared()
     # The runs with each note, by its text without numbers, and the text as it is for the first of them.
     runs_with, texts = dict[str, list[str]](), dict[str, str]()
-    with no_downloads():
-        loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
-        runs = {loaded.scenario.name: loaded}
-        if loaded.scenario.sweep is not None:
-            from fedsim.sweeps.plan import plan_runs
+    is_app, runs, replayed = scenario.is_dir(), dict[str, LoadedScenario](), dict[str, str]()
+    swept = None
+    if is_app:
+        from fedsim.flower.replay import replay as replay_app
+        from fedsim.flower.running import App, check_devices
+        from fedsim.flower.settings import load_devices
 
-            runs = {run.name: run.loaded for run in plan_runs(loaded)}
-        for name, run in runs.items():
-            try:
-                notes = [f"warning: {warning}" for warning in check_run(run, shared)]
-            except NotOnDisk as error:
-                skipped = "so anything that depends on it was not checked"
-                notes = [f"note: {error.where}: {error.message}, {skipped}"]
-            for note in notes:
-                key = without_numbers(note)
-                texts.setdefault(key, note)
-                runs_with.setdefault(key, []).append(name)
-    replayed = {}
-    if replay:
-        from fedsim.composition.replay import replay as replay_beginning
+        name = App.read(scenario, run_config).name
+        loaded = load_devices(devices, name, overrides).ignoring(ignore)
+        texts = {text: text for text in (f"warning: {each}" for each in check_devices(loaded))}
+        if replay:
+            replayed["replay"] = replay_app(scenario, devices, overrides, run_config)
+    else:
+        from fedsim.composition.check import check_scenario as check_run
+        from fedsim.composition.shared import Shared
+        from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 
-        replayed = {"replay": str(replay_beginning(next(iter(runs.values()))))}
+        shared = Shared()
+        with no_downloads():
+            loaded = load_scenario(scenario, overrides=overrides).ignoring(ignore)
+            name = loaded.scenario.name
+            runs = {name: loaded}
+            if loaded.scenario.sweep is not None:
+                from fedsim.sweeps.plan import plan_runs
+
+                runs = {run.name: run.loaded for run in plan_runs(loaded)}
+                swept = list(runs)
+            for run_name, run in runs.items():
+                try:
+                    notes = [f"warning: {warning}" for warning in check_run(run, shared)]
+                except NotOnDisk as error:
+                    skipped = "so anything that depends on it was not checked"
+                    notes = [f"note: {error.where}: {error.message}, {skipped}"]
+                for note in notes:
+                    texts.setdefault(without_numbers(note), note)
+                    runs_with.setdefault(without_numbers(note), []).append(run_name)
+        if replay:
+            from fedsim.composition.replay import replay as replay_beginning
+
+            replayed["replay"] = str(replay_beginning(next(iter(runs.values()))))
     if as_json:
-        of_sweep = {} if loaded.scenario.sweep is None else {"runs": list(runs)}
+        of_sweep = {} if swept is None else {"runs": swept}
         notes = list(texts.values())
         options.print_json({"scenario": str(scenario), "notes": notes, **of_sweep, **replayed})
         return
     for key, note in texts.items():
-        names = runs_with[key]
+        names = runs_with.get(key, list(runs))
         others = f"\n  in {len(names)} of {len(runs)} runs: {format_names(names, _NAMED)}"
         click.echo(note + (others if len(names) < len(runs) else ""))
     for text in replayed.values():
         click.echo(f"replay: {text}")
-    valid = f"{scenario}: scenario '{loaded.scenario.name}' is valid"
-    swept = None if loaded.scenario.sweep is None else len(runs)
-    click.echo(valid if swept is None else f"{valid}: a sweep of {format_counted(swept, 'run')}")
-    if swept is not None:
-        for name in [*runs][:_LISTED]:
-            click.echo(f"  {name}")
-        if swept > _LISTED:
-            click.echo(f"  and {format_count(swept - _LISTED)} more")
-
-
-def _check_app(
-    app: Path,
-    devices: Path | None,
-    run_config: str,
-    overrides: tuple[str, ...],
-    ignore: tuple[str, ...],
-    *,
-    replay: bool,
-    as_json: bool,
-) -> None:
-    from fedsim.flower.replay import replay as replay_app
-    from fedsim.flower.running import App, check_devices
-    from fedsim.flower.settings import load_devices
-
-    name = App.read(app, run_config).name
-    notes = [
-        f"warning: {each}"
-        for each in check_devices(load_devices(devices, name, overrides).ignoring(ignore))
-    ]
-    replayed = {"replay": replay_app(app, devices, overrides, run_config)} if replay else {}
-    if as_json:
-        options.print_json({"scenario": str(app), "notes": notes, **replayed})
+    valid = f"{scenario}: {'app' if is_app else 'scenario'} '{name}' is valid"
+    if swept is None:
+        click.echo(valid)
         return
-    for line in (*notes, *(f"replay: {text}" for text in replayed.values())):
-        click.echo(line)
-    click.echo(f"{app}: app '{name}' is valid")
+    click.echo(f"{valid}: a sweep of {format_counted(len(swept), 'run')}")
+    for run_name in swept[:_LISTED]:
+        click.echo(f"  {run_name}")
+    if swept[_LISTED:]:
+        click.echo(f"  and {format_count(len(swept) - _LISTED)} more")
 
 
 @command.command()

@@ -13,8 +13,7 @@ from fedsim.analysis.statistics import participation_counts
 from fedsim.analysis.steady import throughput
 from fedsim.files.documents import json_text
 from fedsim.parts.catalog import CATALOG
-from fedsim.runs.divergence import recorded_metrics
-from fedsim.runs.run import Run
+from fedsim.runs.run import Run, recorded_metrics
 from fedsim.scheduling.continuous import Continuous
 from fedsim.vocabulary.formatting import format_count, format_duration, format_mean
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS
@@ -81,7 +80,6 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
 
 
 def _has_rounds(run: Run) -> bool:
-    """Whether rounds are not just another name for the versions."""
     # A Flower app has no schedule in its scenario; a user's schedule counts its rounds itself.
     name = run.scenario["server"].get("schedule", {}).get("name")
     schedule = CATALOG.parts("schedule").get(name)

@@ -13,9 +13,9 @@ import click
 from fedsim.cli import options
 from fedsim.cli.progress import Row, diverged_runs, following, same_command
 from fedsim.errors import UserError
-from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder
-from fedsim.runs.progress import progress_text, snapshot
+from fedsim.runs.progress import snapshot
+from fedsim.runs.run import has_diverged
 from fedsim.vocabulary.formatting import (
     format_command,
     format_counted,
@@ -77,16 +77,15 @@ def command(
 
     Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a bug in fedsim.
     """
-    from fedsim.sweeps.execution import SweepProgress, default_sweep_folder, sweep
+    from fedsim.sweeps.execution import default_folder, sweep
 
-    folder = output or default_sweep_folder(loaded)
+    folder = output or default_folder(loaded)
     precision, ratios = None, None
     if half_width is not None or metric is not None:
         from fedsim.sweeps.precision import Precision
 
         precision = Precision.parse(half_width, metric, max_seeds)
-    look: Any = {"text_of": SweepProgress.text, "news_of": _news, "parts_of": _parts}
-    look |= {"kind": "sweep", "quiet": as_json}
+    look: Any = {"kind": "sweep", "news_of": _news, "parts_of": _parts, "quiet": as_json}
     with following(loaded.scenario.name, folder, same_command(), **look) as on_progress:
         settings["on_progress"] = on_progress
         if precision is None:
@@ -104,7 +103,6 @@ def command(
 
 
 def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:
-    """The ratio of each variant to the baseline, and how many seeds it took."""
     import pandas as pd
 
     names = ["setting"] * (ratios["setting"].nunique() > 1) + ["label"]
@@ -136,11 +134,11 @@ def _print(outcome: SweepOutcome, as_json: bool, ratios: pd.DataFrame | None) ->
             {
                 **more,
                 "path": str(path),
-                "runs": [str(path / entry.run) for entry in outcome.sweep.record.runs],
+                "runs": [str(path / entry["run"]) for entry in outcome.sweep.record["runs"]],
                 "ran": outcome.ran,
                 "skipped": outcome.skipped,
                 "no_longer_swept": list(outcome.no_longer_swept),
-                "failures": {result.task.name: result.error for result in outcome.failures},
+                "failures": {result.task.folder.name: result.error for result in outcome.failures},
             }
         )
         return
@@ -185,5 +183,5 @@ def _parts(progress: SweepProgress) -> Iterator[Row]:
         else:
             # The first rows reach the disk in a batch; until then, only the share is known.
             has_rows = shown.progress.simulated_s > 0
-            text = progress_text(shown.progress, definitions=shown.definitions) if has_rows else ""
+            text = shown.progress.text(definitions=shown.definitions) if has_rows else ""
             yield folder.name, max(share, shown.progress.share), text

@@ -20,9 +20,8 @@ from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.listing import contents
-from fedsim.runs.progress import WAITING, Pace, Snapshot, progress_text, snapshot
-from fedsim.runs.records import BOARD, RUN
-from fedsim.runs.sweep import is_sweep
+from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
+from fedsim.runs.records import BOARD, RUN, is_sweep
 from fedsim.sweeps.folder import Sweep
 from fedsim.vocabulary.formatting import format_command, format_duration
 
@@ -48,7 +47,12 @@ def command(folder: Path, once: bool) -> None:
             shown = list(_snapshots(folder))
             ended = once or not _is_going_on(folder, shown)
             if console.is_terminal:
-                live.update(_table(shown, paces), refresh=True)
+                table = Table(show_edge=False, box=None)
+                for name in ("run", "status", "done", ""):
+                    table.add_column(name, overflow="fold")
+                for one in shown:
+                    table.add_row(one.name, one.status, *_cells(one, paces))
+                live.update(table, refresh=True)
             elif ended or time.monotonic() - printed_at >= LINE_S:
                 printed_at = time.monotonic()
                 for one in shown:
@@ -62,12 +66,7 @@ def command(folder: Path, once: bool) -> None:
 
 
 def _snapshots(folder: Path) -> Iterator[Snapshot]:
-    """The run of a folder, the runs of its sweep, or those below it, named by their paths in it.
-
-    Raises:
-        UserError: the folder contains no run.
-    """
-    if _is_board(folder):
+    if (folder / BOARD.file).is_file():
         # Its run folders are temporary: one may be removed while it is read.
         for path in sorted(folder.glob(f"{TEMPORARY_PREFIX}*/*/{RUN.file}")):
             with contextlib.suppress(UserError, OSError):
@@ -88,24 +87,19 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
     with contextlib.suppress(UserError):
         # Runs that were refused before they had a folder are only there.
         failures = sweep.failures
-    for entry in sweep.record.runs:
-        run = RunFolder(folder / entry.run)
+    for entry in sweep.record["runs"]:
+        run = RunFolder(folder / entry["run"])
         if run.info.exists():
             yield snapshot(run)
-        elif error := failures.get(entry.run):
-            waiting = Snapshot.waiting(entry.run)
+        elif error := failures.get(entry["run"]):
+            waiting = Snapshot.waiting(entry["run"])
             yield replace(waiting, status=Status.FAILED, error=error.partition("\n")[0])
         else:
-            yield Snapshot.waiting(entry.run)
-
-
-def _is_board(folder: Path) -> bool:
-    return (folder / BOARD.file).is_file()
+            yield Snapshot.waiting(entry["run"])
 
 
 def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
-    """Whether a run is in progress, or a running sweep has runs that are waiting."""
-    if _is_board(folder):
+    if (folder / BOARD.file).is_file():
         return is_owned(folder)
     statuses = {one.status for one in shown}
     if Status.RUNNING in statuses or WAITING not in statuses:
@@ -119,9 +113,7 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     if one.status == Status.FAILED and not one.progress.share:
         return "", one.error
     left_s = paces.setdefault(one.name, Pace()).left_s(one.progress.share)
-    text = progress_text(
-        one.progress, left_s if one.status == Status.RUNNING else None, one.definitions
-    )
+    text = one.progress.text(left_s if one.status == Status.RUNNING else None, one.definitions)
     if one.status == Status.RUNNING and one.silent_s > _SILENT_S:
         # On another machine, a killed process cannot be distinguished from a running one.
         text += f", no news for {format_duration(round(one.silent_s))}"
@@ -130,18 +122,9 @@ def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     return f"{one.progress.share:.0%}", f"{text}, {one.error}" if one.error else text
 
 
-def _table(shown: list[Snapshot], paces: dict[str, Pace]) -> Table:
-    table = Table(show_edge=False, box=None)
-    for name in ("run", "status", "done", ""):
-        table.add_column(name, overflow="fold")
-    for one in shown:
-        table.add_row(one.name, one.status, *_cells(one, paces))
-    return table
-
-
 def _print_next(folder: Path, shown: list[Snapshot]) -> None:
     statuses = {one.status for one in shown}
-    if _is_board(folder):
+    if (folder / BOARD.file).is_file():
         click.echo("the board is not running; repeat its command to continue, or to see its page")
     elif is_sweep(folder):
         if diverged := sum(one.has_diverged for one in shown):

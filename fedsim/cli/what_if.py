@@ -74,16 +74,13 @@ def _print_waiting(run: Run, as_json: bool) -> None:
         options.print_json(figure.document())
         return
     options.echo_text(figure.finding)
+    columns = figure.columns
     rows = (
-        [
-            format_value(value, column.kind)
-            for value, column in zip(row, figure.columns, strict=True)
-        ]
+        [format_value(value, column.kind) for value, column in zip(row, columns, strict=True)]
         for row in figure.rows
     )
-    headings = [column.label for column in figure.columns]
-    numeric = [column.label for column in figure.columns if column.numeric]
-    options.print_table(headings, rows, right=numeric, box=None)
+    numeric = [column.label for column in columns if column.numeric]
+    options.print_table([column.label for column in columns], rows, right=numeric, box=None)
     for change in figure.extra["changes"]:
         click.echo(f"{change['words']}; to try it:")
         click.echo(f"  {change['command']}")
@@ -98,12 +95,9 @@ def _print(rows: list[tuple[str, Kind, float, float]], run: Path, folder: Path) 
     for label, kind, old, new in rows:
         change = format_share(new / old - 1) if old and math.isfinite(new / old) else "–"
         sign = "+" if change != "–" and new > old else ""
-        cells.append([label, *(_written(each, kind) for each in (old, new)), sign + change])
+        both = ["not reached" if math.isnan(v) else format_value(v, kind) for v in (old, new)]
+        cells.append([label, *both, sign + change])
     title: Any = {"title": f"{run.name}: what if", "title_justify": "left", "show_edge": True}
     headings = ["", "run", "what if", "change"]
     options.print_table(headings, cells, right=headings[1:], **title)
     click.echo(f"more: {format_command('compare', run, folder)}")
-
-
-def _written(value: float, kind: Kind) -> str:
-    return "not reached" if math.isnan(value) else format_value(value, kind)

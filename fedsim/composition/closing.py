@@ -59,8 +59,13 @@ def write_population(
     counts, online_ns = availability.online_summary(step_ns, end_ns)
     absences = _Absences(run, population, end_ns)
     footprint = population.footprint
+    known = dict(names or {})
     if footprint is not None and footprint.regions is not None:
-        names = {**(names or {}), "region": footprint.regions}
+        known["region"] = footprint.regions
+    if measured is not None:
+        known["last_accuracy"] = measured.accuracy
+    if measured is not None and measured.error is not None:
+        known["last_mae"] = measured.error
     clients = clients_table(
         run.work,
         run.work_phases,
@@ -72,9 +77,7 @@ def write_population(
         online_fraction=online_ns / max(1, end_ns),
         busy_offline_s=absences.worked_s() + absences.waited_s(online_ns < end_ns),
         recharging_s=absences.recharged_s(),
-        last_accuracy=None if measured is None else measured.accuracy,
-        last_mae=None if measured is None else measured.error,
-        names=names,
+        known=known,
     )
     run.written({CLIENTS.name: write_parquet(folder.parquet(CLIENTS.name), CLIENTS, clients)})
     del clients
@@ -115,7 +118,7 @@ def write_edges(run: Run, servers: EdgeServers) -> None:
         down_bps=edges.network.rates_bps(Direction.DOWN),
         up_bps=edges.network.rates_bps(Direction.UP),
         online_fraction=online_ns / max(1, end_ns),
-        names={"members": members, **({"name": stays.names} if stays.names else {})},
+        known={"members": members, **({"name": stays.names} if stays.names else {})},
         table=EDGES,
     )
     write_parquet(run.folder.parquet(EDGES.name), EDGES, table)

@@ -116,14 +116,14 @@ def _in_moved_project(folder: RunFolder, info: Mapping[str, Any], path: str) -> 
 
 def _require_original_scenario(folder: RunFolder, info: Mapping[str, Any]) -> None:
     """Refuse a scenario that was edited after the run began; name the keys if the original is still there."""
-    try:
-        folder.require_unchanged(info, folder.scenario)
-    except OSError as error:
+    if not folder.scenario.exists():
         raise UserError(
-            f"cannot be read: {error.strerror}",
+            "cannot be read: No such file or directory",
             where=str(folder.scenario),
             hint=f"restore it: cp {folder.original_scenario} {folder.scenario}",
-        ) from error
+        )
+    try:
+        folder.require_unchanged(info, folder.scenario)
     except UserError:
         changes = []
         with contextlib.suppress(UserError):

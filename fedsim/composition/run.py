@@ -40,10 +40,10 @@ from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.randomness import unseeded, watched
 from fedsim.runs.checkpoint import Checkpoints, save_model
-from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress as Progress
+from fedsim.runs.records import RUN, environment
 from fedsim.runs.schema import PARTITION
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.runs.writer import RunWriter
@@ -274,7 +274,7 @@ def resume(
             except TimelineDiffers as error:
                 # The run stays as the interruption left it.
                 put_tables_back()
-                folder.write_info(info)
+                RUN.write(folder.path, info)
                 raise timeline_differs(error, loaded, folder) from None
 
 

@@ -14,8 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import chdtri
 
-from fedsim.analysis.precision import students_half_width
-
 Floats = npt.NDArray[np.float64]
 
 INDIFFERENCE = 0.05
@@ -26,12 +24,6 @@ SEEDS = 1 + sum(seeds for _, seeds in ROUNDS)
 """Seeds of the search and of these rounds."""
 _QUANTILES, _POINTS, _SMOOTH = 9, 200, 10
 _WARM = 20
-
-
-def interval(values: Floats) -> tuple[float, float, float]:
-    """Mean of at least two values, and Student's 95% interval of it."""
-    mean, half = float(values.mean()), students_half_width(values)
-    return mean, mean - half, mean + half
 
 
 def raced(

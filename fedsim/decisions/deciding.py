@@ -14,7 +14,8 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -90,22 +91,8 @@ def decide(
 ) -> Decision:
     """Search settings of a scenario for the best one; continues what is in the folder.
 
-    Args:
-        loaded: the scenario, without a sweep.
-        folder: the folder of the answer.
-        over: what varies.
-        goal: what is wanted.
-        limits: the largest acceptable values of quantities.
-        objectives: quantities to minimize until the target; several give the Pareto front.
-        budget_s: wall seconds for everything, those of earlier calls included.
-        most: the largest number of settings to try.
-        seeds: number of fresh seeds, at least two.
-        jobs: runs at a time; all cores if None.
-        on_progress: called several times a second.
-        engine: engine and its settings, as for :func:`fedsim.sweeps.sweep`.
-
-    Raises:
-        UserError: the question cannot be answered, no setting reaches the target, or the folder has another question.
+    The arguments are those of :func:`fedsim.decide`, read: ``budget_s`` wall seconds, and at ``most`` this number of
+    settings.
     """
     names = tuple(objectives) if goal.target is not None else (THROUGHPUT,)
     asked = {
@@ -135,82 +122,38 @@ def decide(
     space = Space(loaded, over)
     with claimed(folder, DECISION):
         jobs = jobs or usable_cores()
-        state = _State.continued(folder, asked, min(most, max(BATCH, jobs)))
-        if not state.batches and engine.get("engine") is None:
+        record = _record(folder, asked, min(most, max(BATCH, jobs)))
+        if not record["batches"] and engine.get("engine") is None:
             space.check(timing_only=goal.timing_only)
         runs = Runs(folder / "runs", timing_only=goal.timing_only, jobs=jobs, **engine)
         timing = Runs(folder / "timing", timing_only=True, jobs=jobs, **engine)
         work = _Work(
-            loaded, space, goal, tuple(limits), names, seeds, runs, timing, state, on_progress
+            loaded, space, goal, tuple(limits), names, seeds, runs, timing, record, on_progress
         )
         return work.decide(folder, budget_s, most, jobs)
 
 
-@dataclass
-class _State:
-    """What is recorded: the question, and how far the search is.
-
-    Attributes:
-        folder: where.
-        asked: the question.
-        batch: settings per batch.
-        batches: number of batches that were tried.
-        spent_s: wall seconds of earlier calls.
-        files: checksums of the files of the answer.
-    """
-
-    folder: Path
-    asked: Mapping[str, Any]
-    batch: int
-    batches: int = 0
-    spent_s: float = 0.0
-    files: dict[str, str] = field(default_factory=dict)
-
-    @classmethod
-    def continued(cls, folder: Path, asked: Mapping[str, Any], batch: int) -> _State:
-        """The state in a folder, or that of a beginning.
-
-        Raises:
-            UserError: the folder holds another question.
-        """
-        known = None
-        with contextlib.suppress(FileNotFoundError):
-            known = DECISION.read(folder)
-        plain = json.loads(json.dumps(asked))
-        # Before the first batch of settings there is nothing to lose.
-        if known is None or (known["asked"] != plain and not known["batches"]):
-            state = cls(folder, asked, batch)
-            state.write()
-            return state
-        if known["asked"] != plain:
+def _record(folder: Path, asked: Mapping[str, Any], batch: int) -> dict[str, Any]:
+    """The record in a folder, or that of a beginning: the question, and how far the search is."""
+    plain = json.loads(json.dumps(asked))
+    with contextlib.suppress(FileNotFoundError):
+        known = DECISION.read(folder)
+        if known["asked"] == plain:
+            return known
+        if known["batches"]:  # Before the first batch of settings there is nothing to lose.
             changed = ", ".join(key for key in plain if known["asked"].get(key) != plain[key])
             raise UserError(
                 f"the folder answers another question: its {changed} differ",
                 where=str(folder),
                 hint="choose another folder with -o (in Python: output)",
             )
-        return cls(
-            folder, asked, *(known[name] for name in ("batch", "batches", "spent_s", "files"))
-        )
-
-    def write(self) -> None:
-        """Replace the file."""
-        DECISION.write(self.folder, self._content())
-
-    def write_file(self, name: str, text: str) -> None:
-        """Write a file of the answer."""
-        content = self._content()
-        DECISION.write_listed(self.folder, content, name, text)
-        self.files = content["files"]
-
-    def _content(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "folder"}
+    begun = {"asked": plain, "batch": batch, "batches": 0, "spent_s": 0.0, "files": {}}
+    DECISION.write(folder, begun)
+    return begun
 
 
 @dataclass
 class _Work:
-    """A decision in progress."""
-
     loaded: LoadedScenario
     space: Space
     goal: Goal
@@ -219,13 +162,12 @@ class _Work:
     seeds: int
     runs: Runs
     timing: Runs
-    state: _State
+    record: dict[str, Any]
     on_progress: Callable[[Progress], None]
 
     def decide(self, folder: Path, budget_s: float, most: int, jobs: int) -> Decision:
-        """The story: given, search, choose, measure."""
-        self._began = time.monotonic()
-        self._earlier_s, self._share = self.state.spent_s, 0.0
+        began_s = time.monotonic() - self.record["spent_s"]  # Those of earlier calls included.
+        self._folder, self._share = folder, 0.0
         self._words = "the scenario as given"
         # Step 1. The scenario as given, which says how long runs take.
         [run] = self.runs.perform([self.goal.applied(self.loaded)], self._report)
@@ -238,6 +180,7 @@ class _Work:
         self._within = f"{format_value(self._horizon_s, 'time')} ({words})"
         if self._horizon_s >= end_s:
             self._horizon_s, self._within = end_s, format_value(end_s, "time")
+        self._bounds = self._within + "".join(f" and {limit}" for limit in self.limits)
         question = Question(
             self.objectives,
             self.limits,
@@ -245,7 +188,7 @@ class _Work:
             self._horizon_s,
             self.loaded.scenario.evaluation.every or 0.0,
             self.loaded.scenario.seed,
-            self.state.batch,
+            self.record["batch"],
         )
         # Step 2. The search.
         self._fewest = HOPELESS * given.costs["updates"] if given.reached else 1.0
@@ -253,21 +196,20 @@ class _Work:
         batches = 0
         while True:
             tried = len(search.tried)
-            later_s = self._later_s(given, search) / jobs
-            spent = self.spent_s() / max(budget_s - later_s, 1e-9)
-            self._share = 0.6 * min(1.0, max(tried / most, spent))
+            later_s, spent_s = self._later_s(search) / jobs, time.monotonic() - began_s
+            self._share = 0.6 * min(1.0, max(tried / most, spent_s / max(budget_s - later_s, 1e-9)))
             self._words = f"{format_counted(tried, 'setting')} tried"
             if best := search.candidates[:1]:
                 value = shown(best[0])[0]
                 self._words += f", best: {format_objective(self.objectives[0], value)}"
-            over = tried >= most or self.spent_s() + later_s > budget_s
-            if batches >= max(1, self.state.batches) and over:
+            over = tried >= most or spent_s + later_s > budget_s
+            if batches >= max(1, self.record["batches"]) and over:
                 break
             new = search.batch()
             batches += 1
-            self.state.batches = max(batches, self.state.batches)
-            self.state.spent_s = self.spent_s()
-            self.state.write()
+            self.record["batches"] = max(batches, self.record["batches"])
+            self.record["spent_s"] = time.monotonic() - began_s
+            DECISION.write(folder, self.record)
             if not new and batches > most:  # All settings of a small space are known.
                 break
         # Step 3. The choice.
@@ -281,8 +223,8 @@ class _Work:
         # Step 4. Fresh seeds.
         self._share, self._words = 0.8, "measuring with fresh seeds"
         finalists = self._confirmed(chosen)
-        self.state.spent_s = self.spent_s()
-        self.state.write()
+        self.record["spent_s"] = time.monotonic() - began_s
+        DECISION.write(folder, self.record)
         decision = Decision(
             folder,
             self._sentence(finalists, tried_all),
@@ -292,34 +234,33 @@ class _Work:
             self.objectives,
             self.space,
             search.importance(),
-            self._within + "".join(f" and {limit}" for limit in self.limits),
+            self._bounds,
             self._binding(finalists, tried_all),
         )
-        self._write(decision)
+        best = _given_keys(decision.scenario.resolved(), decision.scenario.source.data)
+        comment = "".join(f"# {line}\n" for line in decision.sentence.split("; "))
+        yaml = comment + to_yaml(relocated(best, folder.resolve()))
+        DECISION.write_listed(folder, self.record, BEST, yaml)
+        DECISION.write_listed(folder, self.record, SETTINGS, csv_text(decision.settings))
+        write_decision_page(decision)
         return decision
 
-    def _later_s(self, given: Measured, search: Search) -> float:
+    def _later_s(self, search: Search) -> float:
         """Wall seconds of the runs that follow the search, one after another, if it ended now."""
         best = [each.measured.wall_s for each in search.candidates[:_CONFIRMED] if each.measured]
-        wall_s = sum(best) / len(best) if best else given.wall_s
+        wall_s = sum(best) / len(best) if best else self._given.wall_s
         runs = sum(settings * seeds for settings, seeds in ROUNDS)
         runs += self.seeds * (_CONFIRMED + 1)
         runs += max(0, ROUNDS[0][0] - len(search.candidates))
-        return runs * wall_s + self.seeds * given.wall_s
-
-    def spent_s(self) -> float:
-        """Wall seconds so far, those of earlier calls included."""
-        return self._earlier_s + time.monotonic() - self._began
+        return runs * wall_s + self.seeds * self._given.wall_s
 
     def _measure(self, settings: Sequence[Setting], until_s: float) -> list[Measured | str]:
-        return self._perform(
-            [(setting, self.loaded.scenario.seed) for setting in settings], until_s
-        )
+        seed = self.loaded.scenario.seed
+        return self._perform([(setting, seed) for setting in settings], until_s)
 
     def _perform(
         self, settings: Sequence[tuple[Setting, int]], until_s: float
     ) -> list[Measured | str]:
-        """What settings showed, each with a seed."""
         planned: list[LoadedScenario | str] = []
         for setting, seed in settings:
             try:
@@ -331,20 +272,23 @@ class _Work:
             raise UserError(
                 f"none of the settings is valid; the first: {planned[0]}", where="--over"
             )
-        done = iter(self.runs.perform(ready, self._report))
-        results = [each if isinstance(each, str) else next(done) for each in planned]
-        return [each if isinstance(each, str) else self.goal.measure(each) for each in results]
+        done = (
+            run if isinstance(run, str) else self.goal.measure(run)
+            for run in self.runs.perform(ready, self._report)
+        )
+        return [each if isinstance(each, str) else next(done) for each in planned]
 
     def _screen(self, settings: Sequence[Setting]) -> list[str]:
         """Why timing alone rules settings out: too few updates arrive before the end or a limit; empty for others.
 
         A setting whose selection follows losses is not judged.
         """
-        problems = dict.fromkeys(range(len(settings)), "")
+        problems = [""] * len(settings)
+        if self.goal.timing_only:
+            return problems
         until_s = min([self._horizon_s, *(e.most for e in self.limits if e.name == "time")])
-        limits = "".join(f" and {limit}" for limit in self.limits)
         planned = {}
-        for number, setting in enumerate(settings) if not self.goal.timing_only else ():
+        for number, setting in enumerate(settings):
             with contextlib.suppress(UserError):
                 loaded = self._until(setting, until_s, self.loaded.scenario.seed, stop__target={})
                 if not loaded.scenario.server.selection.type.needs_training:
@@ -352,11 +296,11 @@ class _Work:
         with contextlib.suppress(UserError):  # All runs fail, as they will with training.
             runs = self.timing.perform(list(planned.values()), self._report) if planned else []
             for number, run in zip(planned, runs, strict=True):
-                count = 0 if isinstance(run, str) else updates_within(run, self.limits)
-                if not isinstance(run, str) and count < self._fewest:
-                    arrived = format_counted(count, "update")
-                    problems[number] = f"{arrived} within {self._within}{limits}"
-        return list(problems.values())
+                if not isinstance(run, str) and (
+                    (count := updates_within(run, self.limits)) < self._fewest
+                ):
+                    problems[number] = f"{format_counted(count, 'update')} within {self._bounds}"
+        return problems
 
     def _until(self, setting: Setting, until_s: float, seed: int, **more: Any) -> LoadedScenario:
         if until_s < (self.loaded.scenario.stop.simulated_time or math.inf):
@@ -395,40 +339,29 @@ class _Work:
 
     def _logs(self, values: Floats) -> Floats:
         """Logarithms of an objective, of which less is better."""
-        sign = -1.0 if self.objectives == (THROUGHPUT,) else 1.0
-        return np.asarray(sign * np.log(np.abs(values)))
+        logs = np.log(np.abs(values))
+        return -logs if self.objectives == (THROUGHPUT,) else logs
 
     def _front(self, search: Search) -> list[Tried]:
-        """Candidates of the Pareto front, evenly spread over the first objective."""
         values = np.array([each.values for each in search.candidates])
-        front = [search.candidates[row] for row in np.flatnonzero(pareto(values))]
-        picks = np.unique(
-            np.linspace(0, len(front) - 1, min(_FRONT, len(front))).round().astype(int)
-        )
-        return [front[pick] for pick in picks]
+        rows = np.flatnonzero(pareto(values))
+        spread = np.linspace(0, len(rows) - 1, min(_FRONT, len(rows))).round().astype(int)
+        return [search.candidates[row] for row in rows[np.unique(spread)]]
 
     def _values(
         self, settings: Sequence[Setting], first: int, count: int, until_s: float = math.inf
     ) -> tuple[list[list[Measured]], Floats]:
-        """What settings showed with seeds, and :meth:`Question.values`, shape (settings, objectives, seeds).
-
-        Raises:
-            UserError: a run failed.
-        """
-        seeds = range(first, first + count)
-        results = self._perform(
-            [(setting, seed) for setting in settings for seed in seeds], until_s
-        )
-        for result in results:
+        """What settings showed with seeds, and :meth:`Question.values`, shape (settings, objectives, seeds)."""
+        pairs = list(product(settings, range(first, first + count)))
+        measured: list[Measured] = []
+        for result in self._perform(pairs, until_s):
             if isinstance(result, str):
                 raise UserError(f"a setting failed with another seed: {result}", where="--over")
-        measured: list[Any] = results
-        question = Question(self.objectives)
-        values = np.array([question.values(each) for each in measured])
+            measured.append(result)
+        values = np.array(list(map(Question(self.objectives).values, measured)))
         by_setting = values.reshape(len(settings), count, -1).swapaxes(1, 2)
-        return [
-            measured[row * count : (row + 1) * count] for row in range(len(settings))
-        ], by_setting
+        rows = range(0, len(measured), count)
+        return [measured[row : row + count] for row in rows], by_setting
 
     def _confirmed(self, chosen: Sequence[Tried]) -> tuple[Finalist, ...]:
         """The chosen settings and the scenario as given with fresh seeds.
@@ -466,7 +399,7 @@ class _Work:
 
     def _sentence(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
         count = format_counted(len(tried), "setting")
-        target = self._target()
+        target = self.goal.words()
         winner = finalists[0]
         if len(self.objectives) > 1:
             names = " and ".join(QUANTITIES[name].label for name in self.objectives)
@@ -501,12 +434,11 @@ class _Work:
         )
 
     def _binding(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:
-        """Which limits bind, of the scenario and of the question, in words."""
         runs = [run for each in finalists for run in each.runs]
         missed = sum(not run.reached for run in runs) if self.goal.target is not None else 0
-        binding = [f"{self._ends()} ({missed} of {len(runs)} fresh runs ended there)"] * bool(
-            missed
-        )
+        binding = []
+        if missed:
+            binding.append(f"{self._ends()} ({missed} of {len(runs)} fresh runs ended there)")
         for limit in self.limits:
             settings = sum(limit.excludes(each.measured) for each in tried if each.measured)
             fresh = sum(map(limit.excludes, runs))
@@ -519,7 +451,6 @@ class _Work:
         return f"limits that bind: {', '.join(binding)}" if binding else f"no limit binds: {every}"
 
     def _ends(self) -> str:
-        """The limits of ``stop`` at which a run ends that misses the target."""
         stop, target = self.loaded.scenario.stop, self.goal.target
         kinds: dict[str, Kind] = {"simulated_time": "time"}
         kinds |= dict.fromkeys(("rounds", "dispatches", "arrivals"), "count")
@@ -529,23 +460,12 @@ class _Work:
             if (most := getattr(stop, name)) and (target is None or target.metric != name)
         )
 
-    def _target(self) -> str:
-        if self.goal.target is None or self.goal.timing_only:
-            return self.goal.words()
-        from fedsim.vocabulary.metrics import definition
-
-        return self.goal.words(definition(self.goal.target.metric, {}))
-
     def _no_candidate(self, tried: Sequence[Tried]) -> UserError:
-        """The error if no setting reached the target within the limits."""
         known = [(each, each.measured) for each in tried if each.measured is not None]
-        folder = str(self.state.folder)
+        folder, count = str(self._folder), format_counted(len(tried), "setting")
         if not known:
-            what = (
-                f"all of {format_counted(len(tried), 'setting')} failed or were ruled out by timing"
-            )
+            what = f"all of {count} failed or were ruled out by timing"
             return UserError(f"{what}; the first: {tried[0].problem}", where=folder)
-        count = format_counted(len(tried), "setting")
         if any(measured.reached for _, measured in known):
             closest, measured = min(known, key=lambda row: (not row[1].reached, row[0].violation))
             limit = max(self.limits, key=lambda each: measured.costs[each.name] / each.most)
@@ -554,27 +474,13 @@ class _Work:
             more = f", which needs {needed}"
         else:
             closest, _ = min(known, key=lambda row: row[1].shortfall)
-            what, more, hint = (
-                f"within {self._within}",
-                "",
-                "keep the scenario as given, or vary more",
-            )
-            if not self._given.reached:
-                hint = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
-        return UserError(
-            f"none of {count} reached {self._target()} {what}; the closest: {self.space.words(closest.setting)}{more}",
-            where=folder,
-            hint=hint,
-        )
-
-    def _write(self, decision: Decision) -> None:
-        """Write the chosen scenario, the settings and the page."""
-        folder = decision.path
-        best = _given_keys(decision.scenario.resolved(), decision.scenario.source.data)
-        comment = "".join(f"# {line}\n" for line in decision.sentence.split("; "))
-        self.state.write_file(BEST, comment + to_yaml(relocated(best, folder.resolve())))
-        self.state.write_file(SETTINGS, csv_text(decision.settings))
-        write_decision_page(decision)
+            what, more = f"within {self._within}", ""
+            hint = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
+            if self._given.reached:
+                hint = "keep the scenario as given, or vary more"
+        fact = f"none of {count} reached {self.goal.words()} {what}"
+        words = self.space.words(closest.setting)
+        return UserError(f"{fact}; the closest: {words}{more}", where=folder, hint=hint)
 
 
 def _given_keys(resolved: Any, given: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis.comparison.targets import THROUGHPUT
-from fedsim.decisions.choosing import interval
+from fedsim.analysis.precision import students_half_width
 from fedsim.decisions.goal import QUANTITIES, Measured
 from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
@@ -53,19 +53,19 @@ class Finalist:
         """The objectives by seed, shape (objectives, seeds), in base units; infinite if the run missed the target."""
         if self.objectives == (THROUGHPUT,):
             return np.array([[run.rate for run in self.runs]])
-        return np.array(
-            [
-                [run.costs[name] if run.reached else math.inf for run in self.runs]
-                for name in self.objectives
-            ]
-        )
+
+        def of(name: str) -> list[float]:
+            return [run.costs[name] if run.reached else math.inf for run in self.runs]
+
+        return np.array(list(map(of, self.objectives)))
 
     def interval(self, objective: int = 0) -> tuple[float, float, float]:
         """Mean of an objective, and its 95% interval, which does not go below 0; NaN if a run missed the target."""
-        if np.isinf(self.values[objective]).any():
+        values = self.values[objective]
+        if np.isinf(values).any():
             return math.nan, math.nan, math.nan
-        mean, low, high = interval(self.values[objective])
-        return mean, max(low, 0.0), high
+        mean, half = values.mean(), students_half_width(values)
+        return float(mean), max(float(mean) - half, 0.0), float(mean) + half
 
     def middle(self, objective: int = 0) -> float:
         """The mean of an objective; the median if a run missed the target, infinite if half of them did."""
@@ -126,10 +126,10 @@ class Decision:
         for each in self.finalists:
             row: dict[str, Any] = {"words": each.words}
             for number, name in enumerate(self.objectives):
-                means = zip(("", "_low", "_high"), each.interval(number), strict=True)
-                row |= {f"{name}{end}": value for end, value in means}
                 median = float(np.median(each.values[number]))
-                row[f"{name}_median"] = median if math.isfinite(median) else math.nan
+                shown = (*each.interval(number), median if math.isfinite(median) else math.nan)
+                ends = ("", "_low", "_high", "_median")
+                row |= {f"{name}{end}": value for end, value in zip(ends, shown, strict=True)}
             rows.append({**row, "missed": each.missed, "probability": each.probability})
         return pd.DataFrame(rows)
 

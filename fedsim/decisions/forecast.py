@@ -9,7 +9,7 @@ k-th smallest and the k-th largest of n times with probability 1 - 2 k / (n + 1)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -164,18 +164,7 @@ def forecast(
 ) -> Forecast:
     """Forecast when a scenario reaches a target; runs that are in the folder are read.
 
-    Args:
-        loaded: the scenario, without a sweep.
-        folder: the folder of the answer.
-        target: a metric, or one of :data:`fedsim.decisions.goal.COUNTS`, and its value.
-        runs: number of runs.
-        confidence: probability of the interval.
-        same_devices: whether the real devices are those of the trace.
-        on_progress: called several times a second.
-        settings: jobs, engine and the engine's settings, as for :func:`fedsim.sweeps.sweep`.
-
-    Raises:
-        UserError: the scenario cannot be run, or a run failed.
+    The arguments are those of :func:`fedsim.forecast`, read.
     """
     goal = Goal(target)
     with claimed(folder, FORECAST):
@@ -201,15 +190,15 @@ def forecast(
         ]
         performer = Runs(folder / "runs", timing_only=goal.timing_only, **settings)
         done = performer.perform(scenarios, lambda share: on_progress(Progress(share, "")))
+        complete = []
         for each in done:
             if isinstance(each, str):
                 raise UserError(f"a run of the forecast failed: {each}", where=str(folder))
-        complete = [each for each in done if not isinstance(each, str)]
+            complete.append(each)
         measured = [goal.measure(run) for run in complete]
-        definition = None if goal.timing_only else complete[0].metric_definition(target.metric)
         result = Forecast(
             folder,
-            goal.words(definition),
+            goal.words(complete[0].metric_definitions),
             np.array([each.costs["time"] if each.reached else math.inf for each in measured]),
             np.array(
                 [
@@ -226,7 +215,6 @@ def forecast(
 
 
 def _page(forecast: Forecast, title: str) -> str:
-    """The page of a forecast: the answer, the distribution of the times, and the runs."""
     times_s, (median, low, high) = forecast.times_s, forecast.interval
     at = np.array([low, *times_s, high])
     at = np.unique(at[np.isfinite(at)])
@@ -275,7 +263,6 @@ def _page(forecast: Forecast, title: str) -> str:
 
 
 def _is_flat(run: Run, target: Target) -> bool:
-    """Whether a metric no longer improved in the last quarter of a run."""
     if target.metric not in run.metrics:
         return False
     definition, values = run.metric_definition(target.metric), run.metrics[target.metric]
@@ -292,8 +279,15 @@ def replicate(
     same_devices: bool = False,
 ) -> LoadedScenario:
     """The scenario with another seed, and with bundles of other devices, which are written into ``folder``."""
-    changes = [Override("seed", seed, "forecast")]
-    for key, path, assign in _traces(loaded):
+    changes, devices = [Override("seed", seed, "forecast")], loaded.scenario.devices
+    traces = {"devices.trace": (devices.trace, devices.assign)}
+    for part in ("availability", "compute", "network"):
+        params = getattr(devices, part).params
+        assign = getattr(params, "assign", None) or devices.assign
+        traces[f"devices.{part}.trace"] = getattr(params, "trace", None), assign
+    for key, (path, assign) in traces.items():
+        if path is None:
+            continue
         source = bundles.read(path)
         same, every = same_devices or assign == "by_name", assign == "sample"
         drawn = devices_of(source, clients, seed, same=same, every=every)
@@ -326,15 +320,3 @@ def devices_of(
 
 
 _ERRORS = (("compute", "step_fixed_error"), ("network", "bandwidth_error"))
-
-
-def _traces(loaded: LoadedScenario) -> Sequence[tuple[str, Path, str]]:
-    """Key, path and pairing of every trace of the devices."""
-    devices = loaded.scenario.devices
-    found = [] if devices.trace is None else [("devices.trace", devices.trace, devices.assign)]
-    for part in ("availability", "compute", "network"):
-        params = getattr(devices, part).params
-        if (path := getattr(params, "trace", None)) is not None:
-            assign = getattr(params, "assign", None) or devices.assign
-            found.append((f"devices.{part}.trace", path, assign))
-    return found

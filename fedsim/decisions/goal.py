@@ -18,14 +18,11 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.units import parse_duration_s, parse_quantity, parse_size_bytes
 from fedsim.vocabulary.formatting import Kind, format_counted, format_value
+from fedsim.vocabulary.metrics import MetricDefinition, definition
 
 COUNTS = {"rounds": "round", "arrivals": "arrived update"}
 """Targets that need no training: limits of ``stop``, in words."""
 _ENERGY = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "GJ": 1e9, "Wh": 3.6e3, "kWh": 3.6e6}
-
-
-def _energy(text: str) -> float:
-    return parse_quantity(text, _ENERGY, "energy", "joules")
 
 
 @dataclass(frozen=True)
@@ -60,7 +57,10 @@ QUANTITIES: Mapping[str, Quantity] = {
         lambda run: run.dispatches["bytes_down"] + run.dispatches["bytes_up"],
     ),
     "energy": Quantity(
-        "energy of the devices", "energy", _energy, lambda run: run.dispatches["energy_j"]
+        "energy of the devices",
+        "energy",
+        lambda text: parse_quantity(text, _ENERGY, "energy", "joules"),
+        lambda run: run.dispatches["energy_j"],
     ),
     "compute": Quantity(
         "client compute time", "time", parse_duration_s, lambda run: run.phases["compute_s"]
@@ -76,12 +76,7 @@ QUANTITIES: Mapping[str, Quantity] = {
 """What may be limited or minimized."""
 
 
-def quantity(name: str, where: str) -> Quantity:
-    """The quantity of this name.
-
-    Raises:
-        UserError: there is none.
-    """
+def _quantity(name: str, where: str) -> Quantity:
     if name not in QUANTITIES:
         hint = nearest_or_all(name, QUANTITIES, f"choose from {', '.join(QUANTITIES)}")
         raise UserError(f"there is no quantity '{name}'", where=where, hint=hint)
@@ -89,13 +84,9 @@ def quantity(name: str, where: str) -> Quantity:
 
 
 def parse_objectives(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of quantities to minimize, checked.
-
-    Raises:
-        UserError: one of them is unknown.
-    """
+    """The names of quantities to minimize, checked."""
     for name in names:
-        quantity(name, f"--objective {','.join(names)}")
+        _quantity(name, f"--objective {','.join(names)}")
     return tuple(dict.fromkeys(names))
 
 
@@ -108,13 +99,9 @@ class Limit:
 
     @classmethod
     def parse(cls, text: str) -> Limit:
-        """Read ``bytes=2GB``.
-
-        Raises:
-            UserError: it is not of this form.
-        """
+        """Read ``bytes=2GB``."""
         name, _, value = text.partition("=")
-        kind = quantity(name, f"--limit {text}")
+        kind = _quantity(name, f"--limit {text}")
         try:
             most = kind.parse(value)
         except ValueError as error:
@@ -165,11 +152,7 @@ class Goal:
 
     @classmethod
     def parse(cls, metric: str) -> Goal:
-        """Read ``time_to:accuracy=0.8``, ``time_to:rounds=50`` or ``throughput``.
-
-        Raises:
-            UserError: it is none of them.
-        """
+        """Read ``time_to:accuracy=0.8``, ``time_to:rounds=50`` or ``throughput``."""
         hint = "for example --metric time_to:accuracy=0.8, time_to:rounds=50 or throughput"
         return cls(parse_metric(metric, f"--metric {metric}", hint))
 
@@ -180,23 +163,17 @@ class Goal:
 
     def applied(self, loaded: LoadedScenario) -> LoadedScenario:
         """The scenario whose runs end when they reach the target, if they do."""
-        goal = (
-            {}
-            if self.target is None or self.timing_only
-            else {self.target.metric: self.target.value}
-        )
-        changes = [Override("stop.target", goal, "the target")]
+        stop: dict[str, Any] = {"target": {}}
         if self.target is not None and self.timing_only:
-            path = f"stop.{self.target.metric}"
-            changes.append(Override(path, int(self.target.value), "the target"))
-        return loaded.changed(changes)
+            stop[self.target.metric] = int(self.target.value)
+        elif self.target is not None:
+            stop["target"] = {self.target.metric: self.target.value}
+        return loaded.changed(
+            [Override(f"stop.{key}", value, "the target") for key, value in stop.items()]
+        )
 
     def measure(self, run: Run) -> Measured:
-        """What a run of an :meth:`applied` scenario showed.
-
-        Raises:
-            UserError: it did not measure the target's metric.
-        """
+        """What a run of an :meth:`applied` scenario showed."""
         costs = {name: each.of(run) for name, each in QUANTITIES.items()}
         rate = math.nan
         if self.target is None:
@@ -208,33 +185,27 @@ class Goal:
             shortfall = max(0.0, 1 - done / self.target.value)
         else:
             time_s, shortfall = run.time_to(self.target.metric, self.target.value), 0.0
-            if math.isnan(time_s):
-                shortfall = _missing(run, self.target)
-            else:
+            if not math.isnan(time_s):
                 costs["time"] = time_s
+            elif len(values := run.metrics[self.target.metric].dropna()):
+                way = abs(self.target.value - float(values.iloc[0]))
+                best = float(run.metric_definition(self.target.metric).best(values))
+                shortfall = min(1.0, abs(self.target.value - best) / way) if way else 1.0
+            else:
+                shortfall = 1.0
         wall_s, notes = float(run.info.get("wall_s") or 0.0), tuple(run.info.get("notes", ()))
         return Measured(costs, not shortfall, shortfall, rate, wall_s, notes)
 
-    def words(self, definition: Any = None) -> str:
-        """The target in a sentence, such as ``80% accuracy`` or ``50 rounds``; ``definition`` is that of its metric."""
+    def words(self, definitions: Mapping[str, MetricDefinition] | None = None) -> str:
+        """The target in a sentence, such as ``80% accuracy`` or ``50 rounds``, with those of the user's metrics."""
         if self.target is None:
             return THROUGHPUT
         if self.timing_only:
             return format_counted(int(self.target.value), COUNTS[self.target.metric])
-        return str(definition.format_target(self.target.value))
+        return definition(self.target.metric, definitions or {}).format_target(self.target.value)
 
     def __str__(self) -> str:
         return metric_text(self.target)
-
-
-def _missing(run: Run, target: Target) -> float:
-    """The share of the way to a target that a run which missed it has left, more than 0."""
-    values = run.metrics[target.metric].dropna()
-    if not len(values):
-        return 1.0
-    way = abs(target.value - float(values.iloc[0]))
-    best = float(run.metric_definition(target.metric).best(values))
-    return min(1.0, abs(target.value - best) / way) if way else 1.0
 
 
 def updates_within(run: Run, limits: Sequence[Limit]) -> int:

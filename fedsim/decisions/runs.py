@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fedsim.analysis.run import load_run
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
-from fedsim.processes.stopping import Grace
+from fedsim.runs.progress import left_text
 from fedsim.runs.run import Run
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
@@ -30,13 +30,8 @@ class Progress:
     words: str
 
     def text(self, left_s: float | None = None) -> str:
-        """The progress in words."""
-        return self.words
-
-
-def default_folder(loaded: LoadedScenario, answer: str) -> Path:
-    """The default folder of an answer: ``runs/<name>-decide`` or ``runs/<name>-forecast`` in the working directory."""
-    return Path("runs") / f"{loaded.scenario.name}-{answer}"
+        """The progress in words; ``left_s`` is the estimated time left, in seconds."""
+        return (self.words + left_text(left_s)).removeprefix(", ")
 
 
 class Runs:
@@ -68,38 +63,28 @@ class Runs:
                 an earlier call were made from it.
         """
         self._folder.mkdir(parents=True, exist_ok=True)
-        resolved = [loaded.resolved() for loaded in scenarios]
-        names = [text_sha256(text(data))[:_DIGITS] for data in resolved]
-        first = dict(zip(reversed(names), reversed(range(len(names))), strict=True))
-        missing = [name for name in dict.fromkeys(names) if not is_done(self._folder / name)]
-        known = {name: scenarios[first[name]] for name in first.keys() - self._made - {*missing}}
+        names = [text_sha256(text(loaded.resolved()))[:_DIGITS] for loaded in scenarios]
+        by_name = dict(zip(names, scenarios, strict=True))
+        missing = [name for name in by_name if not is_done(self._folder / name)]
+        known = {name: by_name[name] for name in by_name.keys() - self._made - {*missing}}
         raise_all(changed_since(self._folder, known.items()))
         self._made.update(names)
-        tasks = [
-            Task(
-                number,
-                name,
-                str(self._folder.resolve() / name),
-                replace(scenarios[first[name]].source, data=resolved[first[name]]),
-                self._timing_only,
-            )
-            for number, name in enumerate(missing)
-        ]
         errors: dict[str, str] = {}
-        if tasks:
+        if missing:
             write_own_code(self._folder, scenarios)
-            shares, period = Shares(len(tasks)), Grace(raises=False)
+            shares = Shares(len(missing))
+            tasks = [
+                Task.of(n, self._folder / name, by_name[name], timing_only=self._timing_only)
+                for n, name in enumerate(missing)
+            ]
 
             def add(result: Result | None) -> None:
-                if result is not None:
-                    shares.values[result.task.number] = 1.0
-                    if result.error is not None:
-                        errors[result.task.name] = result.error
+                if result is not None and result.error is not None:
+                    errors[result.task.folder.name] = result.error
                 on_progress(shares.in_progress() / len(tasks))
 
-            perform(self._folder, tasks, shares, add, period, **self._settings)
-            period.stop_if_requested()
-        if len(errors) == len(set(names)):
+            perform(self._folder, tasks, shares, add, **self._settings)
+        if len(errors) == len(by_name):
             raise UserError(
                 f"none of the runs succeeded; the first failed with:\n{errors[names[0]]}"
             )

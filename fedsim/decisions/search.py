@@ -114,24 +114,6 @@ class Question:
         return max((measured.costs[each.name] / each.most - 1 for each in self.limits), default=0.0)
 
 
-def require_optuna() -> Any:
-    """Optuna, without its log.
-
-    Raises:
-        UserError: it is not installed.
-    """
-    try:
-        import optuna
-    except ImportError:
-        raise UserError(
-            "Optuna is not installed",
-            where="fedsim decide",
-            hint='install it with: pip install "fedsim-des[decide]"',
-        ) from None
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    return optuna
-
-
 class Search:
     """A search in batches; the same question and measurements give the same settings.
 
@@ -149,7 +131,15 @@ class Search:
         measure: Measure,
         screen: Callable[[Sequence[Setting]], list[Problem]] | None = None,
     ) -> None:
-        optuna = require_optuna()
+        try:
+            import optuna
+        except ImportError:
+            raise UserError(
+                "Optuna is not installed",
+                where="fedsim decide",
+                hint='install it with: pip install "fedsim-des[decide]"',
+            ) from None
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
         self._states = optuna.trial.TrialState
         several = len(question.objectives) > 1
         with warnings.catch_warnings():
@@ -170,13 +160,12 @@ class Search:
     def batch(self) -> list[Tried]:
         """Try the next settings; those that were not tried before."""
         trials = [self.study.ask() for _ in range(self._question.batch)]
-        settings = [self._suggest(trial) for trial in trials]
-        keys = [_key(setting) for setting in settings]
-        fresh: dict[str, tuple[Any, Setting]] = {
-            key: (trial, setting)
-            for key, trial, setting in zip(keys, trials, settings, strict=True)
-            if key not in self.tried
-        }
+        keys, fresh = [], dict[str, tuple[Any, Setting]]()
+        for trial in trials:
+            setting = self._suggest(trial)
+            keys.append(text(as_data(setting)))
+            if keys[-1] not in self.tried:
+                fresh[keys[-1]] = trial, setting
         self._try(fresh)
         for key, trial in zip(keys, trials, strict=True):
             self._tell(trial, self.tried[key])
@@ -209,17 +198,15 @@ class Search:
 
     def importance(self) -> dict[str, float]:
         """The share of the variation of the first objective that each key explains; empty if it is unknown."""
-        known = [
-            each
-            for each in self.study.get_trials(deepcopy=False)
-            if each.state == self._states.COMPLETE
-        ]
+        from optuna.importance import FanovaImportanceEvaluator, get_param_importances
+
+        known = self.study.get_trials(deepcopy=False, states=[self._states.COMPLETE])
         keys = max((len(each.params) for each in known), default=1)
         if len(known) < keys * _FEWEST_IMPORTANT or len({each.values[0] for each in known}) < 2:
             return {}
-        found = require_optuna().importance.get_param_importances(
+        found = get_param_importances(
             self.study,
-            evaluator=require_optuna().importance.FanovaImportanceEvaluator(seed=0),
+            evaluator=FanovaImportanceEvaluator(seed=0),
             target=lambda each: math.log(abs(each.values[0]) or 1.0),
         )
         return {path: share for path, share in found.items() if not math.isnan(share)}
@@ -304,7 +291,3 @@ class Search:
             self.study.tell(trial, state=self._states.PRUNED)
         else:
             self.study.tell(trial, list(tried.values))
-
-
-def _key(setting: Setting) -> str:
-    return text(as_data(dict(setting)))

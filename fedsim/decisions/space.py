@@ -21,7 +21,7 @@ from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import Part
 from fedsim.scenario.source import parse_yaml
 from fedsim.sweeps.execution import CHECK_S
-from fedsim.units import DURATION_UNITS, RATE_UNITS, SIZE_UNITS
+from fedsim.units import DURATION_UNITS, RATE_UNITS, SIZE_UNITS, parse_quantity
 
 if TYPE_CHECKING:
     from optuna import Trial
@@ -99,26 +99,14 @@ class Range:
 
     def position(self, value: Any) -> float:
         """Where a value is on an axis, in base units."""
-        if not self.units or isinstance(value, int | float):
-            return float(value)
-        number, unit = _split(value)
-        return number * self.units[unit]
+        return parse_quantity(value, dict(self.units), "value", "") if self.units else float(value)
 
 
 Dimension = Choices | Range
 
 
-def _split(quantity: str) -> tuple[float, str]:
-    number = quantity.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-    return float(number), quantity[len(number) :]
-
-
 def parse_dimension(given: str) -> Dimension:
-    """Read ``server.schedule.deadline=1min..1h`` or ``server.method=fedavg,fedbuff``.
-
-    Raises:
-        UserError: it is not of this form.
-    """
+    """Read ``server.schedule.deadline=1min..1h`` or ``server.method=fedavg,fedbuff``."""
     where = f"--over {given}"
     path, equals, values = (word.strip() for word in given.partition("="))
     hint = "for example server.schedule.deadline=1min..1h, or server.method=fedavg,fedbuff"
@@ -132,14 +120,8 @@ def parse_dimension(given: str) -> Dimension:
             raise UserError("there is nothing to choose from", where=where, hint=hint)
         return Choices(path, distinct)
     low, low_unit, high, high_unit = ends.groups()
-    units = next(
-        (
-            units
-            for units in (DURATION_UNITS, SIZE_UNITS, RATE_UNITS)
-            if high_unit in units and (low_unit or high_unit) in units
-        ),
-        {},
-    )
+    both, known = {high_unit, low_unit or high_unit}, (DURATION_UNITS, SIZE_UNITS, RATE_UNITS)
+    units: Mapping[str, float] = next((units for units in known if both <= units.keys()), {})
     if high_unit and not units:
         raise UserError(f"the units of {values} do not agree", where=where, hint=hint)
     factors = [units.get(unit or high_unit, 1.0) for unit in (low_unit, high_unit)]
@@ -192,11 +174,7 @@ class Space:
         return self._setting(lambda path: dimensions[path].suggest(trial))
 
     def check(self, *, timing_only: bool) -> None:
-        """Check before the first run that the parts of each value fit those of some setting with it.
-
-        Raises:
-            UserError: values fit no setting; each mistake once.
-        """
+        """Check before the first run that the parts of each value fit those of some setting with it."""
         until, shared = math.inf, Shared()
         fits, problems = set[tuple[str, str]](), dict[tuple[str, str], UserError]()
         for values in product(*(dimension.tries for dimension in self.dimensions)):
@@ -233,11 +211,7 @@ class Space:
         return setting
 
     def scenario(self, setting: Setting, **more: Any) -> LoadedScenario:
-        """The scenario with a setting; ``more`` are values by path whose dots are double underscores.
-
-        Raises:
-            UserError: the setting is not valid.
-        """
+        """The scenario with a setting; ``more`` are values by path whose dots are double underscores."""
         given = {path.replace("__", "."): value for path, value in more.items()}
         return self.loaded.changed(
             [
@@ -281,21 +255,15 @@ class Space:
             for key in path.split("."):
                 part = getattr(part, key, None)
             if isinstance(part, Part):
-                words.append(_titled(part, value))
+                title = getattr(part.type, "title", "") or part.name.rpartition(":")[2]
+                given = value if isinstance(value, Mapping) else {}
+                more = [f"{key} {_spaced(each)}" for key, each in given.items() if key != "name"]
+                words.append(f"{title} ({', '.join(more)})" if more else title)
             else:
                 words.append(f"{self.names[path].replace('_', ' ')} {_spaced(value)}")
         return ", ".join(words) or "as given"
 
 
-def _titled(part: Part[Any], value: Any) -> str:
-    """A part's title, with the parameters that the setting gives."""
-    name = getattr(part.type, "title", "") or part.name.rpartition(":")[2]
-    given = value if isinstance(value, Mapping) else {}
-    more = [f"{key} {_spaced(each)}" for key, each in given.items() if key != "name"]
-    return " ".join([name, f"({', '.join(more)})" if more else ""]).strip()
-
-
 def _spaced(value: Any) -> str:
-    """A value with a space before its unit."""
     shown = value if isinstance(value, str) else text(as_data(value))
     return re.sub(r"^([\d.]+)([A-Za-z]+)$", r"\1 \2", shown)

@@ -40,10 +40,10 @@ from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.randomness import Purpose, Stream, watched
 from fedsim.runs.checkpoint import Checkpoints, save_model
-from fedsim.runs.environment import environment
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.progress import Progress
+from fedsim.runs.records import environment
 from fedsim.runs.schema import MESSAGES
 from fedsim.runs.tables import write_parquet
 from fedsim.runs.writer import RunWriter

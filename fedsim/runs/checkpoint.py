@@ -67,7 +67,6 @@ class Checkpoints:
         self.path = Path(path)
 
     def _numbered(self) -> list[Path]:
-        """The checkpoints, oldest first."""
         return sorted(
             (path for path in self.path.glob("*") if path.name.isdecimal()),
             key=lambda path: int(path.name),
@@ -143,22 +142,12 @@ class Checkpoints:
                 problems.append((Path(error.filename or path), error.strerror or str(error)))
         return problems
 
-    def count_files(self) -> int:
-        """Files of all checkpoints."""
-        return sum(len(list(path.iterdir())) for path in self._numbered())
-
     def remove(self) -> None:
         """Delete the folder; the run is complete."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 
 def _intact(path: Path) -> dict[str, Any]:
-    """The content of a checkpoint's record, whose tensors are compared with their checksums.
-
-    Raises:
-        UserError: a file has changed.
-        OSError: a file is missing or cannot be read.
-    """
     content = STATE.read(path)
     for number, expected in enumerate(content["tensors"]):
         file = path / _TENSORS.format(number)
@@ -168,7 +157,6 @@ def _intact(path: Path) -> dict[str, Any]:
 
 
 def _batches(tensors: Mapping[str, Tensor]) -> Iterator[dict[str, Tensor]]:
-    """The tensors in their order, grouped by the file they go into."""
     batch: dict[str, Tensor] = {}
     size = 0
     for name in tensors:
@@ -207,11 +195,7 @@ def save_model(path: Path, model: Mapping[str, Tensor], personal: Mapping[str, T
 
 
 def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    """Read the global model and the personal parts from a file of :func:`save_model`.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read the global model and the personal parts from a file of :func:`save_model`."""
     tensors = load_tensors(path)
     personal = {
         name.removeprefix(_PERSONAL): tensors.pop(name)
@@ -222,11 +206,7 @@ def load_model(path: Path) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
 
 
 def load_tensors(path: Path, device: str = "cpu") -> dict[str, Tensor]:
-    """Read a safetensors file.
-
-    Raises:
-        UserError: the file is missing or damaged.
-    """
+    """Read a safetensors file."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -28,12 +29,10 @@ def clients_table(
     down_bps: Floats,
     up_bps: Floats,
     online_fraction: Floats,
-    busy_offline_s: Floats | None = None,
-    recharging_s: Floats | None = None,
-    last_accuracy: Floats | None = None,
-    last_mae: Floats | None = None,
-    names: Mapping[str, Any] | None = None,
+    busy_offline_s: Floats | float = 0.0,
+    recharging_s: Floats | float = 0.0,
     table: Table = CLIENTS,
+    known: Mapping[str, Any] = MappingProxyType({}),
 ) -> pa.Table:
     """One row per client, ready for ``clients.parquet``, or per edge server, with the columns of ``table``.
 
@@ -45,19 +44,15 @@ def clients_table(
         dispatches: as :attr:`Run.work`.
         spent: as :attr:`Run.work_phases`.
         duration_s: simulated seconds of the run.
-        samples: training samples of each client, shape (N,); its length is the number of clients.
-        step_s: nominal seconds per local step, shape (N,).
-        down_bps, up_bps: nominal rates in bit/s, shape (N,).
-        online_fraction: share of ``duration_s`` that each client was online and eligible, recharging included, shape
-            (N,).
-        busy_offline_s: how long each client worked, or its update waited, while it was offline, shape (N,); None if
-            no client was.
-        recharging_s: how long each client was idle while its battery was below the floor, shape (N,); None if none was.
-        last_accuracy: last measured accuracy of each client, shape (N,); NaN if none was measured.
-        last_mae: the same for the mean absolute error of a regression.
-        names: the columns name, device and kind, texts of shape (N,), null if omitted, and part, (N,), 1 if omitted.
-            And either of the optional columns edge and region, shape (N,).
-        table: the table, CLIENTS or EDGES, whose column members is in ``names``.
+        samples: training samples of each client, shape (N,), as all others; its length is the number of clients.
+        step_s: nominal seconds per local step.
+        down_bps, up_bps: nominal rates in bit/s.
+        online_fraction: share of ``duration_s`` that each client was online and eligible, recharging included.
+        busy_offline_s: how long each client worked, or its update waited, while it was offline.
+        recharging_s: how long each client was idle while its battery was below the floor.
+        table: CLIENTS or EDGES.
+        known: the columns last_accuracy, last_mae, name, device, kind and part, if they are known; and the optional
+            columns edge and region.
     """
     count = len(samples)
     clients = dispatches["client_id"].to_numpy()
@@ -71,15 +66,13 @@ def clients_table(
 
     seconds = {str(name): total(spent[name].to_numpy()) for name in spent}
     rest_s = np.maximum(duration_s - sum(seconds.values()), 0.0)
-    away_s = duration_s * (1.0 - online_fraction) - seconds["paused_s"]
-    if busy_offline_s is not None:
-        away_s -= busy_offline_s
+    away_s = duration_s * (1.0 - online_fraction) - seconds["paused_s"] - busy_offline_s
     offline_s = np.minimum(rest_s, np.maximum(away_s, 0.0))
     idle_s = rest_s - offline_s
     outcome = outcome_codes(dispatches)
     spending = {name: total(dispatches[name].to_numpy()) for name in SPENT if name in dispatches}
     return from_columns(
-        with_columns(table, {**(names or {}), **spending}),
+        with_columns(table, {**known, **spending}),
         {
             "client_id": np.arange(count),
             "samples": samples,
@@ -95,15 +88,12 @@ def clients_table(
             "energy_j": total(dispatches["energy_j"].to_numpy()),
             **seconds,
             "idle_s": idle_s,
-            "recharging_s": np.zeros(count)
-            if recharging_s is None
-            else np.minimum(recharging_s, idle_s),
+            "recharging_s": np.minimum(recharging_s, idle_s),
             "offline_s": offline_s,
-            "last_accuracy": np.full(count, np.nan) if last_accuracy is None else last_accuracy,
-            "last_mae": np.full(count, np.nan) if last_mae is None else last_mae,
+            **dict.fromkeys(("last_accuracy", "last_mae"), np.full(count, np.nan)),
             "part": np.ones(count),
             **dict.fromkeys(("name", "device", "kind"), pa.nulls(count, pa.string())),
-            **(names or {}),
+            **known,
             **spending,
         },
     )

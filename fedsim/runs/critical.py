@@ -8,6 +8,7 @@ one cause.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Collection, Iterator
 from typing import Any, NamedTuple
@@ -109,10 +110,9 @@ def saving(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving:
 
 def seconds_of(value: Any) -> float:
     """A duration of a scenario, which a user's own part may state as text such as ``10min``; 0 if it is none."""
-    try:
+    with contextlib.suppress(ValueError):
         return parse_duration_s(value)
-    except ValueError:
-        return 0.0
+    return 0.0
 
 
 def _dispatches(run: Run) -> pd.DataFrame:
@@ -138,21 +138,19 @@ class _Path:
         detection = server.get("failure_detection")
         lost_s = np.inf if detection == "never" else seconds_of(detection)
         # When the server learns of the end of a dispatch.
-        known_s = self._ended_s + np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
+        self._lost_s = np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
+        known_s = self._ended_s + self._lost_s
         known_s[outcome == Outcome.UNFINISHED] = np.inf
-        arrived = table["arrived_s"].notna().to_numpy()
-        known_s[arrived] = self._ended_s[arrived]
-        self._known_s = known_s
+        self._known_s = np.where(table["arrived_s"].notna(), self._ended_s, known_s)
         self._is_cut = outcome == Outcome.CUT
-        self._by_end = np.lexsort((np.arange(len(table)), known_s))
-        self._ends_s = known_s[self._by_end]
+        self._by_end = np.argsort(self._known_s, kind="stable")
+        self._ends_s = self._known_s[self._by_end]
         schedule = server.get("schedule", {})
         self._aggregation_s = seconds_of(server.get("aggregation_time"))
         self._pause_s = seconds_of(schedule.get("pause"))
         self._deadline_s = seconds_of(schedule.get("deadline")) or np.inf
         is_timed = server.get("selection", {}).get("name") in _TIMED
         self._some_online = "selection" if is_timed else "too_few_online"
-        self._lost_s = np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
         devices = server.get("edges", {}) if run.has_edges else run.scenario.get("devices", {})
         network = devices.get("network", {})
         is_fluid = network.get("transport", {}).get("name") == "fluid"
@@ -187,7 +185,6 @@ class _Path:
             version = int(self._version[dispatch])
 
     def saving(self, path: pd.DataFrame, causes: Collection[str]) -> Saving:
-        """See :func:`saving`."""
         spent, until_s = waiting_by_cause(path), path["to_s"].iloc[-1]
         last = int(np.searchsorted(self._made_s, until_s - _SAME_S))
         lasted_s = np.diff(self._made_s[: last + 1])
@@ -198,12 +195,9 @@ class _Path:
         if {"download", "upload"} & {*causes}:
             is_bound |= not self._is_static or latency_s is None
         shorter_s = self._shorter_s(causes, latency_s or 0.0)
-        gaps_s = [self._aggregation_s, self._pause_s]
-        halved_s = [
-            gap_s / (1 + (cause in causes))
-            for cause, gap_s in zip(("aggregation", "pause"), gaps_s, strict=True)
-        ]
-        gap = max(halved_s) / max(*gaps_s, _SAME_S)
+        gaps_s = self._aggregation_s, self._pause_s
+        halves = 1 + ("aggregation" in causes), 1 + ("pause" in causes)
+        gap = max(gaps_s[0] / halves[0], gaps_s[1] / halves[1]) / max(*gaps_s, _SAME_S)
         error = 0.0 if "deadline" in causes else spent.get("deadline", 0.0) / until_s
         repeated_s = self._repeated_s(lasted_s, shorter_s, "deadline" in causes)
         if repeated_s is not None:
@@ -308,7 +302,6 @@ class _Path:
         return earlier
 
     def _resumed_s(self, version: int) -> float:
-        """When the server may give work again after a version."""
         return float(self._made_s[version] + max(self._aggregation_s, self._pause_s))
 
     def _until_ready(self, version: int, until_s: float, cause: str = "") -> None:
@@ -323,7 +316,6 @@ class _Path:
         self._add(self._made_s[version], ready_s, "aggregation")
 
     def _work(self, dispatch: int, known_s: float) -> None:
-        """Add a dispatch, of whose end the server learned at ``known_s``."""
         ended_s = min(self._ended_s[dispatch], known_s)
         self._add(ended_s, known_s, "detection")
         ends_s = np.fmin(self._marks_s[dispatch], ended_s)
@@ -343,7 +335,6 @@ class _Path:
             self._add(begin_s, at_s, cause, dispatch)
 
     def _wait(self, from_s: float, to_s: float) -> None:
-        """Add a time in which the server waited for clients to come online."""
         if self._online is None or to_s <= from_s:
             self._add(from_s, to_s, self._some_online)
             return

@@ -19,9 +19,8 @@ from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.documents import parsed
 from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
-from fedsim.runs.records import FACTS, RUN
+from fedsim.runs.records import FACTS, RUN, is_sweep
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
-from fedsim.runs.sweep import is_sweep
 from fedsim.scenario import own_code
 from fedsim.vocabulary.formatting import format_command
 
@@ -104,15 +103,16 @@ class RunFolder:
                 raise
             raise self.no_room() from error
         finally:
-            self._remove_if_empty()
+            names = {item.name for item in self.path.iterdir()} if self.path.is_dir() else None
+            if names is not None and names <= set(LOCK_NAMES):
+                for name in names:
+                    (self.path / name).unlink(missing_ok=True)
+                with contextlib.suppress(OSError):
+                    self.path.rmdir()
 
     @contextlib.contextmanager
     def reclaimed(self) -> Iterator[None]:
-        """Hold the lock of the folder of an existing run.
-
-        Raises:
-            UserError: another process uses the folder, or it cannot be written to.
-        """
+        """Hold the lock of the folder of an existing run."""
         with locked(self.path):
             remove_temporaries(self.path)
             with self._noting_interruption():
@@ -129,22 +129,22 @@ class RunFolder:
             raise
 
     def require_free(self, overwrite: bool) -> None:
-        """Check that a new run may take the folder.
-
-        Raises:
-            UserError: the folder is in use or not empty.
-        """
+        """Check that a new run may take the folder."""
         if not (self.path.is_symlink() or self.path.exists()):
             return
         hint = "choose another output folder with -o (in Python: output)"
         if not self.path.is_dir():
             raise UserError("a file with this name exists", where=str(self.path), hint=hint)
-        if all(_is_left_over(item.name) for item in self.path.iterdir()):
+        # A run that was killed before it had written anything may have left its lock and temporary files.
+        names = [item.name for item in self.path.iterdir()]
+        if all(name in LOCK_NAMES or name.startswith(TEMPORARY_PREFIX) for name in names):
             return
         written_by_fedsim = self._is_own()
         if written_by_fedsim and (
             not self.has_begun or self.read_info()["status"] == Status.FAILED
         ):
+            return
+        if overwrite and written_by_fedsim:
             return
         message = "the folder is not a run folder, so it is not overwritten"
         if not overwrite:
@@ -154,8 +154,7 @@ class RunFolder:
                 info = self.read_info()
                 if info["status"] != Status.COMPLETE:
                     hint += f"; {self.next_step(info)}"
-        if not (overwrite and written_by_fedsim):
-            raise UserError(message, where=str(self.path), hint=hint)
+        raise UserError(message, where=str(self.path), hint=hint)
 
     @property
     def has_begun(self) -> bool:
@@ -163,7 +162,6 @@ class RunFolder:
         return self.info.exists() and bool(self.read_info().get("files"))
 
     def _is_own(self) -> bool:
-        """Whether ``run.json`` states that fedsim wrote this folder, damaged or not."""
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             require_regular(self.info)
             info = parsed(self.info.read_text(encoding="utf-8"))
@@ -172,9 +170,9 @@ class RunFolder:
 
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
-        began = self.info.exists() and self.has_begun
-        resume = f"continue with: {format_command('resume', self.path)}"
-        command = resume if began else "run the scenario again"
+        command = "run the scenario again"
+        if self.has_begun:
+            command = f"continue with: {format_command('resume', self.path)}"
         return UserError(
             "the disk is full, or a quota or file size limit has been reached",
             where=str(self.path),
@@ -186,9 +184,9 @@ class RunFolder:
 
         Resuming writes them again.
         """
-        for table in (*STREAMED, *STREAMED_OF_EDGES):
+        for path in self._streams:
             with contextlib.suppress(OSError):
-                self.stream(table.name).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
         remove_temporaries(self.path)
 
     def remove(self) -> None:
@@ -204,34 +202,23 @@ class RunFolder:
             remove_temporaries(self.path)
 
     @property
-    def _tables(self) -> list[Path]:
-        """The files of all tables, finished or not."""
-        streams = [self.stream(table.name) for table in (*STREAMED, *STREAMED_OF_EDGES)]
-        return streams + [self.parquet(table.name) for table in TABLES]
+    def _streams(self) -> list[Path]:
+        return [self.stream(table.name) for table in (*STREAMED, *STREAMED_OF_EDGES)]
 
-    def _remove_if_empty(self) -> None:
-        if not self.path.is_dir():
-            return
-        names = {item.name for item in self.path.iterdir()}
-        if names <= set(LOCK_NAMES):
-            for name in names:
-                (self.path / name).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):
-                self.path.rmdir()
+    @property
+    def _tables(self) -> list[Path]:
+        return self._streams + [self.parquet(table.name) for table in TABLES]
 
     # -- content ----------------------------------------------------------------------------------------------------
 
     def begin(self, scenario: str, info: Mapping[str, Any]) -> None:
         """Write the first files of a run: its scenario, and ``run.json`` with the status ``running``.
 
-        A copy of the scenario is kept with the checkpoints, so that ``resume`` can name later edits.
-
-        Args:
-            scenario: the resolved scenario as YAML.
-            info: entries of ``run.json``.
+        A copy of the scenario, resolved and as YAML, is kept with the checkpoints, so that ``resume`` can name later
+        edits.
         """
         # run.json first, so that files left by a run killed in between are recognized as fedsim's.
-        self.write_info({**info, "status": Status.RUNNING, "files": {}})
+        RUN.write(self.path, {**info, "status": Status.RUNNING, "files": {}})
         self.checkpoint.mkdir(exist_ok=True)
         write_text(self.original_scenario, scenario)
         write_text(self.scenario, scenario)
@@ -240,12 +227,7 @@ class RunFolder:
     def close(self, status: Status, **changes: Any) -> dict[str, Any]:
         """Set the status of a run whose process ends, with the checksum of every file but the report.
 
-        Args:
-            status: the new status.
-            changes: other entries of ``run.json``.
-
-        Returns:
-            The content of ``run.json``.
+        ``changes`` are other entries of ``run.json``, whose new content is returned.
         """
         paths = [self.scenario, self.model, *self._tables]
         paths += [*self.models.glob("*"), *(self.path / own_code.FOLDER).glob("*")]
@@ -256,11 +238,7 @@ class RunFolder:
         )
 
     def reopen(self, **changes: Any) -> None:
-        """Set the status ``running`` of a run that is resumed, whose tables are written again.
-
-        Args:
-            changes: other entries of ``run.json``.
-        """
+        """Set the status ``running``, and other entries, of a run that is resumed, whose tables are written again."""
         files = {self.scenario.name: file_sha256(self.scenario), **self._checksums_of_models()}
         self.update_info(status=Status.RUNNING, files=files, **changes)
 
@@ -272,8 +250,7 @@ class RunFolder:
         the end. If the process is killed, the next :meth:`reclaimed` removes them.
         """
         aside = {}
-        for table in (*STREAMED, *STREAMED_OF_EDGES):
-            path = self.stream(table.name)
+        for path in self._streams:
             if path.exists():
                 aside[path] = path.with_name(f"{TEMPORARY_PREFIX}{path.name}")
                 os.replace(path, aside[path])
@@ -293,12 +270,7 @@ class RunFolder:
         return {name: files[name] for name in files if name.startswith(f"{self.models.name}/")}
 
     def _name(self, path: Path) -> str:
-        """The key of a file in ``run.json``."""
         return path.relative_to(self.path).as_posix()
-
-    def write_info(self, info: Mapping[str, Any]) -> None:
-        """Replace ``run.json``, which carries a checksum of its own content."""
-        RUN.write(self.path, info)
 
     def read_info(self) -> dict[str, Any]:
         """The content of ``run.json``.
@@ -324,39 +296,22 @@ class RunFolder:
 
     def update_info(self, **changes: Any) -> dict[str, Any]:
         """Change entries of ``run.json``; returns its new content."""
-        self.write_info({**(self.read_info() if self.info.exists() else {}), **changes})
+        RUN.write(self.path, {**(self.read_info() if self.info.exists() else {}), **changes})
         return self.read_info()
 
     def require_unchanged(self, info: Mapping[str, Any], path: Path) -> None:
-        """Compare a file with its checksum in ``run.json``, if it has one there.
-
-        Args:
-            info: from :meth:`read_info`.
-            path: a file of this folder, which must exist.
-
-        Raises:
-            UserError: it has changed since fedsim wrote it, or cannot be read.
-            FileNotFoundError: it is missing.
-        """
-        expected = info.get("files", {}).get(self._name(path))
-        try:
-            changed = expected is not None and file_sha256(path) != expected
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise self.damaged(path, f"cannot be read: {error.strerror}") from error
-        if changed:
-            raise self.damaged(path, "has changed since fedsim wrote it (its checksum differs)")
+        """Compare a file of this folder with its checksum in ``run.json``, if it has one there."""
+        RUN.require_intact(self.path, info, self._name(path))
 
     def problems(self, info: Mapping[str, Any]) -> list[UserError]:
         """One error per file in ``run.json`` that is missing or has changed."""
         problems = []
         for name in info.get("files", {}):
-            path = self.path / name
+            if not (self.path / name).exists():
+                problems.append(self.missing(info, self.path / name))
+                continue
             try:
-                self.require_unchanged(info, path)
-            except FileNotFoundError:
-                problems.append(self.missing(info, path))
+                RUN.require_intact(self.path, info, name)
             except UserError as error:
                 problems.append(error)
         return problems
@@ -390,17 +345,7 @@ class RunFolder:
         return f"{after_fixing}run the scenario again: {self._repeated(info)}"
 
     def _repeated(self, info: Mapping[str, Any], *options: str) -> str:
-        """The command that makes the run again."""
         words = ["run", self.scenario, "-o", self.path, *options]
         if info.get("timing_only"):
             words.append("--timing-only")
         return format_command(*words)
-
-    def damaged(self, path: Path, problem: str) -> UserError:
-        """The error for a damaged file, with the ways to restore it."""
-        return RUN.damaged(path, problem)
-
-
-def _is_left_over(name: str) -> bool:
-    """Whether a file may be left by a run that was killed before it had written anything."""
-    return name in LOCK_NAMES or name.startswith(TEMPORARY_PREFIX)

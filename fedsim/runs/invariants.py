@@ -142,7 +142,6 @@ def _dispatches(
 
 
 def _pauses(run: Run, pauses: pd.DataFrame, messages: list[str]) -> None:
-    """Every dispatch pauses for the time in which it is under way and its client does not work."""
     ids = run.dispatches["dispatch_id"].to_numpy()
     paused = pauses["dispatch_id"].to_numpy()
     begin, end = pauses["from_s"].to_numpy(), pauses["to_s"].to_numpy()
@@ -167,7 +166,6 @@ def _pauses(run: Run, pauses: pd.DataFrame, messages: list[str]) -> None:
 def _aggregations(
     run: Run, table: pd.DataFrame, dispatches: pd.DataFrame, messages: list[str]
 ) -> None:
-    """Check the versions of one server, which are made from these dispatches."""
     versions, times = table["version"].to_numpy(), table["time_s"].to_numpy()
     forbid = _rules("version", versions, messages)
     forbid(versions != np.arange(1, len(versions) + 1), "versions are not consecutive from 1")

@@ -18,9 +18,8 @@ import pyarrow as pa
 from fedsim.errors import UserError, writing
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import WAITING
-from fedsim.runs.records import DECISION, FORECAST
+from fedsim.runs.records import DECISION, FORECAST, is_sweep, read_sweep
 from fedsim.runs.run import Run
-from fedsim.runs.sweep import is_sweep, read_sweep
 
 DAMAGED = "damaged"
 """Status of a run or a sweep whose files cannot be read."""
@@ -93,14 +92,11 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     Args:
         folder: the folder.
         goals: targets; those of each scenario if None.
-
-    Raises:
-        UserError: there is no such folder, or it contains no run.
     """
     if RunFolder(folder).info.exists():
         return [_run(folder, goals)]
     if is_sweep(folder):
-        return [_run(folder / entry.run, goals) for entry in read_sweep(folder).runs]
+        return [_run(folder / entry["run"], goals) for entry in read_sweep(folder)["runs"]]
     return [(_sweep if is_sweep(path) else _run)(path, goals) for path in contents(folder)]
 
 
@@ -114,26 +110,17 @@ def _run(path: Path, goals: Goals | None) -> Listed:
     except UserError:
         return Listed(path, {DAMAGED: 1})
     chosen = (run.info.get("target") or {}) if goals is None else goals
-    return Listed(
-        path,
-        {str(run.status): 1},
-        scenario,
-        (run.info.get("method") or run.info.get("app") or "",),
-        (seed,),
-        {goal: [_time_s(run, *goal)] for goal in chosen.items()},
-        tuple(run.info.get("tags") or ()),
-        folder.info.stat().st_mtime,
-    )
+    method = run.info.get("method") or run.info.get("app") or ""
+    times = {goal: [_time_s(run, *goal)] for goal in chosen.items()}
+    tags, changed = tuple(run.info.get("tags") or ()), folder.info.stat().st_mtime
+    return Listed(path, {str(run.status): 1}, scenario, (method,), (seed,), times, tags, changed)
 
 
 def _time_s(run: Run, metric: str, value: float) -> float:
-    """When a run reached a target; NaN if it has not, or has no such metric."""
-    try:
+    # It may have no table yet, or be writing it just now; 'fedsim verify' finds damage.
+    with contextlib.suppress(UserError, OSError, pa.ArrowException):
         return run.time_to(metric, value) if metric in run.metrics else math.nan
-    except (UserError, OSError, pa.ArrowException):
-        return (
-            math.nan
-        )  # It has no table yet, or is writing it just now; 'fedsim verify' finds damage.
+    return math.nan
 
 
 def _sweep(path: Path, goals: Goals | None) -> Listed:
@@ -141,7 +128,7 @@ def _sweep(path: Path, goals: Goals | None) -> Listed:
         record = read_sweep(path)
     except UserError:
         return Listed(path, {DAMAGED: 1})
-    runs = [_run(path / entry.run, goals) for entry in record.runs]
+    runs = [_run(path / entry["run"], goals) for entry in record["runs"]]
     times: dict[tuple[str, float], list[float]] = {}
     for run in runs:
         for goal, seconds in run.times_s.items():
@@ -149,9 +136,9 @@ def _sweep(path: Path, goals: Goals | None) -> Listed:
     return Listed(
         path,
         Counter(status for run in runs for status in run.statuses),
-        record.name,
+        record["name"],
         tuple(dict.fromkeys(name for run in runs for name in run.methods)),
-        tuple(dict.fromkeys(entry.seed for entry in record.runs)),
+        tuple(dict.fromkeys(entry["seed"] for entry in record["runs"])),
         times,
         tuple(dict.fromkeys(tag for run in runs for tag in run.tags)),
         max((run.changed for run in runs), default=0.0),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
-from fedsim.runs.progress import Pace, progress_text
+from fedsim.runs.progress import Pace
 from fedsim.vocabulary.formatting import format_duration
 
 if TYPE_CHECKING:
@@ -21,19 +21,13 @@ _REFRESH_S = 0.5
 
 
 @contextlib.contextmanager
-def notebook_bar(
-    title: str,
-    text_of: Callable[[Any, float | None], str] = progress_text,
-    *,
-    shown: bool = True,
-) -> Iterator[Callable[[Any], None] | None]:
+def notebook_bar(title: str, *, shown: bool = True) -> Iterator[Callable[[Any], None] | None]:
     """A function that shows progress below the cell as long as the context lasts; None outside a notebook.
 
     Nothing stays of what is refused before it begins.
 
     Args:
         title: text before the bar.
-        text_of: the text for a progress, an object with a ``share``, and the seconds left.
         shown: whether to show it at all.
     """
     if not shown or not _in_notebook():
@@ -50,7 +44,7 @@ def notebook_bar(
         now = time.monotonic()
         if now - shown_at >= _REFRESH_S:
             shown_at = now
-            text = text_of(progress, pace.left_s(progress.share))
+            text = progress.text(pace.left_s(progress.share))
             handle.update(HTML(_markup(title, progress.share, text)))
 
     def close(end: str) -> None:
@@ -86,7 +80,6 @@ def _as_png(figure: Figure) -> bytes:
 
 
 def _in_notebook() -> bool:
-    """Whether this process is the kernel of a notebook."""
     module = sys.modules.get("IPython")
     return module is not None and hasattr(module.get_ipython(), "kernel")
 

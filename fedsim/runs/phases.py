@@ -72,15 +72,6 @@ def rows_by_client(
     return order, np.append(ordered[1:] == ordered[:-1], np.zeros(len(order[:1]), np.bool_))
 
 
-def next_dispatch_times(dispatches: pd.DataFrame) -> Floats:
-    """When the client of each dispatch, in order of time, was dispatched next; infinity if it was not."""
-    order, is_followed = rows_by_client(dispatches["client_id"], np.arange(len(dispatches)))
-    starts = dispatches["dispatched_s"].to_numpy()
-    following = np.full(len(order), np.inf)
-    following[order[is_followed]] = starts[order[np.flatnonzero(is_followed) + 1]]
-    return following
-
-
 def work_changes(dispatches: pd.DataFrame, pauses: pd.DataFrame | None) -> tuple[Floats, Floats]:
     """Instants at which a client begins and at which one stops to work, as many of both, in any order.
 
@@ -109,18 +100,22 @@ def phases(dispatches: pd.DataFrame, aggregations: pd.DataFrame, duration_s: flo
         aggregations: as :attr:`Run.aggregations`.
         duration_s: simulated seconds of the run.
     """
-    ended = dispatches["ended_s"].to_numpy()
+    started, ended = (dispatches[f"{name}_s"].to_numpy() for name in ("dispatched", "ended"))
     spent = {f"{name}_s": dispatches[f"{name}_s"].to_numpy() for name in WORK_PHASES}
     computed = dispatches["computed_s"].fillna(dispatches["ended_s"]).to_numpy()
     after_download_s = computed - dispatches["downloaded_s"].to_numpy()
     compute_s = spent["compute_s"]
     is_ahead = compute_s > after_download_s + _ROUNDING_S
     spent["compute_s"] = np.where(is_ahead, after_download_s, compute_s)
-    paused = ended - dispatches["dispatched_s"].to_numpy() - sum(spent.values())
+    paused = ended - started - sum(spent.values())
     spent["paused_s"] = np.where(paused < _ROUNDING_S, 0.0, np.round(paused, 9))
     arrived = dispatches["arrived_s"].to_numpy()
     pending = (outcome_codes(dispatches) == Outcome.UNFINISHED) & ~np.isnan(arrived)
     until = np.where(pending, duration_s, aggregation_times(dispatches, aggregations))
-    until = np.minimum(until, next_dispatch_times(dispatches))
+    # When the client was dispatched next, if it was.
+    order, is_followed = rows_by_client(dispatches["client_id"], np.arange(len(dispatches)))
+    following = np.full(len(order), np.inf)
+    following[order[is_followed]] = started[order[np.flatnonzero(is_followed) + 1]]
+    until = np.minimum(until, following)
     spent["waiting_s"] = np.where(np.isnan(until) | np.isnan(arrived), 0.0, until - arrived)
     return pd.DataFrame(spent, index=dispatches.index)

@@ -5,16 +5,15 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError
 from fedsim.runs.checkpoint import Checkpoints
-from fedsim.runs.divergence import has_diverged
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.run import Run
+from fedsim.runs.run import Run, has_diverged
 from fedsim.runs.schema import AGGREGATIONS, METRICS
 from fedsim.scenario.model import share_done
 from fedsim.vocabulary.formatting import format_count, format_duration
@@ -37,30 +36,32 @@ class Progress:
         metrics: newest metrics.
     """
 
-    simulated_s: float
-    version: int
-    rounds: int
-    dispatched: int
-    share: float
-    metrics: Mapping[str, float]
+    simulated_s: float = 0.0
+    version: int = 0
+    rounds: int = 0
+    dispatched: int = 0
+    share: float = 0.0
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+    def text(
+        self,
+        left_s: float | None = None,
+        definitions: Mapping[str, MetricDefinition] | None = None,
+    ) -> str:
+        """The progress in words: ``simulated 3 h 20 min, version 12, accuracy 61.0%, about 2 min left``."""
+        parts = [
+            f"simulated {format_duration(self.simulated_s)}",
+            f"version {format_count(self.version)}",
+        ]
+        for name, value in list(self.metrics.items())[:1]:
+            metric = definition(name, definitions or {})
+            parts.append(f"{metric.label} {metric.format(value)}")
+        return ", ".join(parts) + left_text(left_s)
 
 
-def progress_text(
-    progress: Progress,
-    left_s: float | None = None,
-    definitions: Mapping[str, MetricDefinition] | None = None,
-) -> str:
-    """Progress in one line: ``simulated 3 h 20 min, version 12, accuracy 61.0%, about 2 min left``."""
-    parts = [
-        f"simulated {format_duration(progress.simulated_s)}",
-        f"version {format_count(progress.version)}",
-    ]
-    for name, value in list(progress.metrics.items())[:1]:
-        metric = definition(name, definitions or {})
-        parts.append(f"{metric.label} {metric.format(value)}")
-    if left_s:
-        parts.append(f"about {format_duration(left_s)} left")
-    return ", ".join(parts)
+def left_text(left_s: float | None) -> str:
+    """The estimated seconds left as the end of a line; nothing if they are unknown."""
+    return f", about {format_duration(left_s)} left" if left_s else ""
 
 
 @dataclass
@@ -103,17 +104,13 @@ class Snapshot:
     @classmethod
     def waiting(cls, name: str) -> Snapshot:
         """The progress of a run that has not begun."""
-        return cls(name, WAITING, "", Progress(0.0, 0, 0, 0, 0.0, {}), {})
+        return cls(name, WAITING, "", Progress(), {})
 
 
 def snapshot(folder: RunFolder) -> Snapshot:
-    """The current state of a run's folder; the run may be in progress.
-
-    Raises:
-        UserError: it contains no run, or a damaged one.
-    """
+    """The current state of a run's folder; the run may be in progress."""
     run = Run(folder)
-    progress, diverged = Progress(0.0, 0, 0, 0, 0.0, {}), False
+    progress, diverged = Progress(), False
     try:
         progress = _progress(run)
         diverged = has_diverged(run)
@@ -128,31 +125,21 @@ def snapshot(folder: RunFolder) -> Snapshot:
         # A resumed run writes its tables again from the start; its checkpoint may be ahead of them.
         state = Checkpoints(folder.checkpoint).newest_state()
         if state.get("version", 0) > progress.version and "share" in state:
-            progress = replace(
-                progress,
-                simulated_s=state["simulated_s"],
-                version=state["version"],
-                share=state["share"],
-                metrics={},
-            )
-    error = str(run.info.get("error") or "")
-    return Snapshot(
-        folder.path.name,
-        str(run.status),
-        error,
-        progress,
-        run.metric_definitions,
-        silent_s=_silent_s(folder),
-        has_diverged=diverged,
-    )
-
-
-def _silent_s(folder: RunFolder) -> float:
+            reached = {name: state[name] for name in ("simulated_s", "version", "share")}
+            progress = replace(progress, **reached, metrics={})
     written_at = 0.0
     for path in folder.path.iterdir():
         with contextlib.suppress(OSError):  # It was removed just now.
             written_at = max(written_at, path.stat().st_mtime)
-    return max(0.0, time.time() - written_at)
+    return Snapshot(
+        folder.path.name,
+        str(run.status),
+        str(run.info.get("error") or ""),
+        progress,
+        run.metric_definitions,
+        silent_s=max(0.0, time.time() - written_at),
+        has_diverged=diverged,
+    )
 
 
 def _progress(run: Run) -> Progress:
@@ -171,15 +158,8 @@ def _progress(run: Run) -> Progress:
     if len(metrics):
         last = metrics.iloc[-1]
         newest = {name: float(last[name]) for name in metrics.columns[3:] if pd.notna(last[name])}
-    share = (
-        1.0
-        if run.status is Status.COMPLETE
-        else share_done(
-            stop,
-            simulated_s=simulated_s,
-            rounds=rounds,
-            dispatches=dispatches,
-            arrivals=dispatches,
-        )
-    )
+    share = 1.0
+    if run.status is not Status.COMPLETE:
+        counts = {"rounds": rounds, "dispatches": dispatches, "arrivals": dispatches}
+        share = share_done(stop, simulated_s=simulated_s, **counts)
     return Progress(simulated_s, version, rounds, dispatches, share, newest)

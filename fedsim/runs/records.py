@@ -1,13 +1,19 @@
-"""The records of fedsim's folders, with the types of their entries."""
+"""The records of fedsim's folders, with the types of their entries; and the versions and hardware of ``run.json``."""
 
 from __future__ import annotations
 
+import functools
+import importlib.metadata
+import os
+import platform
+import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required
+from typing import Annotated, Any, Literal, Required, cast
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
+from fedsim.errors import UserError
 from fedsim.files.records import Checksums, Number, Record, Whole, entries
 from fedsim.scenario import own_code
 
@@ -130,19 +136,27 @@ def _plain_name(name: str) -> str:
 
 
 @entries
-class _Entry(TypedDict):
+class SweepEntry(TypedDict):
+    """One run of a sweep."""
+
     run: Annotated[str, AfterValidator(_plain_name)]
+    """Name of its folder in the sweep's folder."""
     seed: Whole
     values: dict[str, Any]
+    """The values that the sweep set, by dotted path."""
     digest: str
+    """Digest of its resolved scenario; equal digests mean equal scenarios."""
 
 
 @entries
-class _Sweep(TypedDict, total=False):
-    name: Required[str]
-    scenario: Required[str | None]
-    runs: Required[list[_Entry]]
-    files: Required[Checksums]
+class SweepRecord(TypedDict):
+    """The content of ``sweep.json``."""
+
+    name: str
+    scenario: str | None
+    """The scenario file; None if it was built in Python."""
+    runs: list[SweepEntry]
+    files: Checksums
 
 
 @entries
@@ -158,6 +172,10 @@ class _Decision(_Answer):
     spent_s: Amount
 
 
+SWEEP_SCENARIO = "scenario.yaml"
+"""The resolved scenario of a sweep, with its section ``sweep``."""
+SWEEP_PRECISION = "precision.csv"
+"""Ratios of the variants to the baseline, and the seeds that they needed, if seeds were added to a precision."""
 RUN = Record(
     "run.json",
     2,
@@ -171,12 +189,12 @@ FACTS = Record(
 SWEEP = Record(
     "sweep.json",
     2,
-    _Sweep,
+    SweepRecord,
     beside=(
-        "scenario.yaml",
+        SWEEP_SCENARIO,
         "index.parquet",
         "index.csv",
-        "precision.csv",
+        SWEEP_PRECISION,
         "errors",
         own_code.FOLDER,
     ),
@@ -199,3 +217,55 @@ BOARD = Record(
 )
 ANSWERS = (SWEEP, DECISION, FORECAST, BOARD)
 """Those of the folders of several runs."""
+
+
+def is_sweep(folder: Path) -> bool:
+    """Whether a folder is that of a sweep."""
+    return (folder / SWEEP.file).is_file()
+
+
+def read_sweep(folder: Path) -> SweepRecord:
+    """Read ``sweep.json``."""
+    try:
+        return cast(SweepRecord, SWEEP.read(folder))
+    except FileNotFoundError:
+        raise UserError(
+            f"the folder contains no {SWEEP.file}, so it is not a sweep folder",
+            where=str(folder),
+            hint="give the folder that `fedsim sweep` printed",
+        ) from None
+
+
+LIBRARIES = ("torch", "numpy", "pandas", "pyarrow", "scipy", "scikit-learn", "simpy", "networkx")
+
+
+def environment() -> dict[str, dict[str, str | int]]:
+    """Versions of fedsim, Python and libraries, and the machine; nothing that identifies a person or a host."""
+    versions: dict[str, str | int] = {"python": platform.python_version()}
+    versions |= {name: _version(name) for name in ("fedsim-des", *LIBRARIES)}
+    hardware: dict[str, str | int] = {
+        "system": f"{platform.system()} {platform.release()}",
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": os.cpu_count() or 1,
+        "byte_order": sys.byteorder,
+    }
+    return {"versions": versions, "hardware": hardware}
+
+
+@functools.cache
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@functools.cache
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or "unknown"
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or "unknown"

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 
 from fedsim.errors import UserError, argument_error, printable
+from fedsim.parts.component import is_user_reference
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.phases import phases
+from fedsim.runs.records import RUN
 from fedsim.runs.schema import (
     AGGREGATIONS,
     CLIENTS,
@@ -38,7 +42,15 @@ from fedsim.runs.schema import (
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
 from fedsim.units import share_of
-from fedsim.vocabulary.metrics import DEFINITIONS_KEY, MetricDefinition, definition, from_document
+from fedsim.vocabulary.metrics import (
+    DEFINITIONS_KEY,
+    MetricDefinition,
+    definition,
+    from_document,
+)
+from fedsim.vocabulary.metrics import (
+    METRICS as KNOWN_METRICS,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -56,7 +68,8 @@ def _optional(table: Table) -> functools.cached_property[pd.DataFrame | None]:
 class Run:
     """One run folder. Tables are read on first use and then kept.
 
-    A run that is still in progress, or was killed, has the rows that reached the disk.
+    A run that is still in progress, or was killed, has the rows that reached the disk. A missing or damaged file
+    raises a :class:`UserError` when it is read.
 
     Args:
         folder: the run folder.
@@ -86,14 +99,10 @@ class Run:
         return str(self.scenario.get("name", self.path.name))
 
     def entry(self, name: str) -> Any:
-        """An entry of ``run.json`` that every run, or every complete run, has.
-
-        Raises:
-            UserError: it lacks the entry.
-        """
+        """An entry of ``run.json`` that every run, or every complete run, has."""
         value = self.info.get(name)
         if value is None:
-            raise self.folder.damaged(self.folder.info, f"lacks the entry '{name}'")
+            raise RUN.damaged(self.folder.info, f"lacks the entry '{name}'")
         return value
 
     @property
@@ -103,29 +112,21 @@ class Run:
 
     @functools.cached_property
     def scenario_text(self) -> str:
-        """``scenario.yaml``: the resolved scenario.
-
-        Raises:
-            UserError: the file is missing or damaged.
-        """
+        """``scenario.yaml``: the resolved scenario."""
         path = self.folder.scenario
         try:
             self.folder.require_unchanged(self.info, path)
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise self.folder.damaged(path, f"cannot be read: {error}") from error
+            raise RUN.damaged(path, f"cannot be read: {error}") from error
 
     @functools.cached_property
     def scenario(self) -> dict[str, Any]:
-        """The resolved scenario as plain data.
-
-        Raises:
-            UserError: ``scenario.yaml`` is missing or damaged.
-        """
+        """The resolved scenario as plain data."""
         path = self.folder.scenario
         content = parse_yaml(self.scenario_text, str(path)).data
         if not isinstance(content, dict):
-            raise self.folder.damaged(path, "is not a scenario")
+            raise RUN.damaged(path, "is not a scenario")
         return content
 
     @functools.cached_property
@@ -228,11 +229,7 @@ class Run:
 
     @functools.cached_property
     def clients(self) -> pd.DataFrame:
-        """One row per client; columns: :data:`fedsim.runs.schema.CLIENTS`.
-
-        Raises:
-            UserError: the run has not ended, so that the table does not exist yet, or the folder is damaged.
-        """
+        """One row per client; columns: :data:`fedsim.runs.schema.CLIENTS`."""
         return self._read(CLIENTS)
 
     online = _optional(ONLINE)
@@ -258,16 +255,12 @@ class Run:
         return path.exists() or path.name in self.info.get("files", {})
 
     def _read(self, table: Table) -> pd.DataFrame:
-        """A table from its finished file, or from its stream if the run has not ended."""
         parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
         if table.name in self._written:
             data = self._written.pop(table.name)
-        elif parquet.exists():
-            self.folder.require_unchanged(self.info, parquet)
-            data = read_parquet(parquet)
-        elif stream.exists():
-            self.folder.require_unchanged(self.info, stream)
-            data = read_stream(stream, table)
+        elif (path := parquet if parquet.exists() else stream).exists():
+            self.folder.require_unchanged(self.info, path)
+            data = read_parquet(path) if path is parquet else read_stream(path, table)
         elif table in STREAMED_OF_EDGES and not self.has_edges:
             raise UserError(
                 f"the run has no edge servers, so no {table.name}", where=str(self.path)
@@ -280,10 +273,10 @@ class Run:
         types.pop("values", None)
         for name in [*types, *(data.column_names[3:] if table is METRICS else ())]:
             if name not in data.column_names:
-                raise self.folder.damaged(parquet, f"lacks the column '{name}'")
+                raise RUN.damaged(parquet, f"lacks the column '{name}'")
             kind = data.schema.field(name).type
             if kind != types.get(name, pa.float64()):
-                raise self.folder.damaged(parquet, f"the column '{name}' has the type {kind}")
+                raise RUN.damaged(parquet, f"the column '{name}' has the type {kind}")
         frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
         for name in nullable.intersection(frame):
@@ -315,9 +308,6 @@ class Run:
 
         Each personal tensor has the shape (C, *shape), with one row for each of the ``clients`` (C,) that participated;
         all others still have the initial values.
-
-        Raises:
-            UserError: the run was timing-only or has not ended.
         """
         return self._tensors()[1]
 
@@ -362,3 +352,63 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<Run {str(self.path)!r}: {self.status}>"
+
+
+# -- whether the model has diverged: the values of the last evaluation that are not finite -------------------------
+
+
+class Lost(NamedTuple):
+    """The first of the evaluations from which on a metric is not finite."""
+
+    metric: str
+    version: int
+    time_s: float
+
+
+def last_metrics(run: Run) -> dict[str, float]:
+    """The last value of every metric, by name; not finite if it was not."""
+    values = run.metrics.iloc[:, 3:]
+    measured = dict(values.ffill().iloc[-1]) if len(values) else {}
+    # The table also has NaN for metrics that an evaluation of a Flower app did not measure; a finished run has its own
+    # record.
+    last = {} if run.info.get("app") or not len(values) else dict(values.iloc[-1])
+    return measured | (recorded_metrics(run) or last)
+
+
+def lost_metrics(run: Run) -> list[str]:
+    """The metrics whose last value is not finite."""
+    recorded = recorded_metrics(run)
+    values = last_metrics(run) if recorded is None else recorded
+    return [name for name, value in values.items() if not math.isfinite(value)]
+
+
+def recorded_metrics(run: Run) -> dict[str, float] | None:
+    """The last values in ``run.json``, whose null is a value that was not finite."""
+    recorded = run.info.get("metrics")
+    return recorded and {
+        name: math.nan if value is None else value for name, value in recorded.items()
+    }
+
+
+def has_diverged(run: Run) -> bool:
+    """Whether a last value is not finite for a reason other than the definition of a user's own metric."""
+    lost = lost_metrics(run)
+    return bool(lost) and (bool(KNOWN_METRICS.keys() & lost) or not own_metrics(run.scenario))
+
+
+def lost_since(run: Run) -> list[Lost]:
+    """Since when each metric of :func:`lost_metrics` is not finite, from the earliest to the latest."""
+    records = []
+    for name in set(lost_metrics(run)) & set(run.metrics.columns[3:]):
+        finite = np.flatnonzero(np.isfinite(run.metrics[name].to_numpy()))
+        row = run.metrics.iloc[finite[-1] + 1 if len(finite) else 0]
+        records.append(Lost(name, int(row["version"]), float(row["time_s"])))
+    order = list(run.metrics.columns)
+    return sorted(records, key=lambda lost: (lost.time_s, order.index(lost.metric)))
+
+
+def own_metrics(scenario: dict[str, Any]) -> list[str]:
+    """The user's own metrics of a scenario, as ``file.py:name``."""
+    metrics = (scenario.get("evaluation") or {}).get("metrics", [])
+    names = (metric["name"] if isinstance(metric, dict) else metric for metric in metrics)
+    return list(filter(is_user_reference, names))

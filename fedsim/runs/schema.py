@@ -40,6 +40,10 @@ def _field(name: str, kind: pa.DataType, unit: str, description: str) -> pa.Fiel
     return pa.field(name, kind, metadata={"unit": unit, "description": description})
 
 
+def _seconds(name: str, description: str) -> pa.Field:
+    return _field(name, pa.float64(), "s", description)
+
+
 def _table(name: str, description: str, sort_by: tuple[str, ...], *fields: pa.Field) -> Table:
     metadata = {"fedsim.format": str(FORMAT_VERSION), "description": description}
     return Table(name, pa.schema(list(fields), metadata=metadata), sort_by)
@@ -53,10 +57,10 @@ DISPATCHES = _table(
     _field("client_id", pa.int64(), "", "client that worked"),
     _field("version", pa.int64(), "versions", "model version it started from"),
     _field("round", pa.int64(), "rounds", "round, or version at dispatch if asynchronous"),
-    _field("dispatched_s", pa.float64(), "s", "simulated time at which it was handed out"),
-    _field("downloaded_s", pa.float64(), "s", "end of the download; NaN if never"),
-    _field("computed_s", pa.float64(), "s", "end of the local steps; NaN if never"),
-    _field("arrived_s", pa.float64(), "s", "arrival of the update; NaN if never"),
+    _seconds("dispatched_s", "simulated time at which it was handed out"),
+    _seconds("downloaded_s", "end of the download; NaN if never"),
+    _seconds("computed_s", "end of the local steps; NaN if never"),
+    _seconds("arrived_s", "arrival of the update; NaN if never"),
     _field("steps_assigned", pa.int64(), "steps", "local steps assigned"),
     _field("steps_done", pa.int64(), "steps", "local steps done by its end"),
     _field("outcome", LABEL_TYPE, "", f"one of {', '.join(OUTCOME_LABELS)}"),
@@ -67,15 +71,13 @@ DISPATCHES = _table(
     _field("energy_j", pa.float64(), "J", "energy the device spent on it"),
     _field("sequence", pa.int32(), "", "earlier dispatches of this client"),
     _field("group", pa.int32(), "", "mark set by the schedule, such as a tier"),
-    _field("ended_s", pa.float64(), "s", "arrival, drop, cut, or end of the run"),
-    _field("download_s", pa.float64(), "s", "time spent on the download, without pauses"),
-    _field(
+    _seconds("ended_s", "arrival, drop, cut, or end of the run"),
+    _seconds("download_s", "time spent on the download, without pauses"),
+    _seconds(
         "compute_s",
-        pa.float64(),
-        "s",
         "time spent on local steps, without pauses; also those done ahead, during transfers, if the method does that",
     ),
-    _field("upload_s", pa.float64(), "s", "time spent on the upload, without pauses"),
+    _seconds("upload_s", "time spent on the upload, without pauses"),
     _field(
         "cause",
         LABEL_TYPE,
@@ -89,7 +91,7 @@ AGGREGATIONS = _table(
     "One row per server update.",
     ("version",),
     _field("version", pa.int64(), "versions", "version it made; consecutive from 1"),
-    _field("time_s", pa.float64(), "s", "simulated time"),
+    _seconds("time_s", "simulated time"),
     _field("round", pa.int64(), "rounds", "round it closed"),
     _field("contributors", pa.int64(), "", "updates that entered"),
     _field("staleness_mean", pa.float64(), "versions", "mean staleness; NaN if it was empty"),
@@ -139,7 +141,7 @@ EDGE_AGGREGATIONS = _table(
 )
 
 METRICS_FIXED = [
-    _field("time_s", pa.float64(), "s", "simulated time of the evaluated version"),
+    _seconds("time_s", "simulated time of the evaluated version"),
     _field("version", pa.int64(), "versions", "evaluated version"),
     _field("round", pa.int64(), "rounds", "round at the evaluation"),
 ]
@@ -159,7 +161,7 @@ CLIENTS = _table(
     ("client_id",),
     _field("client_id", pa.int64(), "", "client"),
     _field("samples", pa.int64(), "samples", "training samples it holds"),
-    _field("step_s", pa.float64(), "s", "nominal seconds per local step"),
+    _seconds("step_s", "nominal seconds per local step"),
     _field("down_bps", pa.float64(), "bit/s", "nominal download rate"),
     _field("up_bps", pa.float64(), "bit/s", "nominal upload rate"),
     _field(
@@ -174,14 +176,12 @@ CLIENTS = _table(
     _field("bytes_down", pa.int64(), "B", "bytes received"),
     _field("bytes_up", pa.int64(), "B", "bytes sent"),
     _field("energy_j", pa.float64(), "J", "energy spent"),
-    _field("download_s", pa.float64(), "s", "time spent in downloads"),
-    _field("compute_s", pa.float64(), "s", "time spent in local steps and in no transfer"),
-    _field("upload_s", pa.float64(), "s", "time spent in uploads"),
-    _field("waiting_s", pa.float64(), "s", "its update waited to be aggregated, online or not"),
-    _field(
-        "idle_s", pa.float64(), "s", "online without work or a waiting update, recharging included"
-    ),
-    _field("offline_s", pa.float64(), "s", "offline without work or a waiting update"),
+    _seconds("download_s", "time spent in downloads"),
+    _seconds("compute_s", "time spent in local steps and in no transfer"),
+    _seconds("upload_s", "time spent in uploads"),
+    _seconds("waiting_s", "its update waited to be aggregated, online or not"),
+    _seconds("idle_s", "online without work or a waiting update, recharging included"),
+    _seconds("offline_s", "offline without work or a waiting update"),
     _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
     _field("name", pa.string(), "", "its name in the data set; null if it has none"),
     _field(
@@ -195,8 +195,8 @@ CLIENTS = _table(
     _field(
         "part", pa.float64(), "", "share of the model that it trains, as its rate; 1 is all of it"
     ),
-    _field("paused_s", pa.float64(), "s", "offline in a dispatch, not working"),
-    _field("recharging_s", pa.float64(), "s", "idle while its battery was below the floor"),
+    _seconds("paused_s", "offline in a dispatch, not working"),
+    _seconds("recharging_s", "idle while its battery was below the floor"),
 )
 
 EDGES = _table(
@@ -213,7 +213,7 @@ ONLINE = _table(
     "online",
     "Clients online and eligible over simulated time, those that recharge included.",
     ("time_s",),
-    _field("time_s", pa.float64(), "s", "simulated time"),
+    _seconds("time_s", "simulated time"),
     _field("online", pa.int64(), "", "clients online"),
 )
 
@@ -223,8 +223,8 @@ PRESENCE = _table(
     "stretch of time.",
     ("client_id", "from_s"),
     _field("client_id", pa.int64(), "", "client"),
-    _field("from_s", pa.float64(), "s", "simulated time at which it came online"),
-    _field("to_s", pa.float64(), "s", "simulated time at which it left, or the end of the run"),
+    _seconds("from_s", "simulated time at which it came online"),
+    _seconds("to_s", "simulated time at which it left, or the end of the run"),
 )
 
 PAUSES = _table(
@@ -237,16 +237,16 @@ PAUSES = _table(
         "",
         "dispatch that paused; -1 for another message of a Flower app",
     ),
-    _field("from_s", pa.float64(), "s", "simulated time at which the pause began"),
-    _field("to_s", pa.float64(), "s", "simulated time at which it, or the dispatch, ended"),
+    _seconds("from_s", "simulated time at which the pause began"),
+    _seconds("to_s", "simulated time at which it, or the dispatch, ended"),
 )
 
 CRITICAL = _table(
     "critical",
     "The critical path to the last server update: what each second was spent on; one row per interval, without gaps.",
     ("from_s",),
-    _field("from_s", pa.float64(), "s", "simulated time at which the interval begins"),
-    _field("to_s", pa.float64(), "s", "simulated time at which it ends, and the next begins"),
+    _seconds("from_s", "simulated time at which the interval begins"),
+    _seconds("to_s", "simulated time at which it ends, and the next begins"),
     _field(
         "cause",
         LABEL_TYPE,
@@ -276,15 +276,15 @@ MESSAGES = _table(
     _field("kind", pa.string(), "", "its type, and its stage of secure aggregation"),
     _field("client_id", pa.int64(), "", "client to which it was sent"),
     _field("dispatch_id", pa.int64(), "", "its dispatch; null if it has none"),
-    _field("sent_s", pa.float64(), "s", "simulated time at which the ServerApp sent it"),
-    _field("dispatched_s", pa.float64(), "s", "begin of its download; NaN if never"),
-    _field("delivered_s", pa.float64(), "s", "end of its download; NaN if never"),
-    _field("computed_s", pa.float64(), "s", "end of its work; NaN if never"),
-    _field("replied_s", pa.float64(), "s", "arrival of its reply; NaN if never"),
-    _field("ended_s", pa.float64(), "s", "reply, drop, or end of the run; NaN if never begun"),
-    _field("download_s", pa.float64(), "s", "time spent on the download, without pauses"),
-    _field("compute_s", pa.float64(), "s", "time spent on its work, without pauses"),
-    _field("upload_s", pa.float64(), "s", "time spent on the reply, without pauses"),
+    _seconds("sent_s", "simulated time at which the ServerApp sent it"),
+    _seconds("dispatched_s", "begin of its download; NaN if never"),
+    _seconds("delivered_s", "end of its download; NaN if never"),
+    _seconds("computed_s", "end of its work; NaN if never"),
+    _seconds("replied_s", "arrival of its reply; NaN if never"),
+    _seconds("ended_s", "reply, drop, or end of the run; NaN if never begun"),
+    _seconds("download_s", "time spent on the download, without pauses"),
+    _seconds("compute_s", "time spent on its work, without pauses"),
+    _seconds("upload_s", "time spent on the reply, without pauses"),
     _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
     _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
     _field("energy_j", pa.float64(), "J", "energy that the device spent on it"),

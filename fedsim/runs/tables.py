@@ -42,11 +42,7 @@ def read_stream(path: Path, table: Table) -> pa.Table:
 
 
 def read_parquet(path: Path) -> pa.Table:
-    """A finished table.
-
-    Raises:
-        UserError: the file is damaged.
-    """
+    """A finished table."""
     try:
         with pq.ParquetFile(path) as file:
             names = file.schema_arrow.names
@@ -96,11 +92,7 @@ def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:
 
 
 def from_columns(table: Table, columns: Mapping[str, Any]) -> pa.Table:
-    """A table from one array per column, in the types of its schema.
-
-    Raises:
-        KeyError: a column is missing.
-    """
+    """A table from one array per column, in the types of its schema."""
     arrays = [
         pa.array(columns[field.name], field.type, from_pandas=False) for field in table.schema
     ]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from fedsim.errors import UserError
 from fedsim.files.locks import is_owned
-from fedsim.files.records import Record
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.records import ANSWERS, FACTS, SWEEP
+from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
 
 State = Literal["intact", "damaged", "not verifiable", "unfinished", "failed"]
@@ -42,30 +42,56 @@ class Verdict:
 
 def verify(folder: Path) -> list[Verdict]:
     """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
-    for record in ANSWERS:
-        if (folder / record.file).is_file():
-            return verify_record(folder, record)
-    is_bundle = (folder / MANIFEST_NAME).is_file()
-    return [verify_bundle_folder(folder) if is_bundle else verify_run_folder(folder)]
-
-
-def verify_run_folder(path: Path) -> Verdict:
-    """Compare the files of one run, and of its checkpoints, with their checksums."""
-    folder = RunFolder(path)
+    record = next((record for record in ANSWERS if (folder / record.file).is_file()), None)
+    if record is None:
+        return [verify_folder(folder)]
     try:
-        info = folder.read_info()
+        content = record.read(folder)
+    except UserError as error:
+        return [Verdict(folder, "damaged", 1, (error,))]
+    problems: list[UserError] = []
+    # A process that works in the folder may be writing them.
+    for name in () if is_owned(folder) else content["files"]:
+        with _noted(problems):
+            record.require_intact(folder, content, name)
+    state: State = "damaged" if problems else "intact"
+    verdicts = [Verdict(folder, state, 1 + len(content["files"]), tuple(problems))]
+    if record is SWEEP:
+        inside = [folder / entry["run"] for entry in content["runs"]]
+    else:
+        inside = sorted(folder.glob("[!.]*/[!.]*/"))  # Not those of a killed process.
+    for path in inside:
+        if path.name not in SWEEP.beside and path.is_dir() and any(path.iterdir()):
+            verdicts.append(verify_folder(path))
+    return verdicts
+
+
+@contextlib.contextmanager
+def _noted(problems: list[UserError]) -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        problems.append(error)
+
+
+def verify_folder(path: Path) -> Verdict:
+    """Compare the files of a run and of its checkpoints, or those of a trace bundle, with their checksums."""
+    try:
+        return (_bundle if (path / MANIFEST_NAME).is_file() else _run)(path)
     except UserError as error:
         return Verdict(path, "damaged", 1, (error,))
+
+
+def _run(path: Path) -> Verdict:
+    folder = RunFolder(path)
+    info = folder.read_info()
     problems = folder.problems(info)
-    checkpoints = Checkpoints(folder.checkpoint)
-    problems += [folder.damaged(file, message) for file, message in checkpoints.damaged()]
-    with contextlib.suppress(FileNotFoundError):
-        try:
-            FACTS.read(path)
-        except UserError as error:
-            problems.append(error)
-    kept = folder.facts.exists()
-    files = 1 + kept + len(info.get("files", {})) + checkpoints.count_files()
+    damaged = Checkpoints(folder.checkpoint).damaged()
+    problems += [RUN.damaged(file, message) for file, message in damaged]
+    with contextlib.suppress(FileNotFoundError), _noted(problems):
+        FACTS.read(path)
+    files = 1 + folder.facts.exists() + len(info.get("files", {}))
+    files += len(list(folder.checkpoint.glob("[0-9]*/*")))
     if problems:
         return Verdict(path, "damaged", files, tuple(problems))
     if info["status"] == Status.COMPLETE:
@@ -74,38 +100,7 @@ def verify_run_folder(path: Path) -> Verdict:
     return Verdict(path, state, files, (), info.get("error") or "", folder.next_step(info))
 
 
-def verify_bundle_folder(path: Path) -> Verdict:
-    """Compare the files of a trace bundle with the checksums in its manifest."""
-    try:
-        files, problems, verifiable = compare_files(path)
-    except UserError as error:
-        return Verdict(path, "damaged", 1, (error,))
+def _bundle(path: Path) -> Verdict:
+    files, problems, verifiable = compare_files(path)
     state: State = "damaged" if problems else "intact" if verifiable else "not verifiable"
     return Verdict(path, state, files, tuple(problems))
-
-
-def verify_record(path: Path, record: Record) -> list[Verdict]:
-    """The verdict on a record and the files that it lists, then on each run and bundle in the folder."""
-    try:
-        content = record.read(path)
-    except UserError as error:
-        return [Verdict(path, "damaged", 1, (error,))]
-    problems = []
-    # A process that works in the folder may be writing them.
-    for name in () if is_owned(path) else content["files"]:
-        try:
-            record.require_intact(path, content, name)
-        except UserError as error:
-            problems.append(error)
-    state: State = "damaged" if problems else "intact"
-    verdicts = [Verdict(path, state, 1 + len(content["files"]), tuple(problems))]
-    if record is SWEEP:
-        folders = [path / entry["run"] for entry in content["runs"]]
-    else:
-        folders = sorted(path.glob("[!.]*/[!.]*/"))  # Not those of a killed process.
-    for folder in folders:
-        if folder.name in SWEEP.beside or not folder.is_dir() or not any(folder.iterdir()):
-            continue
-        is_bundle = (folder / MANIFEST_NAME).is_file()
-        verdicts.append((verify_bundle_folder if is_bundle else verify_run_folder)(folder))
-    return verdicts

@@ -42,19 +42,10 @@ _NULLABLE = ("staleness", "aggregated_version")
 Columns = Mapping[str, npt.NDArray[Any]]
 
 
-def _in_arrow(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """A copy in Arrow's memory, which returns to the system when the run ends; NumPy's would stay with the process."""
-    copy = np.frombuffer(pa.allocate_buffer(values.nbytes), values.dtype)
-    copy[:] = values
-    return copy
-
-
 class _Stream:
-    """One table on its way to disk."""
-
     def __init__(self, path: Path, table: Table) -> None:
         self.table = table
-        self._batches: list[pa.RecordBatch] = []
+        self.batches: list[pa.RecordBatch] = []
         # Exclusive, so that a link that appears under this name is not followed.
         self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -63,15 +54,9 @@ class _Stream:
 
     def write(self, columns: list[Any]) -> None:
         batch = pa.RecordBatch.from_arrays(columns, schema=self.table.schema)
-        self._batches.append(batch)
+        self.batches.append(batch)
         self._writer.write_batch(batch)
         self._file.flush()
-
-    def take_rows(self) -> pa.Table:
-        """All rows written; they are then forgotten."""
-        batches, self._batches = self._batches, []
-        rows = pa.Table.from_batches(batches, schema=self.table.schema)
-        return spread_metrics(rows) if self.table is METRICS else rows
 
     def close(self) -> None:
         self._writer.close()
@@ -88,32 +73,27 @@ class _DispatchRows:
         self._parts: list[Columns] = []
         self._count = 0
 
-    def append(self, columns: Columns) -> None:
-        """Add rows by their columns."""
-        self._parts.append(columns)
-        self._count += len(columns["dispatch_id"])
-        if self._count >= BUFFER_ROWS:
-            self._write()
-
     def convert(self) -> None:
-        """Move the dispatches that have ended to the columns."""
         if self.ended:
-            self.append(self._columns(self.ended))
+            columns = self._columns(self.ended)
             self.ended.clear()
+            self._parts.append(columns)
+            self._count += len(columns["dispatch_id"])
+            if self._count >= BUFFER_ROWS:
+                self.flush()
 
     def flush(self) -> None:
-        """Write all rows."""
         self.convert()
-        if self._count:
-            self._write()
-
-    def _write(self) -> None:
+        if not self._count:
+            return
         columns: list[Any] = []
         for field in self._stream.table.schema:
             # Codes of labels are bytes.
             name, dtype = field.name, _TYPES.get(field.type, np.int8)
-            values = [part[name].astype(dtype, copy=False) for part in self._parts]
-            column = _in_arrow(np.concatenate(values))
+            values = np.concatenate([part[name].astype(dtype, copy=False) for part in self._parts])
+            # Arrow's memory returns to the system when the run ends; NumPy's would stay with the process.
+            column = np.frombuffer(pa.allocate_buffer(values.nbytes), dtype)
+            column[:] = values
             if name in LABELS:
                 codes = null_if_negative(column)
                 columns.append(pa.DictionaryArray.from_arrays(codes, pa.array(LABELS[name])))
@@ -217,11 +197,6 @@ class RunWriter:
         self._dispatches.flush()
         if self._edge_dispatches is not None:
             self._edge_dispatches.flush()
-        self._flush_aggregations()
-        self._flush_metrics()
-        self._flushed_at = time.monotonic()
-
-    def _flush_aggregations(self) -> None:
         aggregates, self._aggregates = self._aggregates, []
         for table, rows in (
             (AGGREGATIONS, [one for one in aggregates if one.edge < 0]),
@@ -229,6 +204,11 @@ class RunWriter:
         ):
             if rows:
                 self._write_aggregations(table, rows)
+        evaluations, self._metrics = self._metrics, []
+        if evaluations:
+            columns = zip(*evaluations, strict=True)
+            self._write(METRICS, dict(zip(METRICS.schema.names, columns, strict=True)))
+        self._flushed_at = time.monotonic()
 
     def _write_aggregations(self, table: Table, aggregates: list[Aggregate]) -> None:
         listed = [aggregate.contributions for aggregate in aggregates]
@@ -268,12 +248,6 @@ class RunWriter:
             columns["delay_max"] = absences(self._last_version, versions, sizes, clients)
         self._write(table, columns)
 
-    def _flush_metrics(self) -> None:
-        rows, self._metrics = self._metrics, []
-        if rows:
-            columns = zip(*rows, strict=True)
-            self._write(METRICS, dict(zip(METRICS.schema.names, columns, strict=True)))
-
     def _write(self, table: Table, columns: Mapping[str, Any]) -> None:
         self._streams[table.name].write(
             [pa.array(columns[field.name], field.type) for field in table.schema]
@@ -284,8 +258,12 @@ class RunWriter:
         self.close()
         tables = {}
         for name, stream in self._streams.items():
-            path = self.folder.parquet(name)
-            tables[name] = write_parquet(path, stream.table, stream.take_rows())
+            rows = pa.Table.from_batches(stream.batches, schema=stream.table.schema)
+            stream.batches = []
+            if stream.table is METRICS:
+                rows = spread_metrics(rows)
+            tables[name] = write_parquet(self.folder.parquet(name), stream.table, rows)
+            del rows
             self.folder.stream(name).unlink()
         # Sorting leaves the pool with twice the memory of the largest table.
         pa.default_memory_pool().release_unused()

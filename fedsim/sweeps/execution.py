@@ -16,15 +16,15 @@ from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.processes.cluster import usable_cores
 from fedsim.processes.stopping import Grace, grace
 from fedsim.runs.folder import Status
+from fedsim.runs.progress import left_text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import write_sources
-from fedsim.sweeps.cluster import Ray, run_on_ray
+from fedsim.sweeps.cluster import Ray, Slurm, run_on_ray, run_on_slurm
 from fedsim.sweeps.folder import Sweep, claimed, no_longer_swept, record, write_index
 from fedsim.sweeps.local import Shares, run_here, run_on_pool
 from fedsim.sweeps.plan import PlannedRun, plan_runs
-from fedsim.sweeps.slurm import Slurm, run_on_slurm
 from fedsim.sweeps.task import Result, Task, is_done
-from fedsim.vocabulary.formatting import format_counted, format_duration
+from fedsim.vocabulary.formatting import format_counted
 
 Engine = Ray | Slurm | None
 """Where runs take place: a Ray cluster, an array of Slurm, or processes of this machine (None)."""
@@ -62,7 +62,7 @@ class SweepProgress:
         text = f"{self.complete} of {format_counted(self.runs, 'run')}"
         if self.failed:
             text += f", {self.failed} failed"
-        return f"{text}, about {format_duration(left_s)} left" if left_s else text
+        return text + left_text(left_s)
 
 
 @dataclass(frozen=True)
@@ -87,9 +87,9 @@ class SweepOutcome:
     warned: tuple[str, ...] = ()
 
 
-def default_sweep_folder(loaded: LoadedScenario) -> Path:
-    """The default folder of a sweep: ``runs/<name>-sweep`` in the working directory."""
-    return Path("runs") / f"{loaded.scenario.name}-sweep"
+def default_folder(loaded: LoadedScenario, answer: str = "sweep") -> Path:
+    """The default folder of a sweep or another answer: ``runs/<name>-<answer>`` in the working directory."""
+    return Path("runs") / f"{loaded.scenario.name}-{answer}"
 
 
 def sweep(
@@ -105,45 +105,25 @@ def sweep(
 
     A run that was killed is resumed, and one that failed is tried again. A run that fails does not stop the others.
 
-    Args:
-        loaded: a scenario with a ``sweep`` section.
-        output: the sweep's folder; :func:`default_sweep_folder` if None.
-        timing_only: simulate time only, without training, in every run.
-        jobs: runs at a time; with the local engine, None is the number of cores, and 1 runs in this process.
-        engine: where runs take place.
-        on_progress: called several times a second.
-
-    Raises:
-        UserError: the sweep is invalid, or its folder cannot be used or contains a run of a different scenario, or one
-            with training if ``timing_only`` (or the reverse).
+    The arguments are those of :func:`fedsim.sweep`, read.
     """
     planned = plan_runs(loaded)
-    path = output if output is not None else default_sweep_folder(loaded)
+    path = output if output is not None else default_folder(loaded)
     if engine is None:  # Other machines may have the data and the GPU that this one lacks.
-        check_variants(
-            {
-                run.name.removesuffix(f"seed{run.seed}").rstrip("_"): run.loaded
-                for run in reversed(planned)
-                if not is_done(path / run.name)
-            },
-            timing_only=timing_only,
-        )
+        waiting = [run for run in reversed(planned) if not is_done(path / run.name)]
+        names = [run.name.removesuffix(f"seed{run.seed}").rstrip("_") for run in waiting]
+        variants = dict(zip(names, (run.loaded for run in waiting), strict=True))
+        check_variants(variants, timing_only=timing_only)
     with claimed(path):
         planned = record(path, loaded, planned, timing_only=timing_only)
         write_own_code(path, [run.loaded for run in planned])
+        waiting = [run for run in planned if not is_done(path / run.name)]
         tasks = [
-            Task(number, run.name, str(path.resolve() / run.name), run.source(), timing_only)
-            for number, run in enumerate(planned)
-            if not is_done(path / run.name)
+            Task.of(number, path / run.name, run.loaded, timing_only=timing_only)
+            for number, run in enumerate(waiting)
         ]
-        tally = _Tally(path, planned, tasks, on_progress)
-        period = Grace(raises=False)
-        try:
-            perform(path, tasks, tally.shares, tally.add, period, jobs, engine)
-        finally:
-            with grace(period):
-                tally.write_index()
-        period.stop_if_requested()
+        tally = _Tally(path, planned, tasks, on_progress or (lambda _: None))
+        perform(path, tasks, tally.shares, tally.add, tally.write_index, jobs, engine)
     return SweepOutcome(
         Sweep(path),
         ran=len(tasks),
@@ -155,11 +135,7 @@ def sweep(
 
 
 def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool = False) -> None:
-    """Check before the first run that the parts of each variant fit together, and that its clients can do the work.
-
-    Raises:
-        UserError: variants cannot run; each mistake once, with the name of the first of them.
-    """
+    """Check before the first run that the parts of each variant fit together, and that its clients can do the work."""
     until, shared, problems = time.monotonic() + CHECK_S, Shared(), dict[str, UserError]()
     for name, loaded in reversed(list(variants.items())):
         if time.monotonic() > until:
@@ -176,6 +152,7 @@ def check_variants(variants: Mapping[str, LoadedScenario], *, timing_only: bool 
 
 def write_own_code(path: Path, scenarios: Sequence[LoadedScenario]) -> None:
     """Write the source of classes from Python into a folder of runs, from which each run imports them."""
+    sources: dict[str, str] = {}
     for loaded in scenarios:
         for user in filter(None, (part.user for part in loaded.parts())):
             if user.file is None and user.source is None:
@@ -183,9 +160,8 @@ def write_own_code(path: Path, scenarios: Sequence[LoadedScenario]) -> None:
                     f"the source of {user.class_name} cannot be read, so the runs of a sweep cannot import it",
                     hint="put the class into a file, and name it file.py:ClassName in the scenario",
                 )
-    write_sources(
-        path, {name: text for loaded in scenarios for name, text in loaded.sources().items()}
-    )
+        sources |= loaded.sources()
+    write_sources(path, sources)
 
 
 def perform(
@@ -193,7 +169,7 @@ def perform(
     tasks: Sequence[Task],
     shares: Shares,
     add: Callable[[Result | None], None],
-    period: Grace,
+    save: Callable[[], object] = lambda: None,
     jobs: int | None = None,
     engine: Engine = None,
 ) -> None:
@@ -204,64 +180,67 @@ def perform(
         tasks: the runs; their numbers are positions in ``shares``.
         shares: their progress.
         add: called with each result, and with None if time has passed without one.
-        period: notes an interrupt, after which the caller ends.
+        save: called at the end, also after an interrupt.
         jobs, engine: as for :func:`sweep`.
     """
     if not tasks:
+        save()
         return
     if engine is None:
         jobs = min(len(tasks), jobs if jobs is not None else usable_cores())
-    # A run in this process notes signals itself.
-    uses_pool = engine is None and jobs != 1
-    with (
-        grace(period) if uses_pool else contextlib.nullcontext(),
-        tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as folder,
-        contextlib.ExitStack() as stack,
-    ):
-        if isinstance(engine, Ray):
-            results = run_on_ray(tasks, jobs, engine)
-        elif isinstance(engine, Slurm):
-            results = run_on_slurm(tasks, jobs, path.resolve(), engine)
-        elif jobs == 1:
-            results = run_here(tasks, shares, lambda: add(None))
-        else:
-            assert jobs is not None
-            results = run_on_pool(tasks, jobs, shares, Path(folder), period)
-        # Closed immediately after an interrupt, so that no process keeps running.
-        stack.enter_context(contextlib.closing(results))
-        for result in results:
-            add(result)
-            period.stop_if_requested()
+    period = Grace(raises=False)
+    try:
+        with (
+            # A run in this process notes signals itself.
+            grace(period) if engine is None and jobs != 1 else contextlib.nullcontext(),
+            tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=path) as folder,
+            # Closed immediately after an interrupt, so that no process keeps running.
+            contextlib.ExitStack() as stack,
+        ):
+            if isinstance(engine, Ray):
+                results = run_on_ray(tasks, jobs, engine)
+            elif isinstance(engine, Slurm):
+                results = run_on_slurm(tasks, jobs, path.resolve(), engine)
+            elif jobs == 1:
+                results = run_here(tasks, shares, lambda: add(None))
+            else:
+                assert jobs is not None
+                results = run_on_pool(tasks, jobs, shares, Path(folder), period)
+            for result in stack.enter_context(contextlib.closing(results)):
+                if result is not None:
+                    shares.values[result.task.number] = 1.0
+                add(result)
+                period.stop_if_requested()
+    finally:
+        with grace(period):
+            save()
+    period.stop_if_requested()
 
 
 class _Tally:
-    """Counts results, reports progress, and writes the index every few seconds."""
-
     def __init__(
         self,
         path: Path,
         planned: Sequence[PlannedRun],
         tasks: Sequence[Task],
-        on_progress: Callable[[SweepProgress], None] | None,
+        on_progress: Callable[[SweepProgress], None],
     ) -> None:
-        self.shares = Shares(len(planned))
+        self.shares = Shares(len(tasks))
         self.failures: dict[str, Result] = {}
         self.warned: list[str] = []
         self._warnings: set[str] = set()
         self._first_with: dict[str, str] = {}
         self._path, self._planned = path, planned
         self._before = self._complete = len(planned) - len(tasks)
-        self._open = {task.name: task for task in tasks}
+        self._open = {task.folder.name: task for task in tasks}
         self._on_progress = on_progress
         self.write_index()
-        self._report(None)
+        self.add(None)
 
     def add(self, result: Result | None) -> None:
-        """Count the result of a task; None if time has passed without one."""
         failure, alike, fresh = None, "", list[str]()
         if result is not None:
-            name = result.task.name
-            self.shares.values[result.task.number] = 1.0
+            name = result.task.folder.name
             del self._open[name]
             if result.error is None:
                 self._complete += 1
@@ -278,32 +257,25 @@ class _Tally:
                     fresh.append(f"warning: {warning}\n  in {name}; not repeated for other runs")
         if time.monotonic() - self._written_at >= _INDEX_S:
             self.write_index()
-        self._report(failure, tuple(fresh), alike)
-
-    def _report(
-        self, failure: Result | None, warnings: tuple[str, ...] = (), failed_alike: str = ""
-    ) -> None:
-        if self._on_progress is None:
-            return
         active = {
             self._path / name: max(0.0, self.shares.values[task.number])
             for name, task in self._open.items()
             if self.shares.started(task) or name in self._running
         }
-        progress = SweepProgress(
-            len(self._planned),
-            self._complete,
-            len(self.failures),
-            share=(self._before + self.shares.in_progress()) / len(self._planned),
-            failure=failure,
-            active=active,
-            warnings=warnings,
-            failed_alike=failed_alike,
+        self._on_progress(
+            SweepProgress(
+                len(self._planned),
+                self._complete,
+                len(self.failures),
+                share=(self._before + self.shares.in_progress()) / len(self._planned),
+                failure=failure,
+                active=active,
+                warnings=tuple(fresh),
+                failed_alike=alike,
+            )
         )
-        self._on_progress(progress)
 
     def write_index(self) -> None:
-        """Write the index as it stands."""
         errors = {name: result.error or "" for name, result in self.failures.items()}
         statuses = write_index(self._path, self._planned, errors)
         self._running = {name for name, status in statuses.items() if status == Status.RUNNING}

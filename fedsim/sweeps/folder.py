@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,18 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.errors import UserError, printable, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import remove_temporaries, write_text
-from fedsim.files.locks import locked
+from fedsim.files.locks import is_owned, locked
 from fedsim.files.records import Record
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
-from fedsim.runs.records import SWEEP
-from fedsim.runs.sweep import SCENARIO, SweepEntry, SweepRecord, is_sweep, read_sweep
+from fedsim.runs.records import (
+    RUN,
+    SWEEP,
+    SWEEP_SCENARIO,
+    SweepEntry,
+    is_sweep,
+    read_sweep,
+)
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -65,7 +71,8 @@ class Sweep:
         A run that the file lists as running has its present status: the sweep may have been killed since.
         """
         path = self.path / f"{INDEX}.parquet"
-        self.record.require_intact(self.path, path.name)
+        if not is_owned(self.path):  # The checksum of a sweep in progress may follow later.
+            SWEEP.require_intact(self.path, self.record, path.name)
         try:
             table = pq.read_table(path, page_checksum_verification=True)
             frame: pd.DataFrame = table.to_pandas()
@@ -75,13 +82,11 @@ class Sweep:
             if name not in frame or not all(isinstance(text, str) for text in frame[name]):
                 raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
             frame[name] = frame[name].map(printable)
-        running = frame["status"] == Status.RUNNING
-        frame.loc[running, "status"] = [self._status(name) for name in frame["run"][running]]
+        for row in frame.index[frame["status"] == Status.RUNNING]:
+            folder = RunFolder(self.path / frame.loc[row, "run"])
+            exists = folder.info.exists()
+            frame.loc[row, "status"] = str(folder.status(folder.read_info())) if exists else WAITING
         return frame
-
-    def _status(self, name: str) -> str:
-        folder = RunFolder(self.path / name)
-        return str(folder.status(folder.read_info())) if folder.info.exists() else WAITING
 
     @property
     def runs(self) -> list[Run]:
@@ -90,10 +95,10 @@ class Sweep:
         Raises:
             UserError: the ``run.json`` of a run is missing, but other files of the run exist.
         """
-        folders = [RunFolder(self.path / entry.run) for entry in self.record.runs]
+        folders = [RunFolder(self.path / entry["run"]) for entry in self.record["runs"]]
         for folder in folders:
             if folder.report.exists() and not folder.info.exists():
-                raise folder.damaged(folder.info, "no such file, though the run is complete")
+                raise RUN.damaged(folder.info, "no such file, though the run is complete")
         opened = (load_run(folder.path) for folder in folders if folder.info.exists())
         return [run for run in opened if run.status is Status.COMPLETE]
 
@@ -113,7 +118,7 @@ class Sweep:
         return str(self.index.to_html(index=False))
 
     def __repr__(self) -> str:
-        described = format_counted(len(self.record.runs), "run")
+        described = format_counted(len(self.record["runs"]), "run")
         with suppress(UserError):  # There is no table yet.
             if failed := len(self.failures):
                 described += f", {failed} failed"
@@ -166,28 +171,38 @@ def record(
             reverse), or a complete one from other code or data.
     """
     digests = [text_sha256(text(run.resolved())) for run in planned]
-    earlier_record = read_sweep(path) if is_sweep(path) else None
-    earlier = () if earlier_record is None else earlier_record.runs
+    before = read_sweep(path) if is_sweep(path) else None
+    earlier = before["runs"] if before else []
     names = _folders(path, planned, digests, earlier)
     settled = [replace(run, name=name) for run, name in zip(planned, names, strict=True)]
-    known = {(entry.run, entry.digest) for entry in earlier}
+    known = {(entry["run"], entry["digest"]) for entry in earlier}
     entries = []
     for run, scenario in zip(settled, digests, strict=True):
         folder = RunFolder(path / run.name)
         if folder.has_begun and (run.name, scenario) not in known:
             _require_same(Run(folder), run)
-        if folder.has_begun and run.loaded.scenario.task.type.learns:
-            _require_timing_only(folder, timing_only)
-        entries.append(SweepEntry(run.name, run.seed, run.values, scenario))
+        was_timing_only = folder.has_begun and bool(folder.read_info().get("timing_only"))
+        learns = run.loaded.scenario.task.type.learns
+        if folder.has_begun and learns and was_timing_only != timing_only:
+            made = "with training, not with" if timing_only else "without training, with"
+            repeated = "leave out" if timing_only else "add"
+            raise UserError(
+                f"this run was made {made} --timing-only",
+                where=str(folder.path),
+                hint=f"choose another folder for the sweep with -o, or {repeated} --timing-only (in Python: "
+                "timing_only)",
+            )
+        values = dict(run.values)
+        entries.append(SweepEntry(run=run.name, seed=run.seed, values=values, digest=scenario))
     raise_all(changed_since(path, [(run.name, run.loaded) for run in settled]))
     source = None if loaded.path is None else str(loaded.path)
-    if earlier_record and source and Path(source).resolve() == (path / SCENARIO).resolve():
-        source = earlier_record.scenario  # Its folder may have a paper's tables.
+    if before and source and Path(source).resolve() == (path / SWEEP_SCENARIO).resolve():
+        source = before["scenario"]  # Its folder may have a paper's tables.
     # This file marks the folder as a sweep; it comes first, so that a sweep killed here can be started again.
     resolved = loaded.resolved_yaml()
-    files = {} if earlier_record is None else earlier_record.files
-    begun = asdict(SweepRecord(loaded.scenario.name, source, tuple(entries), files))
-    SWEEP.write_listed(path, begun, SCENARIO, resolved)
+    files = before["files"] if before else {}
+    begun = {"name": loaded.scenario.name, "scenario": source, "runs": entries, "files": files}
+    SWEEP.write_listed(path, begun, SWEEP_SCENARIO, resolved)
     return settled
 
 
@@ -202,34 +217,34 @@ def _folders(
     A planned run is an existing one if it has the same scenario, or else the same values and seed (then the scenario
     has changed, and the run is refused).
     """
+
+    def keys(name: str, digest: str, values: Mapping[str, Any], seed: int) -> tuple[str, ...]:
+        return f"{name} {digest}", digest, text([values, seed])
+
     folders: dict[int, str] = {}
-    left = list(earlier)
-    rules: tuple[tuple[Callable[[SweepEntry], str], Callable[[int], str]], ...] = (
-        (lambda entry: f"{entry.run} {entry.digest}", lambda n: f"{planned[n].name} {digests[n]}"),
-        (lambda entry: entry.digest, lambda n: digests[n]),
-        (_made_by, lambda n: _made_by(planned[n])),
-    )
-    for of_entry, of_run in rules:
-        free: dict[str, list[SweepEntry]] = {}
-        for entry in left:
-            free.setdefault(of_entry(entry), []).append(entry)
-        for number in range(len(planned)):
-            candidates = free.get(of_run(number))
-            if number not in folders and candidates:
-                entry = candidates.pop(0)
-                folders[number] = entry.run
-                left.remove(entry)
-    taken = {entry.run for entry in left if (path / entry.run).exists()} | set(folders.values())
+    wanted = [
+        keys(run.name, digest, run.values, run.seed)
+        for run, digest in zip(planned, digests, strict=True)
+    ]
+    left = [
+        (keys(entry["run"], entry["digest"], entry["values"], entry["seed"]), entry["run"])
+        for entry in earlier
+    ]
+    for level in range(3):
+        free: dict[str, list[Any]] = {}
+        for each in left:
+            free.setdefault(each[0][level], []).append(each)
+        for number, of_run in enumerate(wanted):
+            if number not in folders and (candidates := free.get(of_run[level])):
+                left.remove(candidates[0])
+                folders[number] = candidates.pop(0)[1]
+    taken = {name for _, name in left if (path / name).exists()} | set(folders.values())
     for number, run in enumerate(planned):
         if number not in folders:
             name = run.name if run.name not in taken else f"{run.name}-{digests[number][:6]}"
             folders[number] = name
             taken.add(name)
     return [folders[number] for number in range(len(planned))]
-
-
-def _made_by(run: SweepEntry | PlannedRun) -> str:
-    return text([run.values, run.seed])
 
 
 def _require_same(there: Run, planned: PlannedRun) -> None:
@@ -247,19 +262,6 @@ def _require_same(there: Run, planned: PlannedRun) -> None:
             where=str(there.path),
             hint="choose another folder for the sweep with -o, or remove this run's folder",
         )
-
-
-def _require_timing_only(folder: RunFolder, timing_only: bool) -> None:
-    """Refuse a run that simulated only time if the sweep's runs train, or the reverse."""
-    if bool(folder.read_info().get("timing_only")) == timing_only:
-        return
-    made = "with training, not with" if timing_only else "without training, with"
-    repeated = "leave out" if timing_only else "add"
-    raise UserError(
-        f"this run was made {made} --timing-only",
-        where=str(folder.path),
-        hint=f"choose another folder for the sweep with -o, or {repeated} --timing-only (in Python: timing_only)",
-    )
 
 
 def changed_since(path: Path, runs: Iterable[tuple[str, LoadedScenario]]) -> Iterator[UserError]:
@@ -328,7 +330,7 @@ def write_index(
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     write = functools.partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
-    SWEEP.write_listed(path, asdict(read_sweep(path)), f"{INDEX}.parquet", write)
+    SWEEP.write_listed(path, dict(read_sweep(path)), f"{INDEX}.parquet", write)
     write_text(path / f"{INDEX}.csv", csv_text(table.to_pandas()))
     return {row["run"]: row["status"] for row in rows}
 

@@ -55,10 +55,6 @@ class Shares:
         """Whether a process has started the task."""
         return bool(self.values[task.number] != _NOT_STARTED)
 
-    def forget(self, task: Task) -> None:
-        """Mark a task as not started."""
-        self.values[task.number] = _NOT_STARTED
-
     def in_progress(self) -> float:
         """Sum of the progress of all tasks that have been started."""
         return sum(max(0.0, float(value)) for value in self.values)
@@ -111,7 +107,7 @@ def run_on_pool(
     prepare()
     lost = yield from _perform(tasks, jobs, shares, folder, period)
     for task in lost:
-        shares.forget(task)
+        shares.values[task.number] = _NOT_STARTED
         yield from _perform([task], 1, shares, folder, period)
 
 
@@ -178,7 +174,6 @@ def _perform(
 
 @contextlib.contextmanager
 def _environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set environment variables for a while."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:
@@ -241,8 +236,6 @@ def _begin(values: Any, requested: Any, folder: Path, environment: Mapping[str, 
 
 
 def _work(task: Task) -> Result | None:
-    """Perform a task; returns None if it was interrupted."""
-
     def report(share: float) -> None:
         _values[task.number] = share
         if _requested.value:

@@ -18,7 +18,6 @@ from fedsim.scenario.comparing import Namer, differing, flattened, short_names, 
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override, apply_overrides
 from fedsim.scenario.own_code import as_data
-from fedsim.scenario.source import Source
 
 _LONGEST_WORD = 40
 VARIANT = "variant"
@@ -46,10 +45,6 @@ class PlannedRun:
         """Its scenario with every default written out."""
         return self.loaded.resolved()
 
-    def source(self) -> Source:
-        """Its scenario with every default written out, and the locations of the user's values."""
-        return replace(self.loaded.source, data=self.resolved())
-
 
 def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     """All runs of a sweep: every variant with the combinations of ``grid`` (the last path varies fastest), each with
@@ -76,10 +71,14 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             where=seed_place,
             hint=f"for this seed alone, use -s 'sweep.seeds=[{seed}]' (in Python, overrides)",
         )
-    varied: list[tuple[str, ...]] = [("sweep", "grid", path) for path in sweep.grid]
-    varied += [("sweep", "zip", path) for path in sweep.zip]
-    varied += [
-        ("sweep", "variants", name, key) for name in sweep.variants for key in sweep.variants[name]
+    varied = [
+        *(("sweep", "grid", path) for path in sweep.grid),
+        *(("sweep", "zip", path) for path in sweep.zip),
+        *(
+            ("sweep", "variants", name, key)
+            for name, keys in sweep.variants.items()
+            for key in keys
+        ),
     ]
     for place in varied:
         if place[-1].partition(".")[0] in _RESERVED:
@@ -148,20 +147,15 @@ def _combinations(loaded: LoadedScenario) -> Iterator[list[Override]]:
     sweep = loaded.scenario.sweep
     assert sweep is not None
 
-    def override(section: str, path: str, index: int, value: Any) -> Override:
-        return Override(path, value, loaded.source.value_place(("sweep", section, path, index)))
+    def columns(section: str, listed: Mapping[str, Sequence[Any]]) -> Iterator[list[Override]]:
+        for path, values in listed.items():
+            places = (("sweep", section, path, index) for index in range(len(values)))
+            located = zip(values, map(loaded.source.value_place, places), strict=True)
+            yield [Override(path, value, place) for value, place in located]
 
-    grids = [
-        [[override("grid", path, index, value)] for index, value in enumerate(values)]
-        for path, values in sweep.grid.items()
-    ]
-    columns = [
-        [override("zip", path, index, value) for index, value in enumerate(values)]
-        for path, values in sweep.zip.items()
-    ]
-    rows = [list(row) for row in zip(*columns, strict=True)] if columns else [[]]
-    for chosen in itertools.product(*grids, rows):
-        yield list(itertools.chain(*chosen))
+    rows = list(zip(*columns("zip", sweep.zip), strict=True)) or [()]
+    for chosen, row in itertools.product(itertools.product(*columns("grid", sweep.grid)), rows):
+        yield [*chosen, *row]
 
 
 def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
@@ -195,7 +189,6 @@ def name_words(path: str, key: str, values: Sequence[Any]) -> dict[str, str]:
 
 
 def _whole(key: str, value: Any) -> str:
-    """A value written out."""
     name = _name_of(value)
     if isinstance(value, str):
         return name or value

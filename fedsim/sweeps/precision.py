@@ -24,12 +24,12 @@ from fedsim.composition.build import build
 from fedsim.composition.check import check
 from fedsim.errors import UserError
 from fedsim.files.durable import write_text
-from fedsim.runs.sweep import PRECISION, is_sweep, read_sweep
+from fedsim.runs.records import SWEEP_PRECISION, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
-from fedsim.sweeps.execution import SweepOutcome, default_sweep_folder, sweep
+from fedsim.sweeps.execution import SweepOutcome, default_folder, sweep
 from fedsim.sweeps.plan import plan_runs
 from fedsim.units import share_of
 
@@ -52,11 +52,7 @@ class Precision:
 
     @classmethod
     def parse(cls, half_width: str | None, metric: str | None, most: int = 30) -> Precision:
-        """Read ``5%``, and ``time_to:accuracy=0.8`` or ``throughput``.
-
-        Raises:
-            UserError: they are not of this form.
-        """
+        """Read ``5%``, and ``time_to:accuracy=0.8`` or ``throughput``."""
         where = f"--until-halfwidth {half_width or ''} --metric {metric or ''}"
         hint = (
             "for example --until-halfwidth 5% --metric time_to:accuracy=0.8, or --metric throughput"
@@ -95,7 +91,7 @@ def sweep_to_precision(
         UserError: as for a sweep; there is only one variant, runs stopped before the target, or a value has no
             logarithm.
     """
-    folder = output if output is not None else default_sweep_folder(loaded)
+    folder = output if output is not None else default_folder(loaded)
     planned = plan_runs(loaded)
     if len({text(run.values) for run in planned}) < 2:
         raise UserError(
@@ -108,7 +104,7 @@ def sweep_to_precision(
         goal = {precision.target.metric: precision.target.value}
         changed = planned[0].loaded.changed([Override("stop.target", goal, "--metric")])
         check(build(changed, timing_only=bool(settings.get("timing_only"))))
-    earlier = [run.seed for run in read_sweep(folder).runs] if is_sweep(folder) else []
+    earlier = [run["seed"] for run in read_sweep(folder)["runs"]] if is_sweep(folder) else []
     seeds = list(dict.fromkeys([*(run.seed for run in planned), *earlier]))
     wanted, ran = seeds_to_run(np.zeros(0), precision.half_width, precision.most), 0
     while True:
@@ -129,18 +125,14 @@ def sweep_to_precision(
                 ratio = paired_ratio(logs, precision.half_width)
                 rows.append({**names, **vars(ratio), "low": ratio.low, "high": ratio.high})
             table = pd.DataFrame(rows).astype({"needed": "Int64"})
-            write_text(folder / PRECISION, csv_text(table))
+            write_text(folder / SWEEP_PRECISION, csv_text(table))
             return outcome, table
 
 
 def logarithms(
     comparison: ComparisonTables, target: Target | None
 ) -> list[tuple[dict[str, Any], Floats]]:
-    """Each variant (its columns of the table), with the logarithms of its ratios to the baseline, by seed.
-
-    Raises:
-        UserError: runs stopped before the target, or a value has no logarithm.
-    """
+    """Each variant (its columns of the table), with the logarithms of its ratios to the baseline, by seed."""
     pairs = []
     if target is not None and (stopped := comparison.stopped_before(target)):
         raise UserError(
@@ -167,14 +159,10 @@ def logarithms(
 def _values(
     runs: Sequence[RunFacts], target: Target | None
 ) -> tuple[Floats, set[Path], float | None]:
-    """The quantity of each run, the runs that missed the target, and the time at which they are censored."""
     if target is None:
         steady = (throughput(load_run(run.path)) for run in runs)
-        values, missed, censored_s = (
-            np.array([one.per_h if one else 0.0 for one in steady]),
-            set[Path](),
-            math.inf,
-        )
+        values = np.array([one.per_h if one else 0.0 for one in steady])
+        missed, censored_s = set[Path](), math.inf
         problem, hint = (
             "has no steady throughput",
             "let the runs make at least 100 server updates, and last longer than twice their warm-up",

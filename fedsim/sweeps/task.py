@@ -6,12 +6,13 @@ import gc
 import time
 import traceback
 from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fedsim.errors import UserError
 from fedsim.parts.component import users_line
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.scenario.loading import LoadedScenario, load_source
 from fedsim.scenario.source import Source
 
 ERRORS = "errors"
@@ -24,18 +25,24 @@ class Task:
     """A run for a process to perform.
 
     Attributes:
-        number: position of the run in the sweep.
-        name: name of the run.
-        folder: folder of the run.
+        number: position among the tasks that are performed together.
+        folder: folder of the run, whose name is that of the run.
         source: resolved scenario, with every default written out and the locations of the user's values.
         timing_only: simulate time only.
     """
 
     number: int
-    name: str
-    folder: str
+    folder: Path
     source: Source
     timing_only: bool = False
+
+    @classmethod
+    def of(
+        cls, number: int, folder: Path, loaded: LoadedScenario, *, timing_only: bool = False
+    ) -> Task:
+        """The run of a scenario."""
+        source = replace(loaded.source, data=loaded.resolved())
+        return cls(number, folder.resolve(), source, timing_only)
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,9 @@ class Performer:
         except UserError as error:
             result = Result(task, str(error), True, tuple(warnings))
         except Exception as error:
-            _keep(task, traceback.format_exc())
+            path = task.folder.parent / ERRORS / f"{task.folder.name}.txt"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(traceback.format_exc(), encoding="utf-8")
             line = users_line(error)
             text = f"{line}: " if line else ""
             text += f"{type(error).__name__}: {error}"
@@ -102,8 +111,8 @@ class Performer:
         self, task: Task, report: Callable[[float], None] | None, warnings: list[str]
     ) -> None:
         from fedsim.analysis.run import Run
+        from fedsim.composition.resuming import changed_files
         from fedsim.composition.run import Progress, execute, resume
-        from fedsim.scenario.loading import load_source
 
         reported_at = 0.0
 
@@ -115,31 +124,26 @@ class Performer:
                 report(progress.share)
 
         folder = RunFolder(task.folder)
-        if not folder.has_begun or _files_have_changed(folder):
+        info = folder.read_info() if folder.has_begun else {}
+        is_open = info.get("status") != Status.COMPLETE
+        # A run that is not complete begins again if a file of code or data has changed since.
+        if not info or (is_open and changed_files(folder, info)):
             # Resolved paths are absolute; only classes from Python refer to the sweep's folder.
             loaded = load_source(task.source, folder.path.parent)
             execute(
                 loaded,
                 folder.path,
-                overwrite=folder.has_begun,
+                overwrite=bool(info),
                 timing_only=task.timing_only,
                 shared=self._shared,
                 threads=self._threads,
                 on_progress=on_progress,
                 on_warning=lambda warning: warnings.append(str(warning)),
             )
-        elif folder.read_info().get("status") != Status.COMPLETE:
+        elif is_open:
             resume(folder.path, shared=self._shared, threads=self._threads, on_progress=on_progress)
         elif not folder.report.exists():
             Run(folder).report()
-
-
-def _files_have_changed(folder: RunFolder) -> bool:
-    """Whether an unfinished run cannot be resumed because a file of code or data has changed since it began."""
-    from fedsim.composition.resuming import changed_files
-
-    info = folder.read_info()
-    return info.get("status") != Status.COMPLETE and bool(changed_files(folder, info))
 
 
 def is_done(folder: Path) -> bool:
@@ -150,9 +154,3 @@ def is_done(folder: Path) -> bool:
         and run.read_info().get("status") == Status.COMPLETE
         and run.report.exists()
     )
-
-
-def _keep(task: Task, text: str) -> None:
-    path = Path(task.folder).parent / ERRORS / f"{task.name}.txt"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")

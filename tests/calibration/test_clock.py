@@ -1,6 +1,5 @@
 """Each kind of log that people hold: the value that pandas computes, or the refusal."""
 
-import gzip
 import itertools
 from collections.abc import Callable
 from pathlib import Path
@@ -28,18 +27,6 @@ def _csv(frame: pd.DataFrame, path: Path, **options: object) -> None:
     frame.to_csv(path, index=False, **options)
 
 
-def _gz(frame: pd.DataFrame, path: Path) -> None:
-    path.write_bytes(gzip.compress(frame.to_csv(index=False).encode()))
-
-
-def _jsonl(frame: pd.DataFrame, path: Path) -> None:
-    frame.to_json(path, orient="records", lines=True)
-
-
-def _feather(frame: pd.DataFrame, path: Path) -> None:
-    pyarrow.feather.write_feather(frame, path)
-
-
 def _nested(frame: pd.DataFrame, path: Path) -> None:
     table = pa.Table.from_pandas(frame, preserve_index=False)
     table = table.append_column("metrics", pa.array([[0.1, 0.2]] * len(frame)))
@@ -53,11 +40,7 @@ def _text(frame: pd.DataFrame, form: str) -> pd.DataFrame:
 
 READ = {
     "seconds": ("log.csv", LOG, _csv),
-    "semicolons": ("log.csv", LOG, lambda frame, path: _csv(frame, path, sep=";")),
     "ending .log": ("server.log", LOG, _csv),
-    "gz": ("log.csv.gz", LOG, _gz),
-    "JSON lines": ("log.jsonl", LOG, _jsonl),
-    "Feather": ("log.feather", LOG, _feather),
     "nested columns": ("log.parquet", LOG, _nested),
     "other spellings": (
         "log.csv",

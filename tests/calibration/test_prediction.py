@@ -22,11 +22,6 @@ def test_coverage_is_the_share_within_the_bands() -> None:
     assert math.isnan(Prediction("x", [], [], [], []).coverage)
 
 
-def test_a_round_lasts_until_the_next_begins() -> None:
-    log = pd.DataFrame({"round": [1, 1, 0, 0, 2], "start_s": [3.0, 4.0, 1.0, 0.5, 9.0]})
-    assert round_durations_s(log).to_dict() == {0: 2.5, 1: 6.0}
-
-
 def test_lateness_by_hand() -> None:
     """Four dispatches, two late; predicted 0.9, 0.4, 0.2, 0: three right; Brier (0.01 + 0.36 + 0.04) / 4 = 0.1025."""
     late = Lateness(
@@ -35,25 +30,6 @@ def test_lateness_by_hand() -> None:
     assert (late.right, late.commonest) == (0.75, 0.5)
     assert late.brier == pytest.approx(0.1025)
     assert late.skill == pytest.approx(1 - 0.1025 / 0.25)
-
-
-def test_dispatches_that_did_not_arrive_are_not_predicted() -> None:
-    def log(*rows: tuple[int, int, str]) -> pd.DataFrame:
-        return pd.DataFrame(rows, columns=["round", "client", "outcome"])
-
-    logged = log((0, 0, "late"), (1, 0, "late"), (1, 1, "aggregated"), (1, 2, "dropped"))
-    one = log((1, 0, "late"), (1, 1, "aggregated"), (1, 2, "late"))
-    two = log((1, 0, "aggregated"), (1, 1, "dropped"), (1, 2, "late"))
-    lateness = _lateness(logged, [one, two, one], 1)
-    assert lateness is not None
-    assert (lateness.client, lateness.round, lateness.late.tolist()) == (
-        [0, 1],
-        [1, 1],
-        [True, False],
-    )
-    assert lateness.probability == pytest.approx([2 / 3, 0])
-    never = logged.replace("late", "aggregated")
-    assert _lateness(never, [never], 1) is None
 
 
 @pytest.mark.parametrize(("rounds", "fitting"), [(4, 0), (5, 1), (10, 2), (11, 3)])
@@ -82,3 +58,27 @@ def test_the_verdict_counts_the_rounds_within_their_band(
 
 def test_without_rounds_the_verdict_is_that_nothing_was_tested() -> None:
     assert verdict([]).startswith("Not tested")
+
+
+def test_a_round_lasts_until_the_next_begins() -> None:
+    log = pd.DataFrame({"round": [1, 1, 0, 0, 2], "start_s": [3.0, 4.0, 1.0, 0.5, 9.0]})
+    assert round_durations_s(log).to_dict() == {0: 2.5, 1: 6.0}
+
+
+def test_dispatches_that_did_not_arrive_are_not_predicted() -> None:
+    def log(*rows: tuple[int, int, str]) -> pd.DataFrame:
+        return pd.DataFrame(rows, columns=["round", "client", "outcome"])
+
+    logged = log((0, 0, "late"), (1, 0, "late"), (1, 1, "aggregated"), (1, 2, "dropped"))
+    one = log((1, 0, "late"), (1, 1, "aggregated"), (1, 2, "late"))
+    two = log((1, 0, "aggregated"), (1, 1, "dropped"), (1, 2, "late"))
+    lateness = _lateness(logged, [one, two, one], 1)
+    assert lateness is not None
+    assert (lateness.client, lateness.round, lateness.late.tolist()) == (
+        [0, 1],
+        [1, 1],
+        [True, False],
+    )
+    assert lateness.probability == pytest.approx([2 / 3, 0])
+    never = logged.replace("late", "aggregated")
+    assert _lateness(never, [never], 1) is None

@@ -33,12 +33,6 @@ def test_prepare_says_what_is_in_a_data_set() -> None:
     assert "groups" not in text
 
 
-def test_prepare_takes_the_data_sets_parameters() -> None:
-    result = fedsim("prepare", "gaussian_mixture", "-s", "samples=70", "-s", "classes=3", "--json")
-    described = json.loads(result.stdout)
-    assert (described["training_samples"], described["classes"]) == (70, 3)
-
-
 def test_prepare_names_the_features_of_a_table_and_warns_about_labels(tmp_path: Path) -> None:
     (tmp_path / "own.csv").write_text("age,dose,kind\n" + "3,1,a\n2,7,b\n" * 5)
     table = fedsim("prepare", "table", "-s", f"path={tmp_path / 'own.csv'}", "-s", "target=kind")

@@ -4,7 +4,6 @@ import pytest
 from click.testing import CliRunner
 
 from fedsim.cli import cli
-from fedsim.cli.options import print_table
 
 
 @pytest.mark.parametrize(
@@ -28,18 +27,3 @@ def test_the_shell_completes_names(words: str, expected: str) -> None:
         cli, prog_name="fedsim", env={"_FEDSIM_COMPLETE": "bash_complete", **variables}
     )
     assert expected in result.output.splitlines()
-
-
-def test_a_table_aligns_numbers_and_keeps_lines_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    print_table(["name", "n"], [["a" * 200, "1"], ["b", "100"]], right=["n"])
-    assert f"{'a' * 200} │   1" in capsys.readouterr().out
-
-
-def test_rows_that_do_not_fit_are_stacked_and_break_no_name(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "40")
-    name, part = "a-name-of-a-run-that-is-longer-than-forty-columns", "fed-prox-of-a-library"
-    print_table(["", "status", "seed"], [[name, f"complete {part}", "3"]], stacks=True)
-    assert capsys.readouterr().out.splitlines() == [name, f"  complete {part} · seed", "  3"]

@@ -1,7 +1,5 @@
 """Lines of progress where there is no terminal, and the command that comes next."""
 
-import sys
-import threading
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -9,18 +7,14 @@ import pytest
 
 import fedsim
 from fedsim.cli import progress as module
-from fedsim.cli.progress import following, next_command, repeated, same_command
+from fedsim.cli.progress import following, next_command
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
 from fedsim.runs.progress import Progress
+from fedsim.sweeps.execution import SweepProgress
 from tests.cli.invoking import PARABOLAS
 
 HALF = Progress(simulated_s=60.0, version=5, rounds=5, dispatched=9, share=0.5, metrics={})
-
-
-def test_the_command_line_can_be_pasted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/fedsim", "run", "my file.yaml"])
-    assert same_command("--resume") == "fedsim run 'my file.yaml' --resume"
 
 
 def test_an_interruption_names_the_command_that_continues(
@@ -49,27 +43,12 @@ def test_a_failed_run_may_be_given_again(tmp_path: Path, error: Exception) -> No
     assert caught.value.__notes__[-1] == "after fixing the cause, begin anew"
 
 
-def test_an_action_is_repeated_until_the_end() -> None:
-    twice = threading.Semaphore(0)
-    with repeated(0.001, twice.release):
-        assert twice.acquire(timeout=10)
-        assert twice.acquire(timeout=10)
-    assert not [thread for thread in threading.enumerate() if thread.name.endswith("(work)")]
-
-
-def test_quiet_shows_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with following("mine", tmp_path, "again", quiet=True) as show:
-        show(HALF)
-    assert capsys.readouterr() == ("", "")
-
-
 def test_the_parts_of_a_sweep_are_below_it_and_its_news_are_printed_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(module, "LINE_S", 1e9)
     settings = {
         "kind": "sweep",
-        "text_of": lambda progress, left_s: "1 of 2 runs",
         "news_of": lambda progress: ["a warning"],
         "parts_of": lambda progress: [("lr1", 0.25, "version 3"), ("lr2", 0.0, "")],
     }
@@ -77,7 +56,7 @@ def test_the_parts_of_a_sweep_are_below_it_and_its_news_are_printed_once(
     monkeypatch.setattr(module, "repeated", lambda s, action: lines.append(action) or nullcontext())
     with following("mine", tmp_path, "again", quiet=False, **settings) as show:
         lines[0]()
-        show(HALF)
+        show(SweepProgress(runs=2, complete=1, failed=0, share=0.5))
         lines[0]()
     assert capsys.readouterr().err.splitlines() == [
         "mine: 0%, starting",

@@ -112,4 +112,4 @@ def test_the_comparison_of_an_interrupted_sweep_continues_it(tmp_path: Path) -> 
     finished = command(*again.split()[1:], "-j", 1)
     assert finished.exit_code == 0, finished.output
     assert "5 runs done" in finished.stdout
-    assert Sweep(out).record.scenario == str(path)
+    assert Sweep(out).record["scenario"] == str(path)

@@ -91,13 +91,6 @@ def test_code_is_refused_on_request(
     assert ran(scenario)
 
 
-def test_the_file_is_named_before_its_code_runs(scenario: Path) -> None:
-    result = invoke("scenario", "check", scenario)
-    assert result.exit_code == 0, result.output
-    assert result.stderr.startswith(f"running the code in {scenario.parent / 'evil.py'}\n")
-    assert ran(scenario)
-
-
 def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: Path) -> None:
     run = scenario.parent / "run"
 
@@ -128,12 +121,3 @@ def test_a_run_whose_code_ends_the_process_is_interrupted(scenario: Path) -> Non
     assert "interrupted" in invoke("ls", scenario.parent).stdout
     (scenario.parent / "may end").touch()
     assert fedsim.resume(run).status == "complete"
-
-
-def test_describe_is_the_one_reading_command_that_runs_code(scenario: Path) -> None:
-    part = f"{scenario.parent / 'evil.py'}:Mine"
-    described = invoke("describe", part)
-    assert described.exit_code == 0, described.output
-    assert f"running the code in {scenario.parent / 'evil.py'}" in described.stderr
-    assert "sends up                delta (P)" in described.stdout
-    assert ran(scenario)

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import fedsim
 from fedsim.runs import Status
-from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.cli.invoking import invoke
-from tests.sweeps.worlds import scenario
+from tests.sweeps.worlds import record, scenario
 
 
 def test_damaged_files_are_counted_among_all(tmp_path: Path) -> None:
@@ -34,8 +33,7 @@ def test_a_failed_run_is_named_with_its_error_and_the_next_command(tmp_path: Pat
     assert first.startswith(f"{run.path}: unfinished (")
     assert second == f"  continue with: fedsim resume {run.path}"
     (tmp_path / "sweep").mkdir()
-    entry = SweepEntry("run", 0, {}, "")
-    SweepRecord("s", None, (entry,)).write(tmp_path / "sweep")
+    record(tmp_path / "sweep", "run")
     run.path.rename(tmp_path / "sweep" / "run")
     assert invoke("verify", tmp_path / "sweep").stdout.splitlines()[-1] == (
         "  repeat the command of the sweep"

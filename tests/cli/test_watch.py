@@ -13,9 +13,9 @@ from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.records import BOARD
 from fedsim.runs.run import Run
-from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.cli.invoking import PARABOLAS, assert_refused, invoke
 from tests.methods.own_method import run_with
+from tests.sweeps.worlds import record
 
 
 @pytest.fixture
@@ -82,14 +82,13 @@ def test_a_run_that_failed_at_once_shows_its_error_alone(tmp_path: Path) -> None
 
 def test_a_sweep_has_a_line_per_run(run: RunFolder) -> None:
     sweep = run.path.parent
-    entries = [SweepEntry(name, seed, {}, "") for seed, name in enumerate(("run", "later"))]
-    SweepRecord("two", None, tuple(entries)).write(sweep)
+    record(sweep, "run", "later")
     lines = invoke("watch", sweep, "--once").stdout.splitlines()
     assert [line.split(",")[0] for line in lines] == ["run: complete", "later: waiting"]
     # Nobody will start the second run, so there is nothing to wait for.
     *_, last = invoke("watch", sweep).stdout.splitlines()
     assert last == "to finish the other runs, repeat the command of the sweep"
-    SweepRecord("one", None, tuple(entries[:1])).write(sweep)
+    record(sweep, "run")
     *_, last = invoke("watch", sweep).stdout.splitlines()
     assert last == f"compare the runs with: fedsim compare {sweep}"
     run.update_info(status=Status.FAILED, error="UserError: stalled")
@@ -108,9 +107,8 @@ def test_a_board_shows_the_runs_in_progress(run: RunFolder, tmp_path: Path) -> N
 
 def test_a_folder_has_a_line_per_run_below_it(run: RunFolder) -> None:
     folder = run.path.parent
-    entries = (SweepEntry("later", 1, {}, ""),)
     (folder / "sweep").mkdir()
-    SweepRecord("one", None, entries).write(folder / "sweep")
+    record(folder / "sweep", "later")
     first, second, last = invoke("watch", folder).stdout.splitlines()
     assert first.startswith("run: complete, 100%, ")
     assert second == "sweep/later: waiting"

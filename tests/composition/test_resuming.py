@@ -12,7 +12,7 @@ from fedsim import bundled
 from fedsim.cli import cli
 from fedsim.errors import UserError
 from fedsim.runs import Status
-from fedsim.runs.verification import verify_run_folder
+from fedsim.runs.verification import verify_folder
 from tests.composition.interrupting import interrupted, interrupted_with_checkpoint
 from tests.composition.worlds import digests, digits
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) -> None:
     path = tmp_path / "run"
     interrupted(path)
-    assert verify_run_folder(path).state == "unfinished"
+    assert verify_folder(path).state == "unfinished"
     scenario = path / "scenario.yaml"
     text = scenario.read_text()
     scenario.write_text(text.replace("lr: 0.1", "lr: 0.2"))
@@ -47,16 +47,16 @@ def test_damage_to_an_interrupted_run_is_noticed_and_resuming_does_not_hide_it(
     world = digits(checkpoint_models={"every": "1 versions"})
     world["training"] |= {"verify": "eager"}
     interrupted(path, world, rounds=4)
-    assert verify_run_folder(path).state == "unfinished"
+    assert verify_folder(path).state == "unfinished"
     for name in (model_file, "dispatches.arrows"):
         content = bytearray((path / name).read_bytes())
         content[-9] ^= 1
         (path / name).write_bytes(content)
-    with pytest.raises(UserError, match=r"dispatches\.arrows: has changed"):
+    with pytest.raises(UserError, match=r"dispatches\.arrows: it has changed"):
         _ = fedsim.load(path).dispatches
     # The tables are written again; the model is not, because it comes from before the checkpoint.
     fedsim.resume(path)
-    (problem,) = verify_run_folder(path).problems
+    (problem,) = verify_folder(path).problems
     assert problem.where == str(path / model_file)
 
 

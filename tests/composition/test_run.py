@@ -18,7 +18,8 @@ from fedsim.methods.fedavg import FedAvg
 from fedsim.runs import Run, RunFolder
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import Status
-from fedsim.runs.verification import verify_run_folder
+from fedsim.runs.records import RUN
+from fedsim.runs.verification import verify_folder
 from fedsim.scenario.loading import load_scenario_dict
 from tests.composition.interrupting import interrupted
 from tests.composition.killing import run_killed, started
@@ -51,7 +52,7 @@ def test_a_run_that_is_going_on_is_neither_resumed_nor_replaced(tmp_path: Path) 
         process.join()
     assert fedsim.load(path).status is Status.INTERRUPTED
     fedsim.run(digits(stop={"rounds": 1}), path, overwrite=True)
-    assert verify_run_folder(path).state == "intact"
+    assert verify_folder(path).state == "intact"
 
 
 def test_a_run_killed_before_it_began_can_be_run_again(tmp_path: Path) -> None:
@@ -59,7 +60,7 @@ def test_a_run_killed_before_it_began_can_be_run_again(tmp_path: Path) -> None:
     interrupted(path)
     folder = RunFolder(path)
     info = folder.read_info()
-    folder.write_info(info | {"files": {}})
+    RUN.write(folder.path, info | {"files": {}})
     folder.scenario.unlink()
     with pytest.raises(UserError, match="before it began"):
         fedsim.resume(path)

@@ -5,11 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from fedsim.decisions.choosing import (
     INDIFFERENCE,
-    interval,
     pareto,
     preferred,
     probability_good,
@@ -66,13 +64,6 @@ def test_effects_of_seeds_do_not_count() -> None:
 def test_equal_settings_are_all_good() -> None:
     assert probability_good(np.ones((3, 4))) == pytest.approx([1.0, 1.0, 1.0])
     assert probability_good(np.ones((1, 4))).tolist() == [1.0]
-
-
-def test_an_interval_is_students() -> None:
-    mean, low, high = interval(NOISE)
-    expected = stats.t.interval(0.95, 5, NOISE.mean(), stats.sem(NOISE))
-    assert (low, high) == pytest.approx(expected)
-    assert mean == pytest.approx(NOISE.mean())
 
 
 def test_the_front_has_the_rows_that_none_dominates() -> None:

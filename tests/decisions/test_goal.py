@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from fedsim.analysis.comparison.targets import Target
 from fedsim.composition.run import execute
 from fedsim.decisions.goal import Goal, Limit, parse_objectives
 from fedsim.errors import UserError
@@ -66,14 +65,6 @@ def test_a_throughput_without_a_steady_state_is_none(tmp_path: Path) -> None:
     goal = Goal.parse("throughput")
     measured = goal.measure(run(goal, tmp_path, timed()))
     assert (measured.reached, measured.rate) == (False, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("text", "target"),
-    [("throughput", None), ("time_to:accuracy=80%", Target("accuracy", 0.8))],
-)
-def test_a_goal_is_read(text: str, target: Target | None) -> None:
-    assert Goal.parse(text).target == target
 
 
 def test_limits_are_read_in_units() -> None:

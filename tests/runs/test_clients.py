@@ -10,6 +10,7 @@ from fedsim.analysis.run import load_run
 from fedsim.runs import Run, RunFolder, RunWriter, Status
 from fedsim.runs.clients import absences, clients_table
 from fedsim.runs.phases import phases
+from fedsim.runs.records import RUN
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution
 from tests.runs.written import columns_of
@@ -20,7 +21,7 @@ def recorded(path: Path, *rows: str, aggregated: Aggregate, clients: int) -> Run
     folder = RunFolder(path)
     folder.path.mkdir()
     writer = RunWriter(folder, clients=clients, columns=columns_of)
-    folder.write_info({"status": Status.COMPLETE, "simulated_s": 100.0})
+    RUN.write(folder.path, {"status": Status.COMPLETE, "simulated_s": 100.0})
     for row in rows:
         cells = (getattr(Outcome, cell, cell) for cell in row.split())
         writer.append_dispatch(

@@ -8,8 +8,8 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.runs.listing import DAMAGED, contents, listed
 from fedsim.runs.records import DECISION
-from fedsim.runs.sweep import SweepEntry, SweepRecord
 from tests.runs.synthetic_runs import build_run
+from tests.sweeps.worlds import record
 
 
 def made(path: Path, seed: int, **info: object) -> Path:
@@ -24,8 +24,7 @@ def runs(tmp_path: Path) -> Path:
     folder = tmp_path / "runs"
     made(folder / "deep" / "alone", 0, method="fedavg", tags=["paper"])
     made(folder / "sweep" / "one", 7, method="fedbuff", target={"accuracy": 2.0})
-    entries = tuple(SweepEntry(name, seed, {}, "") for seed, name in ((7, "one"), (8, "two")))
-    SweepRecord("night", None, entries).write(folder / "sweep")
+    record(folder / "sweep", "one", "two")
     (folder / ".hidden").mkdir()
     return folder
 
@@ -36,7 +35,7 @@ def test_a_sweep_is_one_row_and_its_runs_are_those_of_its_folder(runs: Path) -> 
     assert (alone.statuses, alone.methods, alone.seeds) == ({"complete": 1}, ("fedavg",), (0,))
     assert (alone.tags, dict(alone.times_s)) == (("paper",), {})
     assert sweep.statuses == {"complete": 1, "waiting": 1}
-    assert (sweep.methods, sweep.seeds) == (("fedbuff",), (7, 8))
+    assert (sweep.methods, sweep.seeds) == (("fedbuff",), (0, 1))
     assert [row.path.name for row in listed(runs / "sweep")] == ["one", "two"]
     assert listed(runs / "deep" / "alone")[0] == alone
 

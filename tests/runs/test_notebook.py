@@ -9,7 +9,7 @@ import pytest
 
 from fedsim.runs import notebook
 from fedsim.runs.notebook import notebook_bar
-from fedsim.runs.progress import Progress, progress_text
+from fedsim.runs.progress import Progress
 from fedsim.sweeps.execution import SweepProgress
 
 
@@ -52,23 +52,17 @@ def test_outside_a_notebook_there_is_none(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    ("text_of", "shown"),
-    [
-        (progress_text, progress(0.25)),
-        (SweepProgress.text, SweepProgress(runs=12, complete=3, failed=1, share=0.25)),
-    ],
+    "shown", [progress(0.25), SweepProgress(runs=12, complete=3, failed=1, share=0.25)]
 )
-def test_it_shows_title_and_share_and_then_the_time(
-    cells: list[Cell], text_of: Any, shown: Any
-) -> None:
-    with notebook_bar("<my run>", text_of) as show:
+def test_it_shows_title_and_share_and_then_the_time(cells: list[Cell], shown: Any) -> None:
+    with notebook_bar("<my run>") as show:
         assert show is not None
         show(shown)
     (cell,) = cells
     assert "<b>&lt;my run&gt;</b>" in cell.shown[0]
     assert "0% starting" in cell.shown[0]
     assert "value='0.2500'" in cell.shown[1]
-    assert f"25% {text_of(shown)}" in cell.shown[1]
+    assert f"25% {shown.text()}" in cell.shown[1]
     assert cell.shown[2:] == ["<div><b>&lt;my run&gt;</b> done in 0 s</div>"]
 
 

@@ -1,16 +1,20 @@
 """The records of folders: whatever their entries are, no command ends in a traceback."""
 
 import json
+import os
 import random
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from fedsim.errors import UserError
 from fedsim.files.checksums import stamped
-from fedsim.runs.records import BOARD, DECISION, FORECAST, RUN
+from fedsim.runs.records import BOARD, DECISION, FORECAST, RUN, SWEEP, environment, read_sweep
 from tests.cli.invoking import PARABOLAS, invoke
+from tests.sweeps.worlds import record as record_sweep
 
 VALUES: tuple[Any, ...] = (None, "x", -1, True, [], [1], {}, {"a": 1}, 10**400, "\x1b[31m", [["a"]])
 DAMAGED = 60
@@ -54,3 +58,35 @@ def test_a_folder_of_an_answer_is_verified_with_its_runs(
     assert [row["state"] for row in json.loads(result.stdout)] == ["intact", "intact"]
     (tmp_path / "table.csv").write_text("a,c\n")
     assert invoke("verify", tmp_path).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"name": 3}, "Input should be a valid string"),
+        ({"format": SWEEP.format + 1}, "update fedsim"),
+        *(({"runs": name}, "is not the name of a folder") for name in ("..", "", "a/b", "a\\b")),
+    ],
+)
+def test_what_is_not_the_record_of_a_sweep_is_refused(
+    changes: dict[str, Any], problem: str, tmp_path: Path
+) -> None:
+    record_sweep(tmp_path, "seed0")
+    document = json.loads((tmp_path / SWEEP.file).read_text())
+    assert read_sweep(tmp_path)["runs"] == document["runs"]
+    del document["sha256"]
+    if "runs" in changes:
+        changes = {"runs": [{**document["runs"][0], "run": changes["runs"]}]}
+    (tmp_path / SWEEP.file).write_text(json.dumps(stamped({**document, **changes})))
+    with pytest.raises(UserError, match=problem):
+        read_sweep(tmp_path)
+    (tmp_path / SWEEP.file).unlink()
+    with pytest.raises(UserError, match="not a sweep folder"):
+        read_sweep(tmp_path)
+
+
+def test_environment_names_what_results_depend_on() -> None:
+    recorded = environment()
+    assert recorded["versions"]["torch"].startswith(torch.__version__.split("+")[0])
+    assert recorded["hardware"]["cores"] == os.cpu_count()
+    json.dumps(recorded)

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import fedsim
 from fedsim.cli import cli
 from fedsim.errors import UserError
-from fedsim.runs.verification import verify_bundle_folder, verify_run_folder
+from fedsim.runs.verification import verify_folder
 from fedsim.traces.synthesis import Synthesis, synthesize
 from tests.composition.worlds import digits
 
@@ -29,7 +29,7 @@ def test_a_bundle_is_intact_damaged_or_not_verifiable(tmp_path: Path) -> None:
         changed = bytearray(content)
         changed[len(changed) // 2] ^= 1
         file.write_bytes(changed)
-        assert verify_bundle_folder(bundle).state == "damaged", file.name
+        assert verify_folder(bundle).state == "damaged", file.name
         file.write_bytes(content)
     table = bundle / "network.parquet"
     content = table.read_bytes()
@@ -109,7 +109,7 @@ def test_every_flipped_bit_and_every_missing_file_is_noticed(
                 (path / name).unlink()
             else:
                 (path / name).write_bytes(flipped(content, draw))
-            assert verify_run_folder(path).state == "damaged", (name, flip)
+            assert verify_folder(path).state == "damaged", (name, flip)
             for use in (read_everything, fedsim.resume):
                 with pytest.raises(UserError):
                     use(path)
@@ -134,7 +134,7 @@ def test_a_link_to_a_device_in_place_of_a_file_is_refused(path: Path, name: str)
     """Reading /dev/zero would never end."""
     (path / name).unlink()
     (path / name).symlink_to("/dev/zero")
-    (problem,) = verify_run_folder(path).problems
+    (problem,) = verify_folder(path).problems
     expected = str(path / name), "cannot be read: not a regular file"
     assert (problem.where, problem.message) == expected
     with pytest.raises(UserError, match="not a regular file"):

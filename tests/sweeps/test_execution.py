@@ -17,13 +17,13 @@ from tests.sweeps.worlds import SMALL, all_digests, broken, command, digests, sc
 def test_runs_are_those_that_would_be_run_one_by_one(tmp_path: Path) -> None:
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     plain = {key: value for key, value in SMALL.items() if key != "sweep"}
-    for entry in sweep.record.runs:
-        lr = entry.values["training.optimizer.lr"]
-        overrides = [f"training.optimizer.lr={lr}", f"seed={entry.seed}"]
-        alone = fedsim.run(plain, tmp_path / entry.run, overrides=overrides)
-        assert digests(sweep.path / entry.run) == digests(alone.path)
-        there = (sweep.path / entry.run / "scenario.yaml").read_text()
-        assert entry.run in sweep._repr_html_()
+    for entry in sweep.record["runs"]:
+        lr = entry["values"]["training.optimizer.lr"]
+        overrides = [f"training.optimizer.lr={lr}", f"seed={entry['seed']}"]
+        alone = fedsim.run(plain, tmp_path / entry["run"], overrides=overrides)
+        assert digests(sweep.path / entry["run"]) == digests(alone.path)
+        there = (sweep.path / entry["run"] / "scenario.yaml").read_text()
+        assert entry["run"] in sweep._repr_html_()
         assert there == (alone.path / "scenario.yaml").read_text()
     assert len({str(run) for run in all_digests(sweep).values()}) == 4
 
@@ -37,7 +37,7 @@ def test_classes_from_python_can_be_varied(tmp_path: Path) -> None:
     for number, methods in enumerate((["fedavg", Halved], [{"name": "fedavg"}, {"name": Halved}])):
         given = scenario(grid={"server.method": methods}, seeds=[0])
         sweep = fedsim.sweep(given, tmp_path / f"sweep{number}", jobs=1)
-        assert [entry.run for entry in sweep.record.runs] == ["fedavg_seed0", "Halved_seed0"]
+        assert [entry["run"] for entry in sweep.record["runs"]] == ["fedavg_seed0", "Halved_seed0"]
         reference = "python_parts/Halved.py:Halved"
         written = (sweep.path / "scenario.yaml").read_text()
         assert reference in written

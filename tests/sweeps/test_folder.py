@@ -12,14 +12,13 @@ from fedsim.errors import UserError
 from fedsim.files.checksums import text_sha256
 from fedsim.files.locks import locked
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.sweep import SweepRecord
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.execution import sweep
 from fedsim.sweeps.folder import claimed, write_index
 from fedsim.sweeps.plan import plan_runs
 from tests.devices.worlds import LINKS, STEPS
-from tests.sweeps.worlds import SMALL, scenario, schedules
+from tests.sweeps.worlds import SMALL, record, scenario, schedules
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -55,7 +54,7 @@ def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) 
         fedsim.sweep(SMALL, tmp_path / "sweep", overrides=["training.local_steps=3"], jobs=1)
     assert "training.local_steps was 2 and is 3" in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
-    assert len(Sweep(tmp_path / "sweep").record.runs) == 4
+    assert len(Sweep(tmp_path / "sweep").record["runs"]) == 4
 
 
 def test_other_tags_and_new_keys_of_a_scenario_keep_the_runs(tmp_path: Path) -> None:
@@ -109,10 +108,10 @@ def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
     """As they do when a sweep grows, or with a fedsim that names differently."""
     out = tmp_path / "sweep"
     first = fedsim.sweep(schedules("9s"), out, jobs=1)
-    assert [entry.run for entry in first.record.runs] == ["server_seed0"]
+    assert [entry["run"] for entry in first.record["runs"]] == ["server_seed0"]
     written = (out / "server_seed0" / "run.json").stat().st_mtime_ns
     grown = fedsim.sweep(schedules("9s", "8s"), out, jobs=1)
-    assert [entry.run for entry in grown.record.runs] == [
+    assert [entry["run"] for entry in grown.record["runs"]] == [
         "server_seed0",
         "fedavgm-deadline9s_seed0",
         "fedavg-deadline8s_seed0",
@@ -120,7 +119,7 @@ def test_a_run_keeps_its_folder_when_names_change(tmp_path: Path) -> None:
     ]
     assert (out / "server_seed0" / "run.json").stat().st_mtime_ns == written
     assert set(grown.index["status"]) == {"complete"}
-    assert grown.index["run"].tolist() == [entry.run for entry in grown.record.runs]
+    assert grown.index["run"].tolist() == [entry["run"] for entry in grown.record["runs"]]
 
 
 def test_a_value_that_takes_the_place_of_another_does_not_take_its_folder(tmp_path: Path) -> None:
@@ -137,8 +136,8 @@ def test_runs_of_one_scenario_keep_their_own_folders(tmp_path: Path) -> None:
     data = scenario(grid={"server.schedule": [None, {"name": "sync"}]})
     for _ in range(2):
         sweep = fedsim.sweep(data, tmp_path / "sweep", jobs=1)
-        assert [entry.run for entry in sweep.record.runs] == ["seed0", "sync_seed0"]
-    assert len({entry.digest for entry in sweep.record.runs}) == 1
+        assert [entry["run"] for entry in sweep.record["runs"]] == ["seed0", "sync_seed0"]
+    assert len({entry["digest"] for entry in sweep.record["runs"]}) == 1
 
 
 def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -147,11 +146,11 @@ def test_folders_that_are_taken(tmp_path: Path, caplog: pytest.LogCaptureFixture
     with pytest.raises(UserError, match=r"contains other files, but no sweep\.json"):
         fedsim.sweep(SMALL, tmp_path / "other", jobs=1)
     (tmp_path / "sweep" / "lr0.1_seed0").mkdir(parents=True)
-    SweepRecord("x", None, ()).write(tmp_path / "sweep")
+    record(tmp_path / "sweep")
     (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").write_text("")
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
     assert "not empty" in sweep.failures["lr0.1_seed0"]
-    assert repr(sweep).endswith(f"sweep': {len(sweep.record.runs)} runs, 1 failed>")
+    assert repr(sweep).endswith(f"sweep': {len(sweep.record['runs'])} runs, 1 failed>")
     assert ".failures says why" in caplog.text
     assert (tmp_path / "sweep" / "lr0.1_seed0" / "thesis.tex").exists()
     with pytest.raises(UserError, match=r"contains no sweep\.json"):

@@ -160,7 +160,7 @@ def test_a_process_that_dies_takes_only_its_run_with_it(tmp_path: Path) -> None:
     (error,) = sweep.failures.values()
     assert error == "the process of this run was killed; there may be too little memory"
     whole = fedsim.sweep(scenario(grid={"server.method": methods[:1]}), tmp_path / "here", jobs=1)
-    done = sweep.record.runs[0].run
+    done = sweep.record["runs"][0]["run"]
     assert digests(sweep.path / done) == digests(whole.path / done)
 
 

@@ -53,7 +53,7 @@ def test_nothing_of_a_run_that_is_over_stays(tmp_path: Path, method: str) -> Non
         # Telling who is eligible counts the activations of the model, with hooks in a graph of torch.
         world["devices"]["memory"] = "1GB"
         source = Source("scenario", fedsim.read_scenario(world).resolved())
-        result = performer.perform(Task(seed, str(seed), str(tmp_path / str(seed)), source))
+        result = performer.perform(Task(seed, tmp_path / str(seed), source))
         assert bool(result.error) == (method == "broken")
         counts.append(held())
     # The first leaves the data set, which the others share.

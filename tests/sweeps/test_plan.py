@@ -76,15 +76,6 @@ def test_an_invalid_variant_is_found_before_the_first_run(variant: Any, message:
         plan(scenario(variants={"fine": {}, "wrong": variant}))
 
 
-def test_a_run_has_the_scenario_that_overrides_would_give() -> None:
-    run = plan(scenario(grid={"training.optimizer.lr": [0.3]}, seeds=[7]))[0]
-    plain = {key: value for key, value in scenario().items() if key != "sweep"}
-    overrides = ["training.optimizer.lr=0.3", "seed=7"]
-    expected = load_scenario_dict(plain, Path.cwd(), CATALOG, overrides)
-    assert run.resolved() == expected.resolved()
-    assert run.resolved()["sweep"] is None
-
-
 SYNC = {"name": "sync", "deadline": "9s"}
 
 

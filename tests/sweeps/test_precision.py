@@ -77,7 +77,7 @@ def test_seeds_are_added_until_the_ratio_is_precise(tmp_path: Path) -> None:
     loaded, out = load_scenario_dict(swept(seeds=[5]), tmp_path), tmp_path / "out"
     wide = Precision(0.5, Target("loss", 4.0))
     outcome, table = sweep_to_precision(loaded, out, wide, jobs=1, timing_only=False)
-    assert [entry.seed for entry in outcome.sweep.record.runs] == [*range(5, 15)] * 2
+    assert [entry["seed"] for entry in outcome.sweep.record["runs"]] == [*range(5, 15)] * 2
     assert (outcome.ran, outcome.skipped) == (20, 0)
     [row] = table.to_dict("records")
     assert (row["label"], row["seeds"], row["needed"]) == ("local_steps=3", 10, 10)

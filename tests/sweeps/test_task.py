@@ -6,10 +6,9 @@ import pytest
 
 import fedsim
 from fedsim.files.durable import TEMPORARY_PREFIX
-from fedsim.runs.folder import RunFolder
-from fedsim.runs.sweep import SweepRecord
+from fedsim.runs.records import RUN
 from tests.cli.invoking import PARABOLAS, invoke
-from tests.sweeps.worlds import scenario
+from tests.sweeps.worlds import record, scenario
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.usefixtures("without_reports")
 def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> None:
     folder = tmp_path / "sweep" / "seed0"
     folder.mkdir(parents=True)
-    SweepRecord("x", None, ()).write(tmp_path / "sweep")
+    record(tmp_path / "sweep")
     temporary = folder / f"{TEMPORARY_PREFIX}0f.json"
     temporary.write_text("half")
     assert fedsim.sweep(scenario(seeds=[0]), tmp_path / "sweep", jobs=1).failures == {}
@@ -25,9 +24,7 @@ def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> No
     # Killed once run.json was there, and before the scenario was.
     folder = tmp_path / "sweep" / "seed1"
     folder.mkdir()
-    RunFolder(folder).write_info(
-        {"status": "running", "files": {}, "versions": {"fedsim-des": "0.0.0"}}
-    )
+    RUN.write(folder, {"status": "running", "files": {}, "versions": {"fedsim-des": "0.0.0"}})
     (folder / "scenario.yaml").write_text("half")
     assert fedsim.sweep(scenario(seeds=[0, 1]), tmp_path / "sweep", jobs=1).failures == {}
 

@@ -8,6 +8,7 @@ from click.testing import CliRunner, Result
 from ruamel.yaml import YAML
 
 from fedsim.cli import cli
+from fedsim.runs.records import SWEEP
 from fedsim.sweeps import Sweep
 from tests.composition.worlds import quadratic
 
@@ -30,13 +31,21 @@ def digests(folder: Path) -> dict[str, str]:
 
 
 def all_digests(sweep: Sweep) -> dict[str, dict[str, str]]:
-    return {entry.run: digests(sweep.path / entry.run) for entry in sweep.record.runs}
+    return {entry["run"]: digests(sweep.path / entry["run"]) for entry in sweep.record["runs"]}
 
 
 def write(path: Path, data: dict[str, Any]) -> Path:
     with open(path, "w") as file:
         YAML().dump(data, file)
     return path
+
+
+def record(folder: Path, *runs: str) -> None:
+    """Write the record of a sweep whose runs have the seeds 0, 1, ..."""
+    entries = [
+        {"run": name, "seed": seed, "values": {}, "digest": ""} for seed, name in enumerate(runs)
+    ]
+    SWEEP.write(folder, {"name": "made", "scenario": None, "runs": entries, "files": {}})
 
 
 def command(*args: Any) -> Result:

@@ -22,10 +22,10 @@ from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.runs import Run, RunFolder
 from fedsim.runs.critical import waiting_by_cause
-from fedsim.runs.divergence import has_diverged, lost_metrics, lost_since
 from fedsim.runs.folder import Status
 from fedsim.runs.phases import aggregated_versions, aggregation_times
 from fedsim.runs.records import FACTS
+from fedsim.runs.run import has_diverged, lost_metrics, lost_since
 from fedsim.runs.tables import read_parquet
 from fedsim.scenario.source import parse_yaml
 from fedsim.vocabulary.formatting import Kind

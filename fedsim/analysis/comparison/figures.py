@@ -27,7 +27,7 @@ from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.lines import cumulative
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
-from fedsim.runs.sweep import PRECISION
+from fedsim.runs.records import SWEEP_PRECISION
 from fedsim.scenario.comparing import by_section
 from fedsim.vocabulary.formatting import (
     ABSENT,
@@ -314,7 +314,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
 
 def precision(comparison: ComparisonTables) -> Figure | None:
     """The seeds that each variant of a sweep needed; None if seeds were not added to a precision."""
-    files = {facts.path.parent / PRECISION for facts in comparison.facts}
+    files = {facts.path.parent / SWEEP_PRECISION for facts in comparison.facts}
     if len(files) > 1 or not (file := files.pop()).exists():
         return None
     frame = pd.read_csv(file)

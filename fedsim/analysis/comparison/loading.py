@@ -13,8 +13,8 @@ from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_f
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.records import SWEEP_SCENARIO, is_sweep, read_sweep
 from fedsim.runs.run import Run
-from fedsim.runs.sweep import SCENARIO, is_sweep, read_sweep
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import format_command, format_names
 
@@ -89,8 +89,10 @@ def load(
         if run.status is Status.COMPLETE:
             parent = str(path.parent)
             if parent not in names:
-                entries = read_sweep(path.parent).runs if is_sweep(path.parent) else ()
-                names[parent] = {each.run: str(each.values.get("variant", "")) for each in entries}
+                entries = read_sweep(path.parent)["runs"] if is_sweep(path.parent) else ()
+                names[parent] = {
+                    each["run"]: str(each["values"].get("variant", "")) for each in entries
+                }
             runs.append(
                 replace(read_facts(run, sections), variant=names[parent].get(path.name, ""))
             )
@@ -125,7 +127,7 @@ def _nothing_to_compare(named: Sequence[Path], left_out: Sequence[LeftOut]) -> U
     elif first.reason == _UNFINISHED[Status.RUNNING]:
         remedy = f"wait until it is complete: {format_command('watch', first.path)}"
     elif is_sweep(sweep):
-        again = format_command("sweep", sweep / SCENARIO, "-o", sweep)
+        again = format_command("sweep", sweep / SWEEP_SCENARIO, "-o", sweep)
         remedy = f"repeat the sweep with its options: {again}"
     else:
         remedy = f"finish it: {format_command('resume', first.path)}"
@@ -137,7 +139,7 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
     if RunFolder(path).info.exists():
         yield path
     elif is_sweep(path):
-        yield from (path / entry.run for entry in read_sweep(path).runs)
+        yield from (path / entry["run"] for entry in read_sweep(path)["runs"])
     else:
         folders = sorted(item.parent for item in path.glob("*/run.json"))
         # 'runs/*' also matches the comparison that an earlier command wrote there.
@@ -169,7 +171,7 @@ def _reference(paths: Iterable[Path]) -> Reference | None:
     for path in paths:
         folders = [path]
         if is_sweep(path):
-            scenario = read_sweep(path).scenario
+            scenario = read_sweep(path)["scenario"]
             folders += [Path(scenario).parent] if scenario else []
         for folder in folders:
             if (folder / REFERENCE).is_file():

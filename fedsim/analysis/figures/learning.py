@@ -20,7 +20,7 @@ from fedsim.analysis.figures.base import (
     thin,
 )
 from fedsim.runs import Run
-from fedsim.runs.divergence import Lost, last_metrics, lost_since
+from fedsim.runs.run import Lost, last_metrics, lost_since
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,

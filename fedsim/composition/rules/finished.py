@@ -13,8 +13,7 @@ from fedsim.composition.rules import RuleTable
 from fedsim.composition.rules.planned import drifting_until, unobserved_until
 from fedsim.errors import UserError
 from fedsim.parts.component import is_bundled, is_user_reference, place
-from fedsim.runs.divergence import has_diverged, lost_metrics, own_metrics
-from fedsim.runs.run import Run
+from fedsim.runs.run import Run, has_diverged, lost_metrics, own_metrics
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.stall import fixes
 from fedsim.units import to_ns

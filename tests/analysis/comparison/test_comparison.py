@@ -69,14 +69,14 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
 
 def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Path) -> None:
     shutil.copytree(sweep.path, tmp_path / "sweep")
-    for entry in sweep.record.runs:
-        shutil.rmtree(tmp_path / "sweep" / entry.run)
+    for entry in sweep.record["runs"]:
+        shutil.rmtree(tmp_path / "sweep" / entry["run"])
     with pytest.raises(UserError, match="no complete run") as refusal:
         compare(tmp_path / "sweep")
     path = tmp_path / "sweep"
     assert refusal.value.where == str(path)
     again = f"repeat the sweep with its options: fedsim sweep {path / 'scenario.yaml'} -o {path}"
-    assert refusal.value.hint == f"{path / sweep.record.runs[0].run} was not started; {again}"
+    assert refusal.value.hint == f"{path / sweep.record['runs'][0]['run']} was not started; {again}"
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from fedsim.analysis.comparison.facts import keep_facts, read_facts
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder
 from fedsim.runs.records import FACTS
-from fedsim.runs.verification import verify_run_folder
+from fedsim.runs.verification import verify_folder
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison.compared import GROUPS, folders, parquet
 from tests.composition.worlds import digits
@@ -68,15 +68,15 @@ def test_facts_of_other_results_are_not_used_and_damage_is_named(
     RunFolder(path).update_info(wall_s=7.0)
     assert read_facts(fedsim.load(path), {}).figures["wall_s"] == 7.0
     keep_facts(fedsim.load(path))
-    assert verify_run_folder(path).state == "intact"
+    assert verify_folder(path).state == "intact"
     facts.write_text(facts.read_text().replace("accuracy", "accurate"))
-    assert verify_run_folder(path).state == "damaged"
+    assert verify_folder(path).state == "damaged"
     with pytest.raises(UserError, match=r"rm .*facts\.json"):
         compare([path])
     facts.unlink()
     keep_facts(fedsim.load(path))
     (path / "metrics.parquet").write_bytes(b"")
-    with pytest.raises(UserError, match="checksum"):
+    with pytest.raises(UserError, match="has changed since fedsim"):
         compare([path])
 
 
