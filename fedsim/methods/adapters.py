@@ -136,15 +136,6 @@ class FlexLora(AdapterMethod):
         merged.b.zero_()[:, :rank] = u[:, :rank] * s[:rank]
 
 
-class FloraParams(WeightedParams):
-    """Parameters of FLoRA."""
-
-    stacked_rank: int | None = Field(default=None, ge=1)
-    """Sum of the ranks of the adapters in a download, such as 80 for 10 clients of rank 8: the size of a download if
-    every client takes part in every round, as in the paper. By default, and if they are smaller, a download has the
-    size of the merged matrices, which a client that missed a round needs."""
-
-
 class Flora(Method):
     """Every round, clients train new adapters, and the server adds the mean of their products to the model.
 
@@ -164,8 +155,14 @@ class Flora(Method):
     needs_adapters = True
     merges = True
     combines_parts = True
-    Params = FloraParams
-    params: FloraParams
+
+    class Params(WeightedParams):
+        stacked_rank: int | None = Field(default=None, ge=1)
+        """Sum of the ranks of the adapters in a download, such as 80 for 10 clients of rank 8: the size of a download
+        if every client takes part in every round, as in the paper. By default, and if they are smaller, a download has
+        the size of the merged matrices, which a client that missed a round needs."""
+
+    params: Params
 
     def download(self) -> Sequence[Vector]:
         """The model without adapters, which clients draw anew."""

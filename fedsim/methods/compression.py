@@ -25,7 +25,7 @@ from fedsim.methods.base import (
     Vector,
     with_mixin,
 )
-from fedsim.methods.optimizer_state import STATE
+from fedsim.methods.mixins import STATE
 from fedsim.randomness import Purpose, Stream
 from fedsim.vocabulary.formatting import format_names
 

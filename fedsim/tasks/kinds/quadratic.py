@@ -37,28 +37,6 @@ class NoiseEntry(Parameters):
     """Vector (d,) added to the gradient."""
 
 
-class QuadraticParams(SizedParams):
-    """Client i minimizes f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
-
-    centers: list[float] | list[list[float]] | None = None
-    """Centers b_i: a list of N vectors, or of N numbers if there is one dimension. Zero if only slopes are given."""
-    curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
-    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 if centers are
-    given, else 0."""
-    slopes: list[float] | list[list[float]] | None = None
-    """Slopes s_i: N vectors (or numbers) for linear objectives; by default zero."""
-    noise_std: float | list[float] = 0.0
-    """Standard deviation of normal noise added to every gradient: one number, or one per dimension."""
-    noise_tape: list[NoiseEntry] = []
-    """Explicit noise, added to the gradients of exactly these steps."""
-    initial: float | list[float] = 0.0
-    """Initial model: one number for all dimensions, or a vector."""
-    names: dict[str, int] = {}
-    """Named blocks of the vector with their lengths, in order, so that some may be personal; by default one block x."""
-    samples: list[int] | None = None
-    """Number of samples of each client, for methods that weight by it; by default 1."""
-
-
 class QuadraticTask(AnalyticTask):
     """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
 
@@ -67,10 +45,33 @@ class QuadraticTask(AnalyticTask):
     """
 
     name = "quadratic"
-    Params = QuadraticParams
+
+    class Params(SizedParams):
+        """Client i minimizes f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
+
+        centers: list[float] | list[list[float]] | None = None
+        """Centers b_i: a list of N vectors, or of N numbers if there is one dimension. Zero if only slopes are
+        given."""
+        curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
+        """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 if centers are
+        given, else 0."""
+        slopes: list[float] | list[list[float]] | None = None
+        """Slopes s_i: N vectors (or numbers) for linear objectives; by default zero."""
+        noise_std: float | list[float] = 0.0
+        """Standard deviation of normal noise added to every gradient: one number, or one per dimension."""
+        noise_tape: list[NoiseEntry] = []
+        """Explicit noise, added to the gradients of exactly these steps."""
+        initial: float | list[float] = 0.0
+        """Initial model: one number for all dimensions, or a vector."""
+        names: dict[str, int] = {}
+        """Named blocks of the vector with their lengths, in order, so that some may be personal; by default one block
+        x."""
+        samples: list[int] | None = None
+        """Number of samples of each client, for methods that weight by it; by default 1."""
+
     model_family = "quadratic"
 
-    def __init__(self, params: QuadraticParams) -> None:
+    def __init__(self, params: Params) -> None:
         self.params = params
         self.size_bytes = params.size
         centers, slopes = (_rows(getattr(params, name), name) for name in ("centers", "slopes"))
@@ -117,7 +118,7 @@ class QuadraticTask(AnalyticTask):
         self._latest: tuple[Any, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @classmethod
-    def build(cls, params: QuadraticParams, context: TaskContext) -> QuadraticTask:
+    def build(cls, params: Params, context: TaskContext) -> QuadraticTask:
         """The task, which depends on nothing else in the scenario."""
         return cls(params)
 

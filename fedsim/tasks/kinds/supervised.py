@@ -39,17 +39,6 @@ _SEED_MASK = (1 << 63) - 1
 _PROBE_SAMPLES = 2
 
 
-class SupervisedParams(SizedParams):
-    """Real training on a data set partitioned among the clients."""
-
-    dataset: Annotated[Part[Any], OfKind("dataset")]
-    """Data set, such as `digits`."""
-    partition: Annotated[Part[Any], OfKind("partition")]
-    """Partition of the training samples among the clients, such as `{name: iid, clients: 10}`."""
-    model: Annotated[Part[Any], OfKind("model")]
-    """Model to train, such as `logistic_regression`."""
-
-
 class SupervisedTask(Task):
     """A model to be trained on the clients' samples.
 
@@ -76,7 +65,17 @@ class SupervisedTask(Task):
     """
 
     name = "supervised"
-    Params = SupervisedParams
+
+    class Params(SizedParams):
+        """Real training on a data set partitioned among the clients."""
+
+        dataset: Annotated[Part[Any], OfKind("dataset")]
+        """Data set, such as `digits`."""
+        partition: Annotated[Part[Any], OfKind("partition")]
+        """Partition of the training samples among the clients, such as `{name: iid, clients: 10}`."""
+        model: Annotated[Part[Any], OfKind("model")]
+        """Model to train, such as `logistic_regression`."""
+
     dataset: Dataset
 
     def __init__(
@@ -111,12 +110,12 @@ class SupervisedTask(Task):
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())
 
     @classmethod
-    def clients_key(cls, params: SupervisedParams) -> str:
+    def clients_key(cls, params: Params) -> str:
         """That of the partition, if it takes a number of clients."""
         return "partition.clients" if params.partition.params.takes_clients else ""
 
     @classmethod
-    def build(cls, params: SupervisedParams, context: TaskContext) -> SupervisedTask:
+    def build(cls, params: Params, context: TaskContext) -> SupervisedTask:
         """The task, with the data set loaded and partitioned among the clients."""
         dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
@@ -295,7 +294,7 @@ class SupervisedTask(Task):
 
     def flops_without(self, frozen: Collection[str]) -> int:
         """Counted as :meth:`flops_per_sample`, without the gradients of some parameters."""
-        from fedsim.tasks.modules.counting import count_flops
+        from fedsim.tasks.modules.checks import count_flops
 
         return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES), frozen)
 
@@ -305,7 +304,7 @@ class SupervisedTask(Task):
 
     @cached_property
     def _activations_per_sample(self) -> int:
-        from fedsim.tasks.modules.counting import count_activations
+        from fedsim.tasks.modules.checks import count_activations
 
         return count_activations(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
 

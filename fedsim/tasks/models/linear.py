@@ -15,23 +15,6 @@ if TYPE_CHECKING:
     from torch import nn
 
 
-class LinearParameters(Parameters):
-    """Parameters of the binary linear model."""
-
-    positive: list[int] = Field(default=[1], min_length=1)
-    """Labels that count as +1; all others count as -1. [1, 3, 5, 7, 9] separates odd from even digits."""
-    personal_features: int = Field(default=0, ge=0)
-    """Number of features with weights in the tensor 'personal'; the others have theirs in 'shared'."""
-    shuffle_features: bool = False
-    """Divide the features between the blocks in a fixed random order; otherwise the last ones are personal."""
-    unit_norm: bool = False
-    """Scale every sample to Euclidean norm 1."""
-    bias: bool = False
-    """Add a trainable constant 'bias'."""
-    penalty: float = Field(default=0.0, ge=0)
-    """Weight rho of the non-convex penalty ||w||^2 / (1 + ||w||^2), one term per tensor."""
-
-
 class Linear(ModelComponent):
     """Binary logistic regression, linear in a shared and a personal block, with an optional non-convex penalty.
 
@@ -42,8 +25,22 @@ class Linear(ModelComponent):
 
     name = "linear"
     predicts = "class"
-    Params = LinearParameters
-    params: LinearParameters
+
+    class Params(Parameters):
+        positive: list[int] = Field(default=[1], min_length=1)
+        """Labels that count as +1; all others count as -1. [1, 3, 5, 7, 9] separates odd from even digits."""
+        personal_features: int = Field(default=0, ge=0)
+        """Number of features with weights in the tensor 'personal'; the others have theirs in 'shared'."""
+        shuffle_features: bool = False
+        """Divide the features between the blocks in a fixed random order; otherwise the last ones are personal."""
+        unit_norm: bool = False
+        """Scale every sample to Euclidean norm 1."""
+        bias: bool = False
+        """Add a trainable constant 'bias'."""
+        penalty: float = Field(default=0.0, ge=0)
+        """Weight rho of the non-convex penalty ||w||^2 / (1 + ||w||^2), one term per tensor."""
+
+    params: Params
 
     def build(self, dataset: Dataset) -> nn.Module:
         """The module for this data set's features."""

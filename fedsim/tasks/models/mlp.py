@@ -38,21 +38,18 @@ class _LinearStack(ModelComponent):
         return []
 
 
-class RegressionParameters(Parameters):
-    """Parameters of linear and of logistic regression."""
-
-    start: Literal["random", "zero"] = "random"
-    """Initial parameters: torch's standard rule, or all zero."""
-
-
 class LogisticRegression(_LinearStack):
     """Multinomial logistic (softmax) regression: one linear layer with bias, trained with cross-entropy."""
 
     name = "logistic_regression"
     family = "linear"
     predicts: ClassVar[TargetKind] = "class"
-    Params = RegressionParameters
-    params: RegressionParameters
+
+    class Params(Parameters):
+        start: Literal["random", "zero"] = "random"
+        """Initial parameters: torch's standard rule, or all zero."""
+
+    params: Params
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Random or zero, according to ``start``."""
@@ -69,21 +66,18 @@ class LinearRegression(LogisticRegression):
     predicts = "quantity"
 
 
-class MlpParameters(Parameters):
-    """Parameters of the multi-layer perceptron."""
-
-    hidden: list[PositiveInt] = Field(default=[200], min_length=1)
-    """Widths of the hidden layers."""
-
-
 class Mlp(_LinearStack):
     """Multi-layer perceptron: linear layers with ReLU between them, on flattened inputs."""
 
     name = "mlp"
     family = "mlp"
     takes_rate = True
-    Params = MlpParameters
-    params: MlpParameters
+
+    class Params(Parameters):
+        hidden: list[PositiveInt] = Field(default=[200], min_length=1)
+        """Widths of the hidden layers."""
+
+    params: Params
 
     def _hidden(self) -> list[int]:
         return [self.scaled(width) for width in self.params.hidden]

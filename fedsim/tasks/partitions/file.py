@@ -14,20 +14,17 @@ from fedsim.tasks.reading.arrays import test_marks
 from fedsim.tasks.reading.files import read_table, resolve, row_place
 
 
-class FileParameters(PartitionParameters):
-    """Parameters of a partition from a file."""
-
-    path: Path
-    """Table (.csv or .parquet) with the columns sample (row of the training data, from 0), client (number from 0) and,
-    if clients have their own test samples, is_test (true or false, or 1 or 0)."""
-
-
 class FromFile(Partitioner):
     """Samples and their clients from a table; samples that are not in the table are not used."""
 
     name = "file"
-    Params = FileParameters
-    params: FileParameters
+
+    class Params(PartitionParameters):
+        path: Path
+        """Table (.csv or .parquet) with the columns sample (row of the training data, from 0), client (number from 0)
+        and, if clients have their own test samples, is_test (true or false, or 1 or 0)."""
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """Read and check the table."""

@@ -14,24 +14,21 @@ from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, Partitioner, PartitionParameters
 
 
-class FlwrParameters(PartitionParameters):
-    """Parameters of a partitioner of Flower."""
-
-    partitioner: str
-    """Class of `flwr_datasets.partitioner`, such as `DirichletPartitioner`."""
-    arguments: dict[str, Any] = {}
-    """Arguments of the class, such as `{num_partitions: 10, alpha: 0.3}`. `partition_by` is `label` and `seed` follows
-    from the scenario's seed, unless they are given here."""
-
-
 class Flwr(Partitioner):
     """A partitioner of Flower Datasets (``pip install "fedsim-des[flower]"``), which gets the columns ``label`` and, if
     there are natural groups, ``group``.
     """
 
     name = "flwr"
-    Params = FlwrParameters
-    params: FlwrParameters
+
+    class Params(PartitionParameters):
+        partitioner: str
+        """Class of `flwr_datasets.partitioner`, such as `DirichletPartitioner`."""
+        arguments: dict[str, Any] = {}
+        """Arguments of the class, such as `{num_partitions: 10, alpha: 0.3}`. `partition_by` is `label` and `seed`
+        follows from the scenario's seed, unless they are given here."""
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
         """The rows of the partitioner's partitions."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import re
 import shutil
@@ -172,6 +174,20 @@ def damaged(path: Path, what: str) -> UserError:
         where=str(path),
         hint="download or create it again",
     )
+
+
+def read_bytes(path: Path) -> bytes:
+    """Content of a file, decompressed if its name ends in .gz or .xz."""
+    try:
+        if path.suffix == ".gz":
+            with gzip.open(path) as stream:
+                return stream.read()
+        if path.suffix == ".xz":
+            with lzma.open(path) as stream:
+                return stream.read()
+        return path.read_bytes()
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        raise damaged(path, str(error)) from error
 
 
 class NotOnDisk(UserError):

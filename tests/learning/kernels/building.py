@@ -15,7 +15,7 @@ from fedsim.learning.kernels import (
 )
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
+from fedsim.tasks.datasets.generated import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.models.linear import Linear
 from fedsim.tasks.partition import Partition

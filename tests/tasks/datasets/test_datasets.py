@@ -11,8 +11,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
-from fedsim.tasks.datasets.mnist import Mnist
-from fedsim.tasks.reading.images import MNIST_FILES
+from fedsim.tasks.datasets.images import MNIST_FILES, Mnist
 from tests.tasks.files import batch, equal, idx, idx_arrays, leaf, save_npz
 from tests.tasks.toys import load
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.splitting import held_out
+from fedsim.tasks.reading.samples import held_out
 from tests.tasks.files import equal
 from tests.tasks.toys import load
 

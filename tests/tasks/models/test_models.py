@@ -14,10 +14,9 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.models.cnn import Cnn
+from fedsim.tasks.models.cnn import Cnn, Conv, Dropout, Layer, Linear, SequentialModel
 from fedsim.tasks.modules.checks import refusal_of_one_sample
 from fedsim.tasks.modules.networks import SplitLinear
-from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
 from tests.tasks.toys import (
     COLOUR,
     GREY,

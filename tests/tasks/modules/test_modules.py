@@ -16,8 +16,7 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.modules.checks import Constants, adapt_calls
-from fedsim.tasks.modules.counting import count_flops
+from fedsim.tasks.modules.checks import Constants, adapt_calls, count_flops
 from fedsim.tasks.modules.dropout import KeyedFunctions, has_dropout, key_dropout, seed_dropout
 from fedsim.tasks.modules.networks import Block, LstmLayer, ResidualNetwork
 from tests.composition.worlds import digits
