@@ -184,13 +184,11 @@ class FedBuff(FedAvg):
         self.weight_of_absent = POPULATION_WEIGHTS if params.scale == "population" else ""
 
     def weights(self, updates: Updates) -> FloatArray:
-        """Each client's share of the buffer, or of the population, (C,)."""
         if self.params.scale == "mean":
             return super().weights(updates)
         return population_weights(self.context, updates, self.params.weights)
 
     def factors(self, updates: Updates) -> FloatArray:
-        """The discounts for staleness, (C,)."""
         discounts: FloatArray = self.params.weights_by_age(updates)
         return discounts
 
@@ -279,7 +277,6 @@ class FedCompass(Method):
         return state
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The state after this aggregation; unchanged without contributions."""
         if not len(updates):
             return server
         shares = population_weights(self.context, updates, self.params.weights)
@@ -343,7 +340,6 @@ class FedAT(Proximal):
         }
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The state after this aggregation; unchanged without contributions."""
         import torch
 
         if not len(updates):
@@ -396,7 +392,6 @@ class Rennala(FedAvg):
     Params: ClassVar[type[Parameters]] = GradientParams
 
     def weights(self, updates: Updates) -> FloatArray:
-        """Equal weights of all updates, (C,)."""
         return averaging_weights(updates, "uniform")
 
 
@@ -470,7 +465,6 @@ class Ata(Rennala):
         return LocalUpdate({"delta": trained.model - start - step}, trained.loss)
 
     def weights(self, updates: Updates) -> FloatArray:
-        """Each client's share of the gradients, (C,)."""
         gradients = updates.multiplicity * updates.steps
         shares: FloatArray = gradients / gradients.sum()
         return shares
@@ -494,7 +488,6 @@ class Ringmaster(FedAvg):
     Params: ClassVar[type[Parameters]] = GradientParams
 
     def weights(self, updates: Updates) -> FloatArray:
-        """The whole change of every update, (C,)."""
         return updates.multiplicity.astype(np.float64)
 
 
@@ -520,7 +513,6 @@ class AsyncSgd(Ringmaster):
         """How steps decrease with the delay; ``reciprocal`` is the delay-adaptive rule of the papers."""
 
     def factors(self, updates: Updates) -> FloatArray:
-        """The factors of the delays, (C,)."""
         factors: FloatArray = self.params.staleness.factor(
             updates.staleness.astype(np.float64), updates.version
         )

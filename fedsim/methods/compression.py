@@ -106,11 +106,9 @@ class _Compressed(Method):
         return ""
 
     def download(self) -> Sequence[Vector]:
-        """Those of the method, compressed."""
         return self._on_the_way("down", super().download())
 
     def upload(self) -> Sequence[Vector]:
-        """Those of the method, compressed."""
         return self._on_the_way("up", super().upload())
 
     def prologue(self) -> Prologue | None:
@@ -121,7 +119,6 @@ class _Compressed(Method):
         return replace(prologue, upload=self._on_the_way("up", prologue.upload))
 
     def memories(self) -> Mapping[str, Memory]:
-        """Those of the method, the errors of uploads, what compressions keep, and the references of downloads."""
         up = self.ways["up"]
         kept = {
             _KEPT(vector.name): Memory(up.kept(vector.elements - vector.exact))
@@ -196,7 +193,6 @@ class _Compressed(Method):
         return replace(update, vectors=vectors, memory=memory)
 
     def _followers(self, vector: Vector) -> dict[str, Factor]:
-        """Memories that move with a vector, and their factors."""
         return {
             name: memory.follows[vector.name]
             for name, memory in super().memories().items()
@@ -215,7 +211,6 @@ class _Compressed(Method):
         ]
 
     def _with_feedback(self) -> list[Vector]:
-        """Vectors whose errors a client keeps."""
         feedback = self.ways["up"].error_decay is not None
         return [vector for vector in self.upload() if feedback and vector.is_lossy]
 

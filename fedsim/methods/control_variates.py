@@ -73,11 +73,9 @@ class Scaffold(Method):
         return {"control": Memory(self.context.layout.size, follows={"control": 1.0})}
 
     def vector_operations(self) -> float:
-        """The correction, and the sum of the gradients."""
         return 2.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Corrected local steps."""
         start = cohort.down["model"]
         rule = Corrected(cohort.down["control"] - cohort.memory["control"])
         trained = trainer.run(cohort, start, rule=rule, collect=("mean_gradient",))
@@ -93,7 +91,6 @@ class Scaffold(Method):
         return LocalUpdate(vectors, trained.loss, {"control": mean})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Model and c; unchanged without contributions."""
         if not len(updates):
             return server
         layout = self.context.layout
@@ -144,7 +141,6 @@ class FedDyn(Method):
         return 4.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Steps on the regularized objective, and the new g_i."""
         start, gradient = cohort.down["model"], cohort.memory["gradient"]
         alpha, trainable = self.params.alpha, self.context.layout.trainable
         # A pull toward this anchor is alpha (w - w_received) - g_i.
@@ -155,7 +151,6 @@ class FedDyn(Method):
         return LocalUpdate({"delta": delta}, trained.loss, {"gradient": gradient})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """h and the model; unchanged without contributions."""
         if not len(updates):
             return server
         alpha, layout = self.params.alpha, self.context.layout
@@ -205,11 +200,9 @@ class Mtgc(Method):
         return {"correction": Memory(self.context.layout.size, keeper="shared", restarts=restarts)}
 
     def vector_operations(self) -> float:
-        """The correction."""
         return 1.0
 
     def local_rule(self, cohort: Cohort) -> LocalRule:
-        """The correction."""
         return Corrected(cohort.down["correction"] + cohort.memory["correction"])
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
@@ -273,7 +266,6 @@ class FedSum(Method):
         return cohort.down["merged"] - cohort.memory["gradient"]
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """The new mean gradient; its difference from the last one is sent."""
         correction = self.correction(cohort)
         total = None
         if self.weight_decay and correction is not None:
@@ -298,7 +290,6 @@ class FedSum(Method):
         return LocalUpdate({"delta": delta}, trained.loss, {"gradient": mean})
 
     def vector_operations(self) -> float:
-        """The correction, the division by N, and the sum of the gradients."""
         return 3.0
 
     def _corrected(self, correction: Tensor, total: Tensor | None) -> LocalRule:
@@ -344,7 +335,6 @@ class FedSumB(FedSum):
     downloads = ("model",)
 
     def vector_operations(self) -> float:
-        """1: each step adds its gradient to a sum."""
         return 1.0
 
     def correction(self, cohort: Cohort) -> None:
@@ -391,7 +381,6 @@ class FedSumCr(FedSum):
         return (Vector("model", self.context.layout.size),)
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """x, y = 0 and, if needed, the sum of the local learning rates of all server steps."""
         import torch
 
         state = dict(super().initial_state(model))
@@ -431,7 +420,6 @@ class FedSumCr(FedSum):
         return recovered - cohort.memory["gradient"]
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """That of FedSUM; the received model and its version are remembered."""
         update, model = super().local_update(cohort, trainer), cohort.down["model"]
         versions = cohort.column(cohort.versions, cohort.memory["version"])
         memory = {**update.memory, "received": model, "version": versions}
@@ -440,7 +428,6 @@ class FedSumCr(FedSum):
         return replace(update, memory=memory)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """That of FedSUM; the sum of rates includes this step."""
         state = super().aggregate(server, updates)
         if not self._sums:
             return state

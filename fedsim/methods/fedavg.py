@@ -57,7 +57,6 @@ class FedAvg(Method):
     Params: ClassVar[type[Parameters]] = FedAvgParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """A :meth:`step` along the :meth:`change`; unchanged without contributions."""
         if not len(updates):
             return server
         return self.step(server, self.change(updates))
@@ -122,11 +121,9 @@ class Proximal(Method):
         return float(self.params.proximal)
 
     def vector_operations(self) -> float:
-        """The proximal term."""
         return PROXIMAL_OPERATIONS if self.strength else 0.0
 
     def local_rule(self, cohort: Cohort) -> LocalRule | None:
-        """The proximal term, if there is one."""
         return proximal_rule(cohort.down["model"], self.strength)
 
 
@@ -146,12 +143,10 @@ class FedProx(Proximal, FedAvg):
         """Strength of the term mu / 2 x ||w - w_received||^2 in each local objective."""
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without the term."""
         return "" if self.strength else "mu is 0"
 
     @property
     def strength(self) -> float:
-        """mu."""
         return float(self.params.mu)
 
 
@@ -172,11 +167,9 @@ class FedNova(FedAvg):
     needs_sgd = "the distance that local steps cover along a gradient is known only for SGD"
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """If the distances are equal."""
         return "all clients do the same number of local steps" if rounds.equal_work else ""
 
     def factors(self, updates: Updates) -> FloatArray:
-        """(sum p_j a_j) / a_i, (C,)."""
         factors = super().factors(updates)
         lengths = self.context.distance_covered(updates.steps)
         if (lengths == lengths[0]).all():
@@ -199,11 +192,9 @@ class Rescale(FedAvg):
     )
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without partial work."""
         return NO_PARTIAL_WORK if rounds.full_work else ""
 
     def factors(self, updates: Updates) -> FloatArray:
-        """S_full / S, (C,)."""
         return super().factors(updates) * (updates.steps_assigned / updates.steps)
 
 
@@ -258,7 +249,6 @@ class FedLga(Method):
             self.uploads = ("delta", "gradient")
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without corrections."""
         because = NO_PARTIAL_WORK if rounds.full_work else "" if self.params.lam else "lam is 0"
         return f"{because}, with weights: uniform" if because else ""
 
@@ -269,7 +259,6 @@ class FedLga(Method):
         return {"model": model, "full": model.new_full(model.shape, math.nan)}
 
     def extra_passes(self) -> float:
-        """The gradient at the last local model, with ``last_grad``."""
         return 1.0 if self.params.grad_source == "last_grad" else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
@@ -316,7 +305,6 @@ class FedLga(Method):
         return mean
 
     def _correction(self, updates: Updates, index: int, full: Tensor) -> Tensor:
-        """The correction of a limited client's change, (P,)."""
         import torch
 
         trainable = self.context.layout.trainable

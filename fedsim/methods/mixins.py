@@ -39,7 +39,6 @@ class _Averaged(Method):
         return any(self._ends_with_buffers(one.name, one.elements) for one in self.upload())
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """That of the method, with the values of the buffers."""
         import torch
 
         update = super().local_update(cohort, trainer)
@@ -67,7 +66,6 @@ class _Averaged(Method):
         return state
 
     def _ends_with_buffers(self, name: str, elements: int, layout: Layout | None = None) -> int:
-        """Number of the buffers at the end of a vector."""
         is_change = name == self.buffers_with
         return self.buffers_in(elements, layout or self.context.layout) if is_change else 0
 
@@ -82,8 +80,6 @@ STATE = "optimizer"
 
 
 class _Continuing(Method):
-    """A method whose clients continue with a state of their optimizer."""
-
     def __init__(self, params: Any, context: MethodContext) -> None:
         super().__init__(params, context)
         if self.trains_twice:
@@ -99,11 +95,9 @@ class _Kept(_Continuing):
     """A method whose clients keep the state of their optimizer, as a memory that is counted as such."""
 
     def memories(self) -> Mapping[str, Memory]:
-        """Those of the method, and the state."""
         return {**super().memories(), STATE: Memory(_elements(self), follows={})}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """That of the method, and the new state."""
         update = super().local_update(cohort, trainer)
         return replace(update, memory={**update.memory, STATE: trainer.optimizer_state(cohort)})
 
@@ -126,11 +120,9 @@ class _Sent(_Continuing):
                 self._sent -= count
 
     def download(self) -> Sequence[Vector]:
-        """Those of the method, and the state."""
         return (*super().download(), Vector(STATE, self._sent))
 
     def upload(self) -> Sequence[Vector]:
-        """Those of the method, and the state."""
         return (*super().upload(), Vector(STATE, self._sent))
 
     def memories(self) -> Mapping[str, Memory]:
@@ -139,11 +131,9 @@ class _Sent(_Continuing):
         return {**super().memories(), **({STATE: Memory(size, follows={})} if size else {})}
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """That of the method, and a state of zeros."""
         return {**super().initial_state(model), STATE: model.new_zeros(self._sent)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """That of the method, and the new state."""
         if self._personal is not None:
             state = cohort.down[STATE].new_empty(len(cohort.clients), _elements(self))
             state[:, ~self._personal] = cohort.down[STATE]
@@ -166,7 +156,6 @@ class _Sent(_Continuing):
         return {**method.aggregate(server, updates), STATE: mean}
 
     def _is_silent(self, version: int) -> bool:
-        """Whether the updates from this version have no state."""
         return all(one.name != STATE for one in self.sent_at(version))
 
 
@@ -190,11 +179,9 @@ class _InParts(Method):
     parts: Parts
 
     def download(self) -> Sequence[Vector]:
-        """Those of the method."""
         return self._moving(super().download())
 
     def upload(self) -> Sequence[Vector]:
-        """Those of the method."""
         return self._moving(super().upload())
 
     def _moving(self, vectors: Sequence[Vector]) -> Sequence[Vector]:
@@ -225,7 +212,6 @@ class _InParts(Method):
         return replace(update, vectors=vectors, memory=memory)
 
     def layout_of(self, client: int) -> Layout:
-        """That of the client's part."""
         return self.parts.tasks[int(self.parts.level[client])].layout
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:

@@ -55,7 +55,6 @@ class FedAu(FedAvg):
         the weights. Unbounded when null; with 1 all weights are 1."""
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """With full participation."""
         return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
@@ -120,7 +119,6 @@ class FedAwe(Method):
     needs_exact = MappingProxyType({"model": "the server keeps the model of each client"})
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """With full participation, and if no change is clipped."""
         return EVERYONE if rounds.all_clients and self.params.clip_norm is None else ""
 
     def memories(self) -> Mapping[str, Memory]:
@@ -133,7 +131,6 @@ class FedAwe(Method):
         }
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local training from the client's own model."""
         start = cohort.memory["own"]
         trained = trainer.run(cohort, start)
         amplified = trained.model.sub_(start)
@@ -218,7 +215,6 @@ class GeneralizedFedAvg(Method):
         self._length_ns = max(1, to_ns(length_s))
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without amplification."""
         return "amplification is 1" if self.params.amplification == 1 else ""
 
     def initial_state(self, model: Tensor) -> ServerState:
@@ -256,7 +252,6 @@ class GeneralizedFedAvg(Method):
         return {"model": model, "window_sum": window_sum, "counters": counters}
 
     def _ends(self, rounds: int, duration_ns: int) -> bool:
-        """Whether a window of this many updates and nanoseconds is complete."""
         if self.params.every_rounds is not None:
             return rounds >= int(self.params.every_rounds)
         return duration_ns >= self._length_ns
@@ -292,7 +287,6 @@ class Wait(FedAvg):
         schedule's ``warm_up`` to the same number."""
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local steps, or one step along the mean of the gradients at the received model."""
         if self.params.local == "steps" or int(cohort.versions[0]) < self.params.warm_up:
             return super().local_update(cohort, trainer)
         start = cohort.down["model"]
@@ -313,11 +307,9 @@ class LatestUpdates(Method):
     server_vectors = ("mean",)
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """With full participation."""
         return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
-        """The latest update of each client, at the server."""
         return {"latest": Memory(self.context.layout.trainable, keeper="server")}
 
     def refreshed(self, updates: Updates) -> Iterator[Tensor]:
@@ -334,7 +326,6 @@ class LatestUpdates(Method):
             yield fresh
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Refresh the mean, then step along it."""
         mean = server["mean"].clone()
         for fresh in self.refreshed(updates):
             mean[: len(fresh)].add_(fresh, alpha=1 / self.context.clients)
@@ -377,7 +368,6 @@ class Mifa(LatestUpdates):
         time counts as zero, like one not seen yet. ``sampled``: the first round is like any other."""
 
     def prologue(self) -> Prologue | None:
-        """All clients once, if ``first_round`` is ``all``."""
         if self.params.first_round == "sampled":
             return None
         return Prologue(self.download(), self.upload())
@@ -410,7 +400,6 @@ class FedVarp(LatestUpdates):
     Params = FedVarpParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """Step, then remember; unchanged without contributions."""
         if not len(updates):
             return server
         change, mean = server["mean"].clone(), server["mean"].clone()

@@ -106,7 +106,6 @@ class Split:
 
 
 def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
-    """The mask of the personal entries, (P,) bool."""
     import torch
 
     if personal == "none" or personal == "all":
@@ -170,22 +169,18 @@ class FedSim(FedAvg):
         self._factors = ((params.gamma_u or base) / base, (params.gamma_v or base) / base)
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without a personal part."""
         shares_all = not self.split.personal_size and self._factors[0] == 1
         return "no part of the model is personal" if shares_all else ""
 
     def memories(self) -> Mapping[str, Memory]:
-        """The personal part."""
         split, kept = self.split, self.kept_when_lost
         row = Memory(split.personal_size, split.personal, kept_when_lost=kept, follows={})
         return {"personal": row} if split.personal_size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """The whole model (P,) and its shared part."""
         return {"model": model, "shared": self.split.shared(model)}
 
     def start(self, cohort: Cohort) -> Tensor:
-        """The model from which each client starts, (B, P)."""
         return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
 
     def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
@@ -199,7 +194,6 @@ class FedSim(FedAvg):
         return whole.masked_fill_(self.split.mask, factors[1])
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Joint steps: both parts' gradients are taken at the same point, then both move."""
         start = self.start(cohort)
         trained = trainer.run(
             cohort, start, learning_rate_scale=self.learning_rate_scale(), collect=self.collect
@@ -214,28 +208,23 @@ class FedSim(FedAvg):
         return LocalUpdate({"delta": delta}, trained.loss, kept)
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """The state with the shared part moved by ``change``."""
         state = {**server, "shared": server["shared"] + change}
         return {**state, "model": self.whole_model(state)}
 
     def whole_model(self, state: ServerState) -> Tensor:
-        """The shared part with the initial personal part."""
         return self.split.join(state["shared"], self.split.personal(state["model"]))
 
     def buffers_in(self, elements: int, layout: Layout) -> int:
-        """Those of the shared part."""
         of_shared = elements == self.split.shared_size
         return self.split.shared_size - self.split.shared_trainable if of_shared else 0
 
     def personal_models(
         self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """The shared part of the server with each client's personal part."""
         shared = server["shared"].expand(len(clients), -1)
         return self.split.join(shared, memory.get("personal"))
 
     def personal_parts(self) -> Sequence[str]:
-        """The personal tensors."""
         return self.split.personal_names
 
 
@@ -298,12 +287,10 @@ class FedAlt(FedSim):
         self.trains_twice = bool(self.split.personal_size and self.split.shared_size)
 
     def compute_factor(self) -> float:
-        """Passes per local step: those on the personal part and one on the shared part."""
         on_personal = self.params.personal_steps if self.split.personal_size else 0.0
         return on_personal + (1.0 if self.split.shared_size else 0.0)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Personal steps, then shared steps."""
         start, split = self.start(cohort), self.split
         if not split.personal_size:
             return super().local_update(cohort, trainer)
@@ -367,19 +354,15 @@ class Ditto(FedAvg):
     params: Params
 
     def memories(self) -> Mapping[str, Memory]:
-        """The personal model, which starts as the initial one."""
         return {"personal": Memory(self.context.layout.size, lambda model: model, follows={})}
 
     def compute_factor(self) -> float:
-        """One step on the global model plus those on the personal one."""
         return 1.0 + self.params.personal_steps
 
     def vector_operations(self) -> float:
-        """The pull on the personal model."""
         return PROXIMAL_OPERATIONS * self.params.personal_steps if self.params.attraction else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Training of the global model, then of the personal one."""
         start, strength = cohort.down["model"], self.params.attraction
         on_global, on_personal = phase_steps(cohort, 1.0, self.params.personal_steps)
         of_global = run_phase(trainer, cohort, start, on_global)
@@ -398,7 +381,6 @@ class Ditto(FedAvg):
     def personal_models(
         self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """The clients' own models."""
         return memory["personal"]
 
 
@@ -498,7 +480,6 @@ class FedAvgP(FedSim):
             )
 
     def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
-        """The change of u, and v_i after its outer step."""
         if trained.change is None:
             return super().sent_and_kept(start, trained)
         split, trainable = self.split, self.split.personal_trainable
@@ -509,11 +490,9 @@ class FedAvgP(FedSim):
         return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, memory)
 
     def weights(self, updates: Updates) -> FloatArray:
-        """Equal weights of all clients, (C,)."""
         return averaging_weights(updates, "uniform")
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """u moves by eta_u times the mean change."""
         change[: self.split.shared_trainable] *= self.params.eta_u
         return super().step(server, change)
 
@@ -564,7 +543,6 @@ class ScaffoldP(FedAvgP):
             self.needs_exact, self.uploads = {"control": NEEDS_RECEIVED}, ("delta",)
 
     def prologue(self) -> Prologue | None:
-        """u down, c_i up."""
         if self.params.c0 == "zero":
             return None
         size = self.split.shared_size
@@ -582,16 +560,13 @@ class ScaffoldP(FedAvgP):
         return {**super().memories(), "control": control}
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """The model, its shared part, and c = 0."""
         state = super().initial_state(model)
         return {**state, "control": state["shared"].new_zeros(state["shared"].shape)}
 
     def vector_operations(self) -> float:
-        """The correction of the shared part, and the sum of its gradients."""
         return 2.0 * self.split.shared_size / self.context.layout.size
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Corrected local steps; in the prologue gradients at the initial model."""
         start, split = self.start(cohort), self.split
         if self._is_prologue(int(cohort.versions[0])):
             first = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
@@ -624,7 +599,6 @@ class ScaffoldP(FedAvgP):
         return LocalUpdate(vectors, result.loss, {**result.memory, "control": control})
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """u and c; unchanged without contributions."""
         if not len(updates):
             return server
         # A client drawn twice has one control variate.
@@ -643,7 +617,6 @@ class ScaffoldP(FedAvgP):
         return {**super().aggregate(server, updates), "control": server["control"] + change}
 
     def _is_prologue(self, version: int) -> bool:
-        """Whether work on this version belongs to the prologue."""
         return version == 0 and self.params.c0 == "gradients"
 
     def _lengths(self, cohort: Cohort) -> Tensor:

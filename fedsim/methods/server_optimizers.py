@@ -51,11 +51,9 @@ class FedAvgM(FedAvg):
         """Server learning rate."""
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without momentum."""
         return "" if self.params.momentum else "momentum is 0"
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """v first, then the model with the new v."""
         momentum = self.params.momentum * server["momentum"] + change
         return {"model": server["model"] + self.params.server_lr * momentum, "momentum": momentum}
 
@@ -83,7 +81,6 @@ class DiLoCo(FedAvgM):
         """Outer learning rate."""
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """v first, then the model along D + beta v."""
         momentum = self.params.momentum * server["momentum"] + change
         step = change + self.params.momentum * momentum
         return {"model": server["model"] + self.params.server_lr * step, "momentum": momentum}
@@ -129,7 +126,6 @@ class DelayedNesterov(DiLoCo):
         return {**super().initial_state(model), "count": model.new_zeros(1)}
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """Count the update, and refresh the momentum if it is the N-th."""
         params = self.params
         every, beta, share = params.momentum_every, params.momentum, params.activation
         momentum, total, count = server["momentum"], server["sum"] + change, server["count"] + 1
@@ -169,12 +165,10 @@ class AdaptiveServer(FedAvg):
         """The new v from the old one and D^2, (P,)."""
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """The model, m = 0 and v = tau^2."""
         v = model.new_full(model.shape, self.params.tau**2)
         return {**super().initial_state(model), "second_moment": v}
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """One step of the server's optimizer."""
         params = self.params
         momentum = params.beta1 * server["momentum"] + (1 - params.beta1) * change
         v = self.second_moment(server["second_moment"], change.square())
@@ -198,7 +192,6 @@ class FedAdagrad(AdaptiveServer):
         """Decay of the mean of the changes; 0 in the paper's experiments."""
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
-        """Sum of D^2."""
         return v + squared
 
 
@@ -221,7 +214,6 @@ class FedAdam(AdaptiveServer):
     params: DecayParams
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
-        """Exponential mean of D^2."""
         return self.params.beta2 * v + (1 - self.params.beta2) * squared
 
 
@@ -237,7 +229,6 @@ class FedYogi(AdaptiveServer):
     params: DecayParams
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
-        """A step of size (1 - beta2) D^2 toward D^2."""
         return v - (1 - self.params.beta2) * squared * (v - squared).sign()
 
 
@@ -271,7 +262,6 @@ class Fadas(Method):
         delay). Default: the rate does not depend on the delay."""
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """One step of AMSGrad along the mean change; unchanged without contributions."""
         if not len(updates):
             return server
         params = self.params
@@ -341,7 +331,6 @@ class StreamingDiLoCo(DiLoCo):
         return (self._share_of_model(1 / self.params.fragments),)
 
     def first_download(self) -> Sequence[Vector]:
-        """The other fragments."""
         rest = 1 - 1 / self.params.fragments
         return (self._share_of_model(rest),) if rest else ()
 
@@ -350,7 +339,6 @@ class StreamingDiLoCo(DiLoCo):
         return Vector("model", self.context.layout.size, share=share, varies=varies)
 
     def upload(self) -> Sequence[Vector]:
-        """The change of a fragment."""
         return (Vector("delta", self._length, varies=self.params.fragments > 1),)
 
     def memories(self) -> Mapping[str, Memory]:
@@ -361,7 +349,6 @@ class StreamingDiLoCo(DiLoCo):
         return {"local": memory, "synchronized": memory, "next_version": version}
 
     def steps_ahead(self) -> int:
-        """The overlap."""
         return int(self.params.overlap)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
@@ -402,7 +389,6 @@ class StreamingDiLoCo(DiLoCo):
         return LocalUpdate({"delta": delta}, trained.loss, memory)
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """A step of the outer optimizer on the fragment of this round."""
         if not len(updates):
             return server
         begin = (updates.version - 1) % self.params.fragments * self._length

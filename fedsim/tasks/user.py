@@ -50,7 +50,6 @@ class UserDataset(DatasetComponent):
             return self.load(folder)
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """Call the function."""
         make = type(self).make
         where = f"{defined_at(make)}: {make.__name__}"
         made = make(**self.params.arguments())
@@ -87,7 +86,6 @@ class UserDataset(DatasetComponent):
 
 
 def _of_tables(splits: list[Any], name: str) -> Dataset:
-    """The data set of one or two tables of Hugging Face."""
     from fedsim.tasks.datasets.libraries import HuggingFace, dataset_of_table
 
     columns = splits[0].column_names
@@ -155,7 +153,6 @@ class UserModule(ModelComponent):
     is_bundled = False
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """Call the class or function."""
         from torch import nn
 
         from fedsim.tasks.modules.checks import adapt_calls

@@ -5,24 +5,32 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import PositiveInt
 
 from fedsim.errors import UserError
 from fedsim.files.delimited import hint_of_header
-from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind, pixel_map
-from fedsim.tasks.reading.arrays import as_tokens, names_of_arrays, read_arrays, test_marks
-from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE, read_table, resolve, row_place
+from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
+from fedsim.tasks.reading.files import (
+    PATHS_ARE_RELATIVE,
+    as_tokens,
+    names_of_arrays,
+    read_arrays,
+    read_table,
+    resolve,
+    row_place,
+    test_marks,
+)
 from fedsim.tasks.reading.samples import (
     HeldOutParameters,
     Layout,
+    PictureParameters,
     array_names,
     dataset_of_arrays,
+    decoded,
     joined,
-    pixels,
     split_dataset,
     standardized,
 )
@@ -30,6 +38,7 @@ from fedsim.vocabulary.formatting import format_names
 
 if TYPE_CHECKING:
     import pandas as pd
+    from PIL.Image import Image
 
 
 class Npz(DatasetComponent):
@@ -63,7 +72,6 @@ class Npz(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The arrays."""
         params = self.params
         path = resolve(params.path, folder)
         available = names_of_arrays(path)
@@ -114,7 +122,6 @@ class Table(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The rows."""
         params = self.params
         path = resolve(params.path, folder)
         hint = "give a .csv or .parquet file; CSV is UTF-8 text with a line of column names"
@@ -158,12 +165,10 @@ class Table(DatasetComponent):
 
     @property
     def _not_features(self) -> list[str]:
-        """Columns that cannot be features."""
         params = self.params
         return [name for name in (params.target, params.group, params.is_test) if name is not None]
 
     def _features(self, frame: pd.DataFrame, path: Path) -> list[str]:
-        """The feature columns, all numeric."""
         import pandas as pd
 
         columns = list(map(str, frame.columns))
@@ -201,7 +206,6 @@ class Table(DatasetComponent):
 
 
 def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """The sorted classes, and the index of each row's class."""
     values = column.to_numpy()
     is_whole = column.dtype.kind in "iub" or (column.dtype.kind == "f" and not (values % 1).any())
     is_text = column.dtype.kind == "O" and all(isinstance(value, str) for value in values)
@@ -217,7 +221,6 @@ def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.
 
 
 def _quantities(column: pd.Series[Any], path: Path) -> npt.NDArray[np.float32]:
-    """The numbers to be predicted, (n,) float32."""
     if column.dtype.kind not in "fiu":
         raise UserError(
             f"column '{column.name}' does not contain numbers",
@@ -246,7 +249,6 @@ def _refuse(wrong: npt.NDArray[np.bool_], columns: list[str], path: Path, what: 
 
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
-_Form: TypeAlias = "tuple[tuple[int, ...], np.dtype[Any]]"
 _KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
 
 
@@ -259,91 +261,75 @@ class ImageFolder(DatasetComponent):
 
     name = "image_folder"
 
-    class Params(HeldOutParameters):
+    class Params(PictureParameters):
         root: Path
         """Folder that contains ``train/<class>/`` and ``test/<class>/``, or only ``<class>/``."""
-        size: tuple[PositiveInt, PositiveInt] | None = None
-        """Height and width to which images are resized; by default all images must have the same size."""
         channels: Literal[1, 3] = 3
         """3 for color, 1 for gray."""
 
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images."""
         root = resolve(self.params.root, folder)
         if not root.is_dir():
             raise UserError("no such folder", where=str(root), hint=PATHS_ARE_RELATIVE)
-        split = (root / "train").is_dir() and (root / "test").is_dir()
-        top = root / "train" if split else root
-        classes = _class_folders(top)
+        parts = [root / "train", root / "test"]
+        if not all(part.is_dir() for part in parts):
+            parts = [root]
+        classes = _class_folders(parts[0])
         if len(classes) < 2:
             raise UserError(
                 f"has {len(classes)} class folders, but at least two are needed",
-                where=str(top),
+                where=str(parts[0]),
                 hint="put images into <class>/, or with a separate test set into train/<class>/ and test/<class>/",
             )
-        x, y, form = self._read(top, classes)
-        for label in np.setdiff1d(np.arange(len(classes)), y):
-            raise UserError("contains no images", where=str(top / classes[label]), hint=_KNOWN)
-        if split:
-            unknown = [name for name in _class_folders(root / "test") if name not in classes]
-            if unknown:
-                message = f"there is no class '{unknown[0]}' in {top}"
-                raise UserError(message, where=str(root / "test"))
-            test_x, test_y, _ = self._read(root / "test", classes, form)
-        else:
-            is_test = self.params.held_out(len(y))
-            x, y, test_x, test_y = x[~is_test], y[~is_test], x[is_test], y[is_test]
-        scale, shift = pixel_map() if x.dtype == np.uint8 else (None, None)
-        return Dataset(
-            root.name,
-            *(x, y, test_x, test_y),
-            classes=len(classes),
-            class_names=tuple(classes),
-            scale=scale,
-            shift=shift,
+        if unknown := sorted(set(_class_folders(parts[-1])) - set(classes)):
+            message = f"there is no class '{unknown[0]}' in {parts[0]}"
+            raise UserError(message, where=str(parts[-1]))
+        files = [_images(part, name) for part in parts for name in classes]
+        empty = [parts[0] / name for name, found in zip(classes, files, strict=False) if not found]
+        counts = [sum(map(len, files[: len(classes)])), sum(map(len, files[len(classes) :]))]
+        if empty or (len(parts) > 1 and not counts[1]):
+            raise UserError("contains no images", where=str([*empty, parts[-1]][0]), hint=_KNOWN)
+        pairs = (
+            (_opened(path), number % len(classes))
+            for number, paths in enumerate(files)
+            for path in paths
+        )
+        x, y = decoded(pairs, sum(counts), self.params, str(root))
+        arrays = {"x": x, "y": y}
+        if len(parts) > 1:
+            arrays["is_test"] = np.arange(len(y)) >= counts[0]
+        return dataset_of_arrays(
+            arrays,
+            str(root),
+            self.params.held_out,
+            name=root.name,
+            layout="channels_first",
+            class_names=classes,
         )
 
-    def _read(
-        self, top: Path, classes: list[str], form: _Form | None = None
-    ) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], _Form]:
-        """Images (n, channels, height, width), labels (n,), and size and type of all files below ``top``."""
-        from PIL import Image
 
-        files = {
-            path: label
-            for label, name in enumerate(classes)
-            for path in sorted((top / name).rglob("*"))
-            if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
-        }
-        if not files:
-            raise UserError("contains no images", where=str(top), hint=_KNOWN)
-        images = []
-        for path in files:
-            try:
-                with Image.open(path) as image:
-                    array = pixels(image, self.params.channels, self.params.size, str(path))
-            except (OSError, ValueError) as error:
-                raise UserError(f"it cannot be read: {error}", where=str(path)) from error
-            form = form or (array.shape[1:], array.dtype)
-            if (array.shape[1:], array.dtype) != form:
-                raise UserError(
-                    f"it has {_form(array.shape[1:], array.dtype)}, others {_form(*form)}",
-                    where=str(path),
-                    hint="give size: [height, width] to resize all images; save all with the same depth",
-                )
-            images.append(array)
-        assert form is not None
-        return np.stack(images), np.array(list(files.values()), dtype=np.int64), form
+def _images(part: Path, name: str) -> list[Path]:
+    return [
+        path
+        for path in sorted((part / name).rglob("*"))
+        if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
+    ]
 
 
-def _form(shape: tuple[int, ...], dtype: np.dtype[Any]) -> str:
-    return f"{shape[0]} x {shape[1]} pixels of {8 if dtype == np.uint8 else 16} bits"
+def _opened(path: Path) -> Image:
+    from PIL import Image as images
+
+    try:
+        with images.open(path) as image:
+            image.load()
+            return image
+    except (OSError, ValueError) as error:
+        raise UserError(f"it cannot be read: {error}", where=str(path)) from error
 
 
 def _class_folders(top: Path) -> list[str]:
-    """Names of the folders in ``top``, without hidden ones."""
     return sorted(
         path.name for path in top.iterdir() if path.is_dir() and not path.name.startswith(".")
     )

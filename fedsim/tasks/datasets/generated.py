@@ -43,7 +43,6 @@ class Synthetic(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The samples, grouped by device."""
         params = self.params
         stream = Stream(params.seed, Purpose.DATASET)
         shared = stream.generator(_SHARED)
@@ -103,7 +102,6 @@ class GaussianMixture(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The samples."""
         params = self.params
         stream = Stream(params.seed, Purpose.DATASET)
         means = stream.generator(_MEANS).normal(
@@ -145,7 +143,6 @@ class ShiftedLogistic(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The samples, grouped."""
         params = self.params
         stream = Stream(params.seed, Purpose.DATASET)
         per_group = params.samples + params.test_samples
@@ -192,7 +189,6 @@ class CommonWork(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images, grouped by client."""
         params = self.params
         rng = Stream(params.seed, Purpose.DATASET).generator()
         train = params.clients * params.samples

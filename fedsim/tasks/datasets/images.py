@@ -62,7 +62,6 @@ class MnistFormat(DatasetComponent):
     class_names: ClassVar[tuple[str, ...]]
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images, from IDX files."""
         remotes = [
             Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
             for file, digest in zip(MNIST_FILES, self.digests, strict=True)
@@ -105,8 +104,6 @@ def idx_dataset(
 
 
 def _images(path: Path, transposed: bool) -> npt.NDArray[Any]:
-    """Images (n, 1, height, width)."""
-
     def read() -> npt.NDArray[Any]:
         images = read_idx(path, 3)
         return (images.transpose(0, 2, 1) if transposed else images)[:, None]
@@ -214,7 +211,6 @@ def cifar_dataset(
 def _cifar_images(
     paths: Sequence[Path], label_key: str
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images (n, 3, 32, 32) and labels (n,) of the batches in order."""
     images, labels = [], []
     for path in paths:
         batch = read_batch(path)
@@ -309,7 +305,6 @@ class Emnist(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images, upright, from idx files."""
         split = self.params.split
         files = [
             f"emnist-{split}-{subset}-{kind}-ubyte"
@@ -350,7 +345,6 @@ class Cifar10(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images of the chosen batches."""
         pixels = self.params.pixel_map((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
         names = [f"data_batch_{number}" for number in self.params.batches]
         files = locate(self.name, [*names, "test_batch"], self.params.root, folder, _CIFAR10)
@@ -378,7 +372,6 @@ class Cifar100(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images with the chosen labels."""
         kind = self.params.labels
         *batches, meta = locate(
             self.name, ["train", "test", "meta"], self.params.root, folder, _CIFAR100

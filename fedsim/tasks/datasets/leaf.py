@@ -61,7 +61,6 @@ def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, .
 
 
 def _read_file(path: Path, user_numbers: dict[str, int], samples: LeafPart) -> None:
-    """Append a file's samples, and number its users."""
     try:
         content = parsed(path.read_bytes())
         for user in content["users"]:
@@ -90,7 +89,6 @@ class Femnist(DatasetComponent):
     params: FolderParameters
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images, grouped by writer."""
         source = local_folder(self.name, self.params.root, folder)
         if source is None:
             raise absent(self.name, ["train.json", "test.json"], None)
@@ -158,7 +156,6 @@ class Shakespeare(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The samples as character codes."""
         source = local_folder(self.name, self.params.root, folder)
         if source and ((source / "train.json").is_file() or (source / "train").is_dir()):
             return self._from_leaf(source)

@@ -57,7 +57,6 @@ class Torchvision(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images, from torchvision's class."""
         params, where = self.params, f"data set {self.params.dataset} of torchvision"
         known = required("torchvision.datasets", "torchvision", where)
         make = getattr(known, params.dataset, None)
@@ -146,7 +145,6 @@ class HuggingFace(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The samples of one or two splits."""
         params = self.params
         splits = self._splits(folder)
         test = params.test_split or ("test" if "test" in splits else None)
@@ -163,7 +161,6 @@ class HuggingFace(DatasetComponent):
         )
 
     def _splits(self, folder: Path | None) -> dict[str, Any]:
-        """The tables (``datasets.Dataset``) by split."""
         datasets = required("datasets", "huggingface", f"data set {self.name}")
         params = self.params
         path = resolve(Path(params.path), folder)
@@ -273,7 +270,6 @@ def _identity(split: Any) -> tuple[Any, ...]:
 
 
 def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
-    """The values of a column (n,)."""
     values = table[column][:]
     if None in values:
         message = f"row {values.index(None)} has no value in column '{column}'"

@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.arrays import read_npz
-from fedsim.tasks.reading.files import FolderParameters, damaged, locate, read_bytes
+from fedsim.tasks.reading.files import FolderParameters, damaged, locate, read_bytes, read_npz
 from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
 from fedsim.vocabulary.numbers import varies
 
@@ -28,7 +27,6 @@ class Digits(DatasetComponent):
     name = "digits"
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The digits, from a file of this package."""
         arrays = read_npz(_DIGITS, ("images", "labels"))
         labels = arrays["labels"].astype(np.int64)
         return split_dataset(
@@ -66,7 +64,6 @@ class UciHar(DatasetComponent):
     params: FolderParameters
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The windows, grouped by subject."""
         (path,) = locate(self.name, ["har_inertial.npz"], self.params.root, folder)
         arrays = read_npz(path, ("x", "y", "subject", "is_test"))
         x = arrays.pop("x")
@@ -129,7 +126,6 @@ class HeartDisease(DatasetComponent):
     params: FolderParameters
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The patients, grouped by center."""
         files = [f"processed.{center}.data" for center in _CENTERS]
         remotes = [
             Remote((f"{_URL}{file}",), f"sha256:{digest}")

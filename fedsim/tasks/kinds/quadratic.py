@@ -119,7 +119,6 @@ class QuadraticTask(AnalyticTask):
 
     @classmethod
     def build(cls, params: Params, context: TaskContext) -> QuadraticTask:
-        """The task, which depends on nothing else in the scenario."""
         return cls(params)
 
     @cached_property
@@ -133,20 +132,16 @@ class QuadraticTask(AnalyticTask):
         return start if dtype is None else start.to(dtype)
 
     def activations_per_sample(self) -> int:
-        """0: the gradient is a function of the model alone."""
         return 0
 
     def flops_per_sample(self) -> int:
-        """Operations of one gradient."""
         return 2 * int(self._curvatures[0].size) + 2 * self.layout.size
 
     def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
-        """Exact gradients of the objectives of B clients, each at its own row of ``points`` (B, d); (B, d)."""
         centers, curvatures, slopes = self._of(clients, points)
         return _curve(curvatures, points - centers) + slopes
 
     def losses(self, clients: IntArray, points: Tensor) -> Tensor:
-        """Objectives of B clients, each at its own row of ``points`` (B, d); (B,)."""
         centers, curvatures, slopes = self._of(clients, points)
         distance = points - centers
         curved = _curve(curvatures, distance)
@@ -168,11 +163,9 @@ class QuadraticTask(AnalyticTask):
 
     @property
     def noisy(self) -> bool:
-        """Whether any gradient has noise."""
         return bool(self._tape) or bool((self._noise_std > 0).any())
 
     def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
-        """Normal noise and the entries of the tape, (B, d) float64."""
         size = self.layout.size
         result = np.zeros((len(clients), size))
         if (self._noise_std > 0).any():

@@ -75,18 +75,14 @@ class TimingTask(Task):
 
     @classmethod
     def clients_key(cls, params: Params) -> str:
-        """The parameter of the task."""
         return "clients"
 
     @classmethod
     def build(cls, params: Params, context: TaskContext) -> TimingTask:
-        """The task, with parameters of ``training.dtype``."""
         return cls(params, ITEM_BYTES[context.training.dtype])
 
     def flops_per_sample(self) -> float | None:
-        """The scenario's value, if any."""
         return self.params.flops_per_sample
 
     def activations_per_sample(self) -> int:
-        """The scenario's value."""
         return self.params.activations

@@ -44,7 +44,6 @@ class CharLstm(_CharacterModel):
     params: Params
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this data set's characters."""
         from fedsim.tasks.modules.networks import CharacterLstm
 
         characters, _ = self._characters(dataset)
@@ -68,7 +67,6 @@ class CharTransformer(_CharacterModel):
     params: Params
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this data set's characters."""
         from fedsim.tasks.modules.networks import CharacterTransformer
 
         params = self.params

@@ -64,13 +64,11 @@ class SequentialModel(ModelComponent):
         return self.hidden_layers
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this data set's images."""
         from torch import nn
 
         return nn.Sequential(*(_module(layer, inputs) for layer, inputs in self._sized(dataset)))
 
     def layout(self, dataset: Dataset) -> Layout:
-        """Weights and biases of the layers that have any."""
         weights = list[tuple[str, tuple[int, ...]]]()
         for i, (layer, inputs) in enumerate(self._sized(dataset)):
             match layer:
@@ -106,7 +104,6 @@ class SequentialModel(ModelComponent):
 
 
 def _scaled(layer: Layer, scaled: Callable[[int], int]) -> Layer:
-    """The layer with another width."""
     match layer:
         case Conv():
             return replace(layer, channels=scaled(layer.channels))
@@ -153,7 +150,6 @@ class Cnn(SequentialModel):
     params: Params
 
     def layers(self) -> list[Layer]:
-        """Convolutions that keep the size of the image, then the hidden layers."""
         kernel, result = self.params.kernel, list[Layer]()
         for channels in self.params.channels:
             result += [Conv(channels, kernel, kernel // 2), "pool", "relu"]

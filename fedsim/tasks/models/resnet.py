@@ -30,7 +30,6 @@ class _ResNet(ModelComponent):
     projected: ClassVar[bool]
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this data set's images."""
         from fedsim.tasks.modules.networks import ResidualNetwork
 
         depth = self._depth(dataset)
@@ -46,7 +45,6 @@ class _ResNet(ModelComponent):
         )
 
     def _depth(self, dataset: Dataset) -> int:
-        """Channels of the data set's images, which the model must fit."""
         depth, _, _ = self.image_shape(dataset, 2 ** (len(self.widths) - 1))
         if self.params.norm == "group":
             for width in self._widths:

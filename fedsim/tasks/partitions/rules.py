@@ -33,7 +33,6 @@ class Iid(Partitioner):
     params: CountedParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Divide shuffled samples evenly."""
         samples, clients = len(dataset.train_y), self.params.clients
         owners = np.empty(samples, dtype=np.int64)
         owners[rng.permutation(samples)] = np.arange(samples) * clients // samples
@@ -55,7 +54,6 @@ class QuantitySkew(Partitioner):
     params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw the shares and divide shuffled samples."""
         clients, samples = self.params.clients, len(dataset.train_y)
         weights = rng.dirichlet(np.full(clients, self.params.alpha))
         owners = np.empty(samples, dtype=np.int64)
@@ -85,7 +83,6 @@ class Shards(Partitioner):
     params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Divide the classes and assign the shards."""
         clients, per_client = self.params.clients, self.params.classes_per_client
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
@@ -138,7 +135,6 @@ class MajorityLabel(Partitioner):
     params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Assign the samples in order."""
         clients, samples = self.params.clients, len(dataset.train_y)
         if clients < dataset.classes:
             raise self.misfit(
@@ -216,7 +212,6 @@ class ClassPartition(Partitioner):
     params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw the classes, then divide them."""
         clients = self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         holds = self._holders(dataset, rng)
@@ -234,7 +229,6 @@ class ClassPartition(Partitioner):
         return Assignment(deal(counts, dataset.train_y, rng), clients)
 
     def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Whether each client has samples of each class, (N, classes) bool."""
         clients, classes = self.params.clients, dataset.classes
         low, high = self.params.class_range
         if high > classes or clients * high < classes:
@@ -279,7 +273,6 @@ class Dirichlet(Partitioner):
     params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw the mixes and divide each class."""
         clients = self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         if self.params.rule == "class":
@@ -297,7 +290,6 @@ class Dirichlet(Partitioner):
         )
 
     def _mixes(self, draws: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """Positive Dirichlet draws, shape ``(draws, size)``."""
         mixes = rng.dirichlet(np.full(size, self.params.alpha), size=draws)
         # A tiny alpha underflows to zeros or NaN, which cannot be used as weights.
         tiny = np.finfo(np.float64).tiny
@@ -345,7 +337,6 @@ class DualDirichlet(Partitioner):
     params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw until every class has a holder and every client has enough samples."""
         params, clients = self.params, self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
@@ -380,7 +371,6 @@ class Natural(Partitioner):
     name = "natural"
 
     class Params(PartitionParameters):
-        takes_clients = True
         clients: int | None = Field(default=None, ge=1)
         """Number of groups to use, drawn at random; by default all."""
         min_samples: int = Field(default=1, ge=1)
@@ -389,7 +379,6 @@ class Natural(Partitioner):
     params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Number the chosen groups in their order."""
         if dataset.train_groups is None:
             raise self.misfit(
                 f"data set {dataset.name} has no natural groups",

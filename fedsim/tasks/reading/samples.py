@@ -18,8 +18,7 @@ from fedsim.parts.component import Parameters
 from fedsim.parts.functions import shown
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, TargetKind
-from fedsim.tasks.reading.arrays import as_tokens, first_not_finite, test_marks
-from fedsim.tasks.reading.files import download_cache
+from fedsim.tasks.reading.files import as_tokens, download_cache, first_not_finite, test_marks
 from fedsim.vocabulary.numbers import varies
 
 if TYPE_CHECKING:
@@ -301,16 +300,16 @@ def _stacked(
     where: str,
     file: Path | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Samples and labels, in memory or in ``file``."""
     x: npt.NDArray[Any] = np.empty(0)
     labels, channels = [], params.channels
     for row, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise UserError(f"sample {row} is {shown(pair)}, not a pair (x, y)", where=where)
         value, label = pair
+        opened = getattr(value, "filename", "")  # An image of a file names it.
         if hasattr(value, "convert"):
             channels = channels or (1 if value.mode[0] in "1LIF" else 3)
-            value = pixels(value, channels, params.size, f"{where}: sample {row}")
+            value = pixels(value, channels, params.size, opened or f"{where}: sample {row}")
         value = np.asarray(value)
         if not row:
             shape = (samples, *value.shape)
@@ -322,7 +321,7 @@ def _stacked(
         if value.shape != x.shape[1:] or value.dtype != x.dtype:
             raise UserError(
                 f"sample {row} is {shown(value)}, others have shape {x.shape[1:]} and type {x.dtype}",
-                where=where,
+                where=opened or where,
                 hint="give images a size: [height, width] to resize all of them; make other samples equally long",
             )
         x[row] = value
@@ -362,7 +361,6 @@ def pixels(
 
 
 def _check_shapes(arrays: Arrays, where: str) -> None:
-    """Check lengths and dimensions of the arrays, and that samples are numbers."""
     x = arrays["x"]
     marks = [arrays[name] for name in ("group", "is_test") if name in arrays]
     lengths = {name: array.shape[:1] for name, array in arrays.items()}
