@@ -317,32 +317,6 @@ def test_some_networks_start_with_kaiming_normal_and_zero_biases(name: str) -> N
     assert biases[-1].any()
 
 
-def test_linear_stacks_promise_weight_and_bias_in_order() -> None:
-    problem = task(toy_dataset(), "mlp", hidden=[7, 5])
-    assert problem.model_family == "mlp"
-    assert [
-        (name, shape)
-        for name, shape in zip(problem.layout.names, problem.layout.shapes, strict=True)
-    ] == [
-        ("layers.0.weight", (7, 64)),
-        ("layers.0.bias", (7,)),
-        ("layers.1.weight", (5, 7)),
-        ("layers.1.bias", (5,)),
-        ("layers.2.weight", (10, 5)),
-        ("layers.2.bias", (10,)),
-    ]
-    values = problem.layout.views(problem.initial(START))
-    inputs = problem.inputs(problem.train_x[:3])
-    hidden = inputs.flatten(1)
-    for layer in range(2):
-        hidden = torch.relu(
-            hidden @ values[f"layers.{layer}.weight"].T + values[f"layers.{layer}.bias"]
-        )
-    expected = hidden @ values["layers.2.weight"].T + values["layers.2.bias"]
-    assert torch.allclose(functional_call(problem.module, values, (inputs,)), expected)
-    assert task(toy_dataset(), "logistic_regression").model_family == "linear"
-
-
 def test_the_split_linear_model_is_the_papers_objective() -> None:
     dataset = toy_dataset(samples=30, shape=(6,))
     problem = task(dataset, "linear", positive=[1, 3, 5, 7, 9], personal_features=2, penalty=0.1)
