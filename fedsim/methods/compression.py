@@ -41,6 +41,7 @@ _ERROR, _KEPT, _REFERENCE = (
     "reference of {}".format,
 )
 _SOME = "compress uploads only, or name other vectors in vectors"
+_VARIES = "it changes with every dispatch, so nothing of earlier dispatches can be used"
 _FOLLOWS = "give its Memory follows={} if it does not, or else the vectors with which it moves: follows={'delta': 1.0}"
 
 
@@ -68,9 +69,9 @@ class _Compressed(Method):
                     )
         up, down, errors = self.upload(), self.download(), self._with_feedback()
         for way, lossy, why, hint in (
-            ("up", errors, self._changing, "set error_feedback: false"),
+            ("up", errors, lambda one: one.varies and _VARIES, "set error_feedback: false"),
             ("up", errors, self._unsteady, "set error_feedback: false"),
-            ("down", down, self._changing, "compress uploads only"),
+            ("down", down, lambda one: one.varies and _VARIES, "compress uploads only"),
             ("down", down, lambda one: self.needs_exact.get(one.name), _SOME),
             ("up", up, lambda one: self.needs_exact_uploads, "compress downloads only"),
             ("up", up, self._undeclared, _FOLLOWS),
@@ -85,11 +86,6 @@ class _Compressed(Method):
                         where=f"server.compression.{way}",
                         hint=hint,
                     )
-
-    def _changing(self, vector: Vector) -> str:
-        if not vector.varies:
-            return ""
-        return "it changes with every dispatch, so nothing of earlier dispatches can be used"
 
     def _unsteady(self, vector: Vector) -> str:
         """A memory that moves with the vector by a factor of the dispatch."""

@@ -240,21 +240,17 @@ class GeneralizedFedAvg(Method):
             change = self.params.server_lr * updates.weighted_sum("delta", weights)
             model, window_sum = model + change, window_sum + change
         made += 1
-        now_ns = to_ns(updates.time_s)
+        now_ns, rounds = to_ns(updates.time_s), self.params.every_rounds
+        is_last = now_ns - begun_ns >= self._length_ns if rounds is None else made - begun >= rounds
         if made <= self.params.warm_up:
             window_sum, begun_ns = window_sum.new_zeros(window_sum.shape), now_ns
-        elif self._ends(made - begun, now_ns - begun_ns):
+        elif is_last:
             if self.params.amplification != 1:
                 model = model + (self.params.amplification - 1) * window_sum
             window_sum, begun = window_sum.new_zeros(window_sum.shape), made
             begun_ns += (now_ns - begun_ns) // self._length_ns * self._length_ns
         counters = torch.tensor([made, begun, begun_ns])
         return {"model": model, "window_sum": window_sum, "counters": counters}
-
-    def _ends(self, rounds: int, duration_ns: int) -> bool:
-        if self.params.every_rounds is not None:
-            return rounds >= int(self.params.every_rounds)
-        return duration_ns >= self._length_ns
 
 
 class Wait(FedAvg):
@@ -373,17 +369,6 @@ class Mifa(LatestUpdates):
         return Prologue(self.download(), self.upload())
 
 
-class FedVarpParams(Parameters):
-    """Parameters of FedVARP and ACE."""
-
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate; 1 applies the mean change as it is."""
-    remembers: Literal["gradients", "changes"] = "changes"
-    """The value remembered of each update: the change of the model, as in the paper, or the change divided by the
-    learning rate at the time, so that old and new entries have the same unit while the rate decays. With a constant
-    learning rate, the two are equivalent."""
-
-
 class FedVarp(LatestUpdates):
     """MIFA with weight 1 / |S| for fresh updates, so that the model's change is unbiased under uniform participation.
 
@@ -397,7 +382,14 @@ class FedVarp(LatestUpdates):
         "Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in Federated "
         "Learning, UAI 2022, Algorithm 2"
     )
-    Params = FedVarpParams
+
+    class Params(Parameters):
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate; 1 applies the mean change as it is."""
+        remembers: Literal["gradients", "changes"] = "changes"
+        """The value remembered of each update: the change of the model, as in the paper, or the change divided by the
+        learning rate at the time, so that old and new entries have the same unit while the rate decays. With a constant
+        learning rate, the two are equivalent."""
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         if not len(updates):
@@ -441,7 +433,7 @@ class Ace(LatestUpdates):
         "arXiv:2511.19066, ACE"
     )
     paper_schedules = ("async",)
-    Params = FedVarpParams
+    Params = FedVarp.Params
 
 
 class Aced(Method):

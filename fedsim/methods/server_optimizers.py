@@ -138,17 +138,6 @@ class DelayedNesterov(DiLoCo):
         return {"model": model, "momentum": momentum, "sum": total, "count": count}
 
 
-class AdaptiveParams(WeightedParams):
-    """Parameters of methods with an adaptive optimizer at the server."""
-
-    server_lr: float = Field(default=0.01, gt=0)
-    """Server learning rate (eta)."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the mean of the changes."""
-    tau: float = Field(default=1e-3, gt=0)
-    """Degree of adaptivity: smaller values amplify coordinates with small changes more."""
-
-
 class AdaptiveServer(FedAvg):
     """The clients' mean change D is a pseudo-gradient: m = beta1 m + (1 - beta1) D, x + eta m / (sqrt(v) + tau).
 
@@ -158,7 +147,16 @@ class AdaptiveServer(FedAvg):
 
     paper = "Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2"
     server_vectors = ("momentum",)
-    params: AdaptiveParams
+
+    class Params(WeightedParams):
+        server_lr: float = Field(default=0.01, gt=0)
+        """Server learning rate (eta)."""
+        beta1: float = Field(default=0.9, ge=0, lt=1)
+        """Decay of the mean of the changes."""
+        tau: float = Field(default=1e-3, gt=0)
+        """Degree of adaptivity: smaller values amplify coordinates with small changes more."""
+
+    params: Params
 
     @abstractmethod
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
@@ -185,7 +183,7 @@ class FedAdagrad(AdaptiveServer):
     name = "fedadagrad"
     title = "FedAdagrad"
 
-    class Params(AdaptiveParams):
+    class Params(AdaptiveServer.Params):
         server_lr: float = Field(default=0.1, gt=0)
         """Server learning rate (eta)."""
         beta1: float = Field(default=0.0, ge=0, lt=1)
@@ -193,13 +191,6 @@ class FedAdagrad(AdaptiveServer):
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
         return v + squared
-
-
-class DecayParams(AdaptiveParams):
-    """Parameters of optimizers whose second moment decays."""
-
-    beta2: float = Field(default=0.99, ge=0, lt=1)
-    """Decay of the second moment v."""
 
 
 class FedAdam(AdaptiveServer):
@@ -210,14 +201,18 @@ class FedAdam(AdaptiveServer):
 
     name = "fedadam"
     title = "FedAdam"
-    Params = DecayParams
-    params: DecayParams
+
+    class Params(AdaptiveServer.Params):
+        beta2: float = Field(default=0.99, ge=0, lt=1)
+        """Decay of the second moment v."""
+
+    params: Params
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
         return self.params.beta2 * v + (1 - self.params.beta2) * squared
 
 
-class FedYogi(AdaptiveServer):
+class FedYogi(FedAdam):
     """Yogi at the server, on the clients' weighted mean change D: v = v - (1 - beta2) D^2 sign(v - D^2).
 
     The model moves by ``server_lr`` x m / (sqrt(v) + tau) with m = beta1 m + (1 - beta1) D; v starts at tau^2.
@@ -225,8 +220,6 @@ class FedYogi(AdaptiveServer):
 
     name = "fedyogi"
     title = "FedYogi"
-    Params = DecayParams
-    params: DecayParams
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
         return v - (1 - self.params.beta2) * squared * (v - squared).sign()
