@@ -34,7 +34,7 @@ from fedsim.methods.compression import with_compression
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import IntArray
-from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.tasks.layout import Adapter, Layout
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
@@ -79,7 +79,7 @@ class Matrices(QuadraticTask):
     def __init__(self) -> None:
         rng = np.random.default_rng(0)
         super().__init__(
-            QuadraticParams(
+            QuadraticTask.Params(
                 centers=rng.normal(size=(CLIENTS, 28)).tolist(),
                 curvatures=rng.uniform(0.5, 1.5, size=(CLIENTS, 28)).tolist(),
             )
@@ -92,7 +92,7 @@ class Adapters(QuadraticTask):
 
     def __init__(self, merges: bool) -> None:
         rng = np.random.default_rng(0)
-        super().__init__(QuadraticParams(centers=rng.normal(size=(CLIENTS, 16)).tolist()))
+        super().__init__(QuadraticTask.Params(centers=rng.normal(size=(CLIENTS, 16)).tolist()))
         shapes = {"a": (2, 4), "b": (4, 2), "base": (4, 4)}
         if not merges:
             del shapes["base"]

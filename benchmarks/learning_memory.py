@@ -33,7 +33,7 @@ from fedsim.methods.base import (
 )
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.models.mlp import Mlp, MlpParameters
+from fedsim.tasks.models.mlp import Mlp
 from fedsim.tasks.partition import Partition
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
 
@@ -107,7 +107,7 @@ def main() -> None:
         classes=10,
     )
     offsets = np.arange(options.clients + 1, dtype=np.int64) * SAMPLES
-    model = Mlp(MlpParameters(hidden=[800, 700]))
+    model = Mlp(Mlp.Params(hidden=[800, 700]))
     task = SupervisedTask(dataset, Partition(offsets, np.arange(total)), model)
     learner = make_learner(
         task, ControlVariates, None, batch_size=10, local_steps=STEPS, device="cpu"

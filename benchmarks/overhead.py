@@ -28,9 +28,9 @@ from fedsim.learning.workers.station import Worker
 from fedsim.methods.compression import _Compressed
 from fedsim.methods.fedavg import FedAvg
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.datasets.common_work import CommonWork
-from fedsim.tasks.datasets.digits import Digits
-from fedsim.tasks.sequential import Conv, Linear, SequentialModel
+from fedsim.tasks.datasets.generated import CommonWork
+from fedsim.tasks.datasets.uci import Digits
+from fedsim.tasks.models.cnn import Conv, Linear, SequentialModel
 
 LIMIT = 0.05
 TRACES = Path(__file__).resolve().parents[1] / "traces"

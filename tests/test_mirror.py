@@ -40,7 +40,6 @@ ELSEWHERE = {
     "tasks/losses.py": ("tasks/models/test_models.py", "losses of the models"),
     "tasks/model.py": ("tasks/models/test_models.py", "what all models share"),
     "tasks/partition.py": ("tasks/partitions/test_partitions.py", "what all partitions share"),
-    "tasks/sequential.py": ("tasks/models/test_models.py", "the networks of the papers"),
     "tasks/exits.py": ("learning/submodels/test_submodels.py", "exits by brute force"),
     "learning/kernels/nested.py": ("learning/submodels/test_submodels.py", "rounds by brute force"),
     "cli/what_if.py": ("composition/test_what_if.py", "the command only calls it"),

@@ -27,7 +27,7 @@ from fedsim.scenario.description import (
     section_of,
 )
 from fedsim.scenario.model import Scenario
-from fedsim.tasks.user_model import ModuleParameters
+from fedsim.tasks.user import ModuleParameters
 from fedsim.vocabulary.formatting import format_names
 
 _NAMED = 6

@@ -24,10 +24,8 @@ from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, 
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Parts, Submodels
 from fedsim.methods.base import Method, MethodContext
-from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.compression import with_compression
-from fedsim.methods.optimizer_state import with_optimizer_state
-from fedsim.methods.submodels import with_submodels
+from fedsim.methods.mixins import with_averaged_buffers, with_optimizer_state, with_submodels
 from fedsim.parts.component import is_bundled
 from fedsim.processes.cluster import machine_bytes
 from fedsim.randomness import isolated

@@ -22,8 +22,7 @@ from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext
-from fedsim.methods.buffers import with_averaged_buffers
-from fedsim.methods.optimizer_state import STATE
+from fedsim.methods.mixins import STATE, with_averaged_buffers
 from fedsim.network.base import NetworkContext
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream

@@ -14,7 +14,7 @@ from typing import Any
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
-from fedsim.methods.optimizer_state import STATE
+from fedsim.methods.mixins import STATE
 from fedsim.parts.component import Component
 from fedsim.parts.functions import called
 from fedsim.scenario.model import Server

@@ -12,8 +12,7 @@ from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts, Submodels
 from fedsim.learning.submodels.base import Whole
 from fedsim.methods.base import Method
-from fedsim.methods.optimizer_state import STATE
-from fedsim.methods.submodels import refuse_whole
+from fedsim.methods.mixins import STATE, refuse_whole
 from fedsim.network.base import Direction
 from fedsim.scenario.model import Scenario
 from fedsim.tasks.base import ITEM_BYTES, Task

@@ -172,7 +172,7 @@ def _more_than_sgd(world: World) -> str:
         if any(
             each in vars(base)
             for base in kind.__mro__[: kind.__mro__.index(Method)]
-            if base.__module__ != "fedsim.methods.buffers"
+            if base.__module__ != "fedsim.methods.mixins"
         )
     ]
     if any(vector.is_lossy for vector in method.upload()):

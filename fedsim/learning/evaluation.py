@@ -301,8 +301,8 @@ class Measurement:
         self._on_samples: SupervisedEvaluator | None = None
         self._statistics: StaticStatistics | None = None
         if station.samples is None:
-            assert task.closed_form is not None
-            self._evaluator = task.closed_form
+            assert isinstance(task, AnalyticTask)
+            self._evaluator = task
             return
         with reproducible():
             batch = evaluation.batch_size

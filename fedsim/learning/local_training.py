@@ -15,7 +15,7 @@ from fedsim.learning.dispatch_loss import of_dispatch
 from fedsim.learning.kernels.base import Correction, Kernel
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Midway, Step, Trained
-from fedsim.methods.optimizer_state import STATE
+from fedsim.methods.mixins import STATE
 from fedsim.scenario.training import Training
 from fedsim.tasks.layout import Layout
 

@@ -58,7 +58,6 @@ class AdapterMethod(Method):
     params: WeightedParams
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The mean of the models, with the adapters of :meth:`combine`; unchanged without contributions."""
         if not len(updates):
             return server
         layout = self.context.layout
@@ -123,7 +122,6 @@ class FlexLora(AdapterMethod):
         return [replace(one, varies=True) for one in super().upload()]
 
     def combine(self, merged: Pair, received: Sequence[Pair], updates: Updates) -> None:
-        """The singular value decomposition of the weighted mean of the products."""
         import torch
 
         weights = averaging_weights(updates, self.params.weights)
@@ -134,15 +132,6 @@ class FlexLora(AdapterMethod):
         rank = min(len(s), len(merged.a))
         merged.a.zero_()[:rank] = v[:rank]
         merged.b.zero_()[:, :rank] = u[:, :rank] * s[:rank]
-
-
-class FloraParams(WeightedParams):
-    """Parameters of FLoRA."""
-
-    stacked_rank: int | None = Field(default=None, ge=1)
-    """Sum of the ranks of the adapters in a download, such as 80 for 10 clients of rank 8: the size of a download if
-    every client takes part in every round, as in the paper. By default, and if they are smaller, a download has the
-    size of the merged matrices, which a client that missed a round needs."""
 
 
 class Flora(Method):
@@ -164,8 +153,14 @@ class Flora(Method):
     needs_adapters = True
     merges = True
     combines_parts = True
-    Params = FloraParams
-    params: FloraParams
+
+    class Params(WeightedParams):
+        stacked_rank: int | None = Field(default=None, ge=1)
+        """Sum of the ranks of the adapters in a download, such as 80 for 10 clients of rank 8: the size of a download
+        if every client takes part in every round, as in the paper. By default, and if they are smaller, a download has
+        the size of the merged matrices, which a client that missed a round needs."""
+
+    params: Params
 
     def download(self) -> Sequence[Vector]:
         """The model without adapters, which clients draw anew."""
@@ -279,7 +274,6 @@ class FfaLora(FedAvg):
         return (Vector("frozen", self._split.personal_size),)
 
     def frozen(self) -> Sequence[str]:
-        """The matrices A."""
         return self._names
 
     def initial_state(self, model: Tensor) -> ServerState:
@@ -288,19 +282,16 @@ class FfaLora(FedAvg):
         return {"model": model, "trained": self._split.shared(model)}
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Plain local training of all but A."""
         received = cohort.down["trained"]
         start = self._split.join(received, self._frozen.expand(len(received), -1))
         trained = trainer.run(cohort, start, learning_rate_scale=self._rates)
         return LocalUpdate({"delta": self._split.shared(trained.model) - received}, trained.loss)
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """The state with what is trained moved by ``change``."""
         state = {**server, "trained": server["trained"] + change}
         return {**state, "model": self.whole_model(state)}
 
     def whole_model(self, state: ServerState) -> Tensor:
-        """What is trained, with A."""
         return self._split.join(state["trained"], self._frozen)
 
     def buffers_in(self, elements: int, layout: Layout) -> int:

@@ -1,19 +1,24 @@
-"""Weights of stale updates, and the asynchronous methods FedBuff, FedAsync, FedCompass and FedAT."""
+"""Asynchronous methods, the weights of stale updates, and servers that step along single gradients or batches."""
 
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from pydantic import Field
 
 from fedsim.methods.base import (
+    Cohort,
     FloatArray,
+    LocalUpdate,
+    Memory,
     Method,
     MethodContext,
     ServerState,
     Tensor,
+    Trainer,
     Updates,
     WeightedParams,
     averaging_weights,
@@ -149,19 +154,6 @@ def population_weights(
     return result
 
 
-class FedBuffParams(StalenessParams):
-    """Parameters of FedBuff."""
-
-    alpha: float = Field(default=1.0, gt=0, le=1)
-    """Weight of a fresh update."""
-    scale: Literal["mean", "population"] = "mean"
-    """Average over the buffer (1/K), or weight each update by its client's share p_i of the population."""
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weights of clients in that average or share: their numbers of training samples, or equal for all clients."""
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate."""
-
-
 class FedBuff(FedAvg):
     """The model moves by the mean of the buffered changes, each multiplied by its staleness weight, 1 / sqrt(s + 1).
 
@@ -176,35 +168,29 @@ class FedBuff(FedAvg):
         "scale population: Li et al., FedCompass, ICLR 2024, App. E.2"
     )
     paper_schedules = ("buffered",)
-    Params = FedBuffParams
 
-    def __init__(self, params: FedBuffParams, context: MethodContext) -> None:
+    class Params(StalenessParams):
+        alpha: float = Field(default=1.0, gt=0, le=1)
+        """Weight of a fresh update."""
+        scale: Literal["mean", "population"] = "mean"
+        """Average over the buffer (1/K), or weight each update by its client's share p_i of the population."""
+        weights: Literal["samples", "uniform"] = "uniform"
+        """Weights of clients in that average or share: their numbers of training samples, or equal for all clients."""
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate."""
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
         super().__init__(params, context)
         self.weight_of_absent = POPULATION_WEIGHTS if params.scale == "population" else ""
 
     def weights(self, updates: Updates) -> FloatArray:
-        """Each client's share of the buffer, or of the population, (C,)."""
         if self.params.scale == "mean":
             return super().weights(updates)
         return population_weights(self.context, updates, self.params.weights)
 
     def factors(self, updates: Updates) -> FloatArray:
-        """The discounts for staleness, (C,)."""
         discounts: FloatArray = self.params.weights_by_age(updates)
         return discounts
-
-
-class FedAsyncParams(StalenessParams):
-    """Parameters of FedAsync."""
-
-    alpha: float = Field(default=0.6, gt=0, le=1)
-    """Weight of a fresh update."""
-    form: Literal["mixing", "delta"] = "mixing"
-    """The model becomes (1 - a) model + a (client's model), or moves by a p_i times the client's change."""
-    weights: Literal["samples", "uniform"] = "samples"
-    """Weight p_i of a client in the form ``delta``: its share of all training samples, or 1/N."""
-    proximal: float = Field(default=0.0, ge=0)
-    """Strength of the term that keeps local models near the received one (rho)."""
 
 
 class FedAsync(Proximal):
@@ -223,9 +209,18 @@ class FedAsync(Proximal):
         "form delta: Li et al., FedCompass, ICLR 2024, Algorithm 1 with single updates"
     )
     paper_schedules = ("async",)
-    Params = FedAsyncParams
 
-    def __init__(self, params: FedAsyncParams, context: MethodContext) -> None:
+    class Params(StalenessParams):
+        alpha: float = Field(default=0.6, gt=0, le=1)
+        """Weight of a fresh update."""
+        form: Literal["mixing", "delta"] = "mixing"
+        """The model becomes (1 - a) model + a (client's model), or moves by a p_i times the client's change."""
+        weights: Literal["samples", "uniform"] = "samples"
+        """Weight p_i of a client in the form ``delta``: its share of all training samples, or 1/N."""
+        proximal: float = Field(default=0.0, ge=0)
+        """Strength of the term that keeps local models near the received one (rho)."""
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
         super().__init__(params, context)
         self.weight_of_absent = POPULATION_WEIGHTS if params.form == "delta" else ""
         self.uploads = ("model",) if params.form == "mixing" else ("delta",)
@@ -242,18 +237,6 @@ class FedAsync(Proximal):
             return {"model": model}
         shares = population_weights(self.context, updates, self.params.weights)
         return {"model": model + updates.weighted_sum("delta", shares, weights)}
-
-
-class FedCompassParams(StalenessParams):
-    """Parameters of FedCompass."""
-
-    weights: Literal["samples", "uniform"] = "samples"
-    """Weight p_i of a client in the population: its share of all training samples, or 1/N."""
-    momentum: float = Field(default=0.0, ge=0, lt=1)
-    """Server momentum of group updates (FedCompass+M); 0.9 in the paper, 0.5 for its skin images."""
-    normalized: bool = False
-    """Normalized averaging of group updates (FedCompass+N): every client counts as if it had done the same number of
-    steps."""
 
 
 class FedCompass(Method):
@@ -276,7 +259,15 @@ class FedCompass(Method):
     )
     paper_schedules = ("compass",)
     weight_of_absent = POPULATION_WEIGHTS
-    Params = FedCompassParams
+
+    class Params(StalenessParams):
+        weights: Literal["samples", "uniform"] = "samples"
+        """Weight p_i of a client in the population: its share of all training samples, or 1/N."""
+        momentum: float = Field(default=0.0, ge=0, lt=1)
+        """Server momentum of group updates (FedCompass+M); 0.9 in the paper, 0.5 for its skin images."""
+        normalized: bool = False
+        """Normalized averaging of group updates (FedCompass+N): every client counts as if it had done the same number
+        of steps."""
 
     def initial_state(self, model: Tensor) -> ServerState:
         """``model`` (P,) and, if it is used, ``momentum`` (P,)."""
@@ -286,7 +277,6 @@ class FedCompass(Method):
         return state
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The state after this aggregation; unchanged without contributions."""
         if not len(updates):
             return server
         shares = population_weights(self.context, updates, self.params.weights)
@@ -301,19 +291,6 @@ class FedCompass(Method):
             change = state["momentum"] = self.params.momentum * server["momentum"] + change
         state["model"] = server["model"] + change
         return state
-
-
-class FedATParams(WeightedParams):
-    """Parameters of FedAT."""
-
-    cross_tier: Literal["reversed", "uniform"] = "reversed"
-    """Weights of the tiers' models in the global model: ``reversed`` gives slow tiers the weights that fast tiers would
-    have by their numbers of updates; ``uniform`` gives equal weights."""
-    silent_tiers: Literal["skip", "initial"] = "skip"
-    """Treatment of tiers that have not yet reported: left out of the global model, or included with the initial model
-    (the paper read literally), so that the fastest tier has weight zero until the slowest tier's first update."""
-    proximal: float = Field(default=0.0, ge=0)
-    """Strength of the term that keeps local models near the received one (lambda)."""
 
 
 class FedAT(Proximal):
@@ -334,9 +311,19 @@ class FedAT(Proximal):
     )
     paper_schedules = ("tiered",)
     uploads = ("model",)
-    Params = FedATParams
 
-    def __init__(self, params: FedATParams, context: MethodContext) -> None:
+    class Params(WeightedParams):
+        cross_tier: Literal["reversed", "uniform"] = "reversed"
+        """Weights of the tiers' models in the global model: ``reversed`` gives slow tiers the weights that fast tiers
+        would have by their numbers of updates; ``uniform`` gives equal weights."""
+        silent_tiers: Literal["skip", "initial"] = "skip"
+        """Treatment of tiers that have not yet reported: left out of the global model, or included with the initial
+        model (the paper read literally), so that the fastest tier has weight zero until the slowest tier's first
+        update."""
+        proximal: float = Field(default=0.0, ge=0)
+        """Strength of the term that keeps local models near the received one (lambda)."""
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
         super().__init__(params, context)
         if params.silent_tiers == "initial":
             self.weight_of_absent = "counts tiers that have not reported with the initial model"
@@ -353,7 +340,6 @@ class FedAT(Proximal):
         }
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """The state after this aggregation; unchanged without contributions."""
         import torch
 
         if not len(updates):
@@ -380,3 +366,197 @@ class FedAT(Proximal):
             weights[counted] = 1 / len(counted)
         model = (weights.to(models.device).unsqueeze(1) * models).sum(0)
         return {"model": model, "tiers": models, "tier_updates": made}
+
+
+class GradientParams(Parameters):
+    """Parameters of methods whose server steps along gradients."""
+
+    server_lr: float = Field(default=1.0, gt=0)
+    """Server learning rate: factor on the local one."""
+
+
+class Rennala(FedAvg):
+    """The model moves by the mean of all updates of the batch.
+
+    With one local step of SGD per dispatch, that is x - lr / S x the sum of S gradients at x, as in the paper; with
+    more, local SGD in place of each gradient. With a batch of one it is asynchronous SGD that ignores stale updates.
+    """
+
+    name = "rennala"
+    title = "Rennala SGD"
+    paper = (
+        "Tyurin and Richtarik, Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a Fixed "
+        "Computation Model, NeurIPS 2023, Methods 4 and 5"
+    )
+    paper_schedules = ("rennala",)
+    Params: ClassVar[type[Parameters]] = GradientParams
+
+    def weights(self, updates: Updates) -> FloatArray:
+        return averaging_weights(updates, "uniform")
+
+
+class Malenia(Rennala):
+    """The model moves by 1/n sum_i 1/B_i x the sum of the B_i updates of client i, so that fast clients count no more.
+
+    With one update of each client it is FedAvg with uniform weights.
+    """
+
+    name = "malenia"
+    title = "Malenia SGD"
+    paper = (
+        "Tyurin and Richtarik, Optimal Time Complexities of Parallel Stochastic Optimization Methods Under a Fixed "
+        "Computation Model, NeurIPS 2023, Method 6"
+    )
+    paper_schedules = ("malenia",)
+
+    def weights(self, updates: Updates) -> FloatArray:
+        """1 / (n B_i) for each update of client i, (C,)."""
+        _, client, counts = np.unique(updates.clients, return_inverse=True, return_counts=True)
+        weights: FloatArray = 1 / (len(counts) * counts[client])
+        return weights
+
+
+class MindFlayer(Rennala):
+    """The model moves by the sum of the updates that were done in time, divided by their expected or actual number."""
+
+    name = "mindflayer"
+    title = "MindFlayer SGD"
+    paper = (
+        "Maranjyan, Omar and Richtarik, MindFlayer SGD: Efficient Parallel SGD in the Presence of Heterogeneous and "
+        "Random Worker Compute Times, UAI 2025, Algorithm 1"
+    )
+    paper_schedules = ("mindflayer",)
+
+    class Params(GradientParams):
+        expected: float | None = Field(default=None, gt=0)
+        """Expected number of updates per version, the sum over clients of trials times the probability that one is done
+        in time (B), by which the paper divides; default: the number of updates that were done in time."""
+
+    def weights(self, updates: Updates) -> FloatArray:
+        """1 / B for every update, (C,)."""
+        if self.params.expected is None:
+            return super().weights(updates)
+        weights: FloatArray = updates.multiplicity / self.params.expected
+        return weights
+
+
+class Ata(Rennala):
+    """Clients compute as many gradients as they were assigned tasks, all at the received model; the server averages.
+
+    The model moves by -lr / B x the sum of all B gradients: mini-batch SGD, whichever client computes how many.
+    """
+
+    name = "ata"
+    title = "ATA"
+    paper = (
+        "Maranjyan, Saad, Richtarik and Orabona, ATA: Adaptive Task Allocation for Efficient Resource "
+        "Management in Distributed Machine Learning, ICML 2025, Algorithm 1"
+    )
+    paper_schedules = ("ata",)
+    needs_plain_sgd = "its clients send the mean of gradients at one model"
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """The step along the mean gradient at the received model."""
+        start = cohort.down["model"]
+        trained = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
+        assert trained.mean_gradient is not None
+        # The model has moved only in its buffers.
+        step = cohort.learning_rates.unsqueeze(1) * trained.mean_gradient
+        return LocalUpdate({"delta": trained.model - start - step}, trained.loss)
+
+    def weights(self, updates: Updates) -> FloatArray:
+        gradients = updates.multiplicity * updates.steps
+        shares: FloatArray = gradients / gradients.sum()
+        return shares
+
+
+class Ringmaster(FedAvg):
+    """Every update that the schedule accepts is applied in full, without a discount for its staleness.
+
+    With an unlimited threshold it is asynchronous SGD with constant steps.
+    """
+
+    name = "ringmaster"
+    title = "Ringmaster ASGD"
+    paper = (
+        "Maranjyan, Tyurin and Richtarik, Ringmaster ASGD: The First Asynchronous SGD with Optimal Time Complexity, "
+        "ICML 2025, Algorithms 4 and 5"
+    )
+    paper_schedules = ("ringmaster",)
+    # Changes are added, not averaged, wherever their clients trained.
+    combines_parts = True
+    Params: ClassVar[type[Parameters]] = GradientParams
+
+    def weights(self, updates: Updates) -> FloatArray:
+        return updates.multiplicity.astype(np.float64)
+
+
+class AsyncSgd(Ringmaster):
+    """Every update moves the model by the whole change: x - gamma(tau) x gradient for a delay of tau versions.
+
+    With ``staleness: reciprocal`` and its ``delay`` the concurrency, gamma(tau) = gamma min(1, delay /
+    tau): the convergence is then independent of the longest delay. Koloskova et al. also allow gamma = 0 above the
+    delay, which is ``max_staleness`` of the schedule.
+    """
+
+    name = "async_sgd"
+    title = "Asynchronous SGD"
+    paper = (
+        "Koloskova, Stich and Jaggi, Sharper Convergence Guarantees for Asynchronous SGD for Distributed and Federated "
+        "Learning, NeurIPS 2022, equation 8; Mishchenko et al., Asynchronous SGD Beats Minibatch SGD Under Arbitrary "
+        "Delays, NeurIPS 2022, Algorithm 2"
+    )
+    paper_schedules = ("async",)
+
+    class Params(GradientParams):
+        staleness: Staleness = ConstantStaleness(name="constant")
+        """How steps decrease with the delay; ``reciprocal`` is the delay-adaptive rule of the papers."""
+
+    def factors(self, updates: Updates) -> FloatArray:
+        factors: FloatArray = self.params.staleness.factor(
+            updates.staleness.astype(np.float64), updates.version
+        )
+        return factors
+
+
+class Ringleader(Method):
+    """Every update moves the model by the mean over all clients of their mean updates in this round.
+
+    The table holds for each client the sum G_i and the number b_i of its updates in the round of the schedule; the
+    model moves by 1/n sum_i G_i / b_i. So clients with different data count the same, whatever their speed. Under a
+    synchronous schedule with full participation it is FedAvg with uniform weights.
+    """
+
+    name = "ringleader"
+    title = "Ringleader ASGD"
+    paper = (
+        "Maranjyan and Richtarik, Ringleader ASGD: The First Asynchronous SGD with Optimal Time Complexity under Data "
+        "Heterogeneity, ICLR 2026, Algorithm 1"
+    )
+    paper_schedules = ("ringleader",)
+    server_vectors = ("mean",)
+    Params = GradientParams
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The mean of each client's updates in the round, followed by their number; at the server."""
+        return {"table": Memory(self.context.layout.size + 1, keeper="server")}
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Enter the updates into the table, which is emptied first if a round begins, and step."""
+        import torch
+
+        if not len(updates):
+            return server
+        restarts = bool(updates.attributes.get("restart", 1))
+        mean = torch.zeros_like(server["mean"]) if restarts else server["mean"].clone()
+        entered: set[int] = set()
+        for index, client in enumerate(updates.clients.tolist()):
+            entry = updates.memory("table", index)
+            if restarts and client not in entered:
+                entry = entry.new_zeros(entry.shape)
+            entered.add(client)
+            before, count = entry[:-1], entry[-1:]
+            after = before + (updates.row("delta", index) - before) / (count + 1)
+            mean += (after - before) / self.context.clients
+            updates.remember("table", index, torch.cat([after, count + 1]))
+        return {"model": server["model"] + self.params.server_lr * mean, "mean": mean}

@@ -25,7 +25,7 @@ from fedsim.methods.base import (
     Vector,
     with_mixin,
 )
-from fedsim.methods.optimizer_state import STATE
+from fedsim.methods.mixins import STATE
 from fedsim.randomness import Purpose, Stream
 from fedsim.vocabulary.formatting import format_names
 
@@ -41,6 +41,7 @@ _ERROR, _KEPT, _REFERENCE = (
     "reference of {}".format,
 )
 _SOME = "compress uploads only, or name other vectors in vectors"
+_VARIES = "it changes with every dispatch, so nothing of earlier dispatches can be used"
 _FOLLOWS = "give its Memory follows={} if it does not, or else the vectors with which it moves: follows={'delta': 1.0}"
 
 
@@ -68,9 +69,9 @@ class _Compressed(Method):
                     )
         up, down, errors = self.upload(), self.download(), self._with_feedback()
         for way, lossy, why, hint in (
-            ("up", errors, self._changing, "set error_feedback: false"),
+            ("up", errors, lambda one: one.varies and _VARIES, "set error_feedback: false"),
             ("up", errors, self._unsteady, "set error_feedback: false"),
-            ("down", down, self._changing, "compress uploads only"),
+            ("down", down, lambda one: one.varies and _VARIES, "compress uploads only"),
             ("down", down, lambda one: self.needs_exact.get(one.name), _SOME),
             ("up", up, lambda one: self.needs_exact_uploads, "compress downloads only"),
             ("up", up, self._undeclared, _FOLLOWS),
@@ -85,11 +86,6 @@ class _Compressed(Method):
                         where=f"server.compression.{way}",
                         hint=hint,
                     )
-
-    def _changing(self, vector: Vector) -> str:
-        if not vector.varies:
-            return ""
-        return "it changes with every dispatch, so nothing of earlier dispatches can be used"
 
     def _unsteady(self, vector: Vector) -> str:
         """A memory that moves with the vector by a factor of the dispatch."""
@@ -106,11 +102,9 @@ class _Compressed(Method):
         return ""
 
     def download(self) -> Sequence[Vector]:
-        """Those of the method, compressed."""
         return self._on_the_way("down", super().download())
 
     def upload(self) -> Sequence[Vector]:
-        """Those of the method, compressed."""
         return self._on_the_way("up", super().upload())
 
     def prologue(self) -> Prologue | None:
@@ -121,7 +115,6 @@ class _Compressed(Method):
         return replace(prologue, upload=self._on_the_way("up", prologue.upload))
 
     def memories(self) -> Mapping[str, Memory]:
-        """Those of the method, the errors of uploads, what compressions keep, and the references of downloads."""
         up = self.ways["up"]
         kept = {
             _KEPT(vector.name): Memory(up.kept(vector.elements - vector.exact))
@@ -196,7 +189,6 @@ class _Compressed(Method):
         return replace(update, vectors=vectors, memory=memory)
 
     def _followers(self, vector: Vector) -> dict[str, Factor]:
-        """Memories that move with a vector, and their factors."""
         return {
             name: memory.follows[vector.name]
             for name, memory in super().memories().items()
@@ -215,7 +207,6 @@ class _Compressed(Method):
         ]
 
     def _with_feedback(self) -> list[Vector]:
-        """Vectors whose errors a client keeps."""
         feedback = self.ways["up"].error_decay is not None
         return [vector for vector in self.upload() if feedback and vector.is_lossy]
 

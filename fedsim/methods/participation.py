@@ -1,14 +1,15 @@
-"""Methods for clients that participate at different frequencies: FedAU, FedAWE, generalized FedAvg, wait for all."""
+"""Methods for clients that participate at different frequencies; some remember the updates of absent ones."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
+from fedsim.methods.asynchronous import GradientParams
 from fedsim.methods.base import (
     Cohort,
     FloatArray,
@@ -16,6 +17,7 @@ from fedsim.methods.base import (
     Memory,
     Method,
     MethodContext,
+    Prologue,
     Rounds,
     ServerState,
     Tensor,
@@ -27,16 +29,6 @@ from fedsim.methods.base import (
 from fedsim.methods.fedavg import EVERYONE, FedAvg
 from fedsim.parts.component import Parameters
 from fedsim.units import Duration, to_ns
-
-
-class FedAuParams(Parameters):
-    """Parameters of FedAU."""
-
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate."""
-    cutoff: int | None = Field(default=50, ge=1)
-    """K: an interval between two participations is closed when it reaches this many server updates, which bounds the
-    weights. Unbounded when null; with 1 all weights are 1."""
 
 
 class FedAu(FedAvg):
@@ -54,10 +46,15 @@ class FedAu(FedAvg):
         "Wang and Ji, A Lightweight Method for Tackling Unknown Participation Statistics in Federated Averaging, "
         "ICLR 2024, Algorithms 1 and 2"
     )
-    Params = FedAuParams
+
+    class Params(Parameters):
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate."""
+        cutoff: int | None = Field(default=50, ge=1)
+        """K: an interval between two participations is closed when it reaches this many server updates, which bounds
+        the weights. Unbounded when null; with 1 all weights are 1."""
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """With full participation."""
         return EVERYONE if rounds.all_clients else ""
 
     def memories(self) -> Mapping[str, Memory]:
@@ -87,18 +84,6 @@ class FedAu(FedAvg):
         return np.array(weights) / self.context.clients
 
 
-class FedAweParams(Parameters):
-    """Parameters of FedAWE."""
-
-    server_lr: float = Field(default=1.0, gt=0)
-    """Global learning rate eta_g."""
-    clip_norm: float | None = Field(default=None, gt=0)
-    """Largest Euclidean norm of the mean amplified change (0.5 in the authors' code); unlimited when null, as in the
-    paper."""
-    evaluated: Literal["newest", "client_average"] = "newest"
-    """The model to evaluate: the newest one, or the mean of all clients' own models, as in the authors' code."""
-
-
 class FedAwe(Method):
     """Adaptive innovation echoing and implicit gossiping.
 
@@ -118,14 +103,22 @@ class FedAwe(Method):
         "NeurIPS 2024, Algorithm 1"
     )
     paper_schedules = ("sync",)
-    Params = FedAweParams
+
+    class Params(Parameters):
+        server_lr: float = Field(default=1.0, gt=0)
+        """Global learning rate eta_g."""
+        clip_norm: float | None = Field(default=None, gt=0)
+        """Largest Euclidean norm of the mean amplified change (0.5 in the authors' code); unlimited when null, as in
+        the paper."""
+        evaluated: Literal["newest", "client_average"] = "newest"
+        """The model to evaluate: the newest one, or the mean of all clients' own models, as in the authors' code."""
+
     # Changes, amplified by the clients, which know when they last participated.
     uploads = ("amplified",)
     only_synchronous = "clients wait for the model that contains their update"
     needs_exact = MappingProxyType({"model": "the server keeps the model of each client"})
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """With full participation, and if no change is clipped."""
         return EVERYONE if rounds.all_clients and self.params.clip_norm is None else ""
 
     def memories(self) -> Mapping[str, Memory]:
@@ -138,7 +131,6 @@ class FedAwe(Method):
         }
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local training from the client's own model."""
         start = cohort.memory["own"]
         trained = trainer.run(cohort, start)
         amplified = trained.model.sub_(start)
@@ -175,29 +167,6 @@ class FedAwe(Method):
         return {"model": model}
 
 
-class GeneralizedFedAvgParams(WeightedParams):
-    """Parameters of generalized FedAvg."""
-
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: equal for all clients, as in the paper, or the client's number of training
-    samples."""
-    amplification: float = Field(default=10.0, gt=0)
-    """eta: a window moves the model by this multiple of the sum of its updates. 1 is FedAvg; values below 1 reduce the
-    move."""
-    every_rounds: int | None = Field(default=None, ge=1)
-    """P: server updates in a window. 1 is FedAvg with server learning rate ``amplification``."""
-    every: Duration | Literal["cycle"] = "cycle"
-    """Length of a window in simulated time, unless ``every_rounds`` is given; the first update at or after the end of
-    the window is amplified. ``cycle`` is one availability cycle of the devices."""
-    empty_rounds: Literal["skip", "count"] = "skip"
-    """Whether a round without contributions counts toward ``every_rounds`` (under a schedule that closes such rounds
-    with an update, ``min_updates: 0``)."""
-    warm_up: int = Field(default=0, ge=0)
-    """Server updates before the first window starts; they are not amplified."""
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate of every round, equivalent to weights that sum to this number instead of 1 (footnote 1)."""
-
-
 class GeneralizedFedAvg(Method):
     """FedAvg whose updates are summed over a window and amplified at its end.
 
@@ -218,15 +187,34 @@ class GeneralizedFedAvg(Method):
         "Algorithm 1"
     )
     paper_schedules = ("sync",)
-    Params = GeneralizedFedAvgParams
 
-    def __init__(self, params: GeneralizedFedAvgParams, context: MethodContext) -> None:
+    class Params(WeightedParams):
+        weights: Literal["samples", "uniform"] = "uniform"
+        """Weight of a client's update: equal for all clients, as in the paper, or the client's number of training
+        samples."""
+        amplification: float = Field(default=10.0, gt=0)
+        """eta: a window moves the model by this multiple of the sum of its updates. 1 is FedAvg; values below 1 reduce
+        the move."""
+        every_rounds: int | None = Field(default=None, ge=1)
+        """P: server updates in a window. 1 is FedAvg with server learning rate ``amplification``."""
+        every: Duration | Literal["cycle"] = "cycle"
+        """Length of a window in simulated time, unless ``every_rounds`` is given; the first update at or after the end
+        of the window is amplified. ``cycle`` is one availability cycle of the devices."""
+        empty_rounds: Literal["skip", "count"] = "skip"
+        """Whether a round without contributions counts toward ``every_rounds`` (under a schedule that closes such
+        rounds with an update, ``min_updates: 0``)."""
+        warm_up: int = Field(default=0, ge=0)
+        """Server updates before the first window starts; they are not amplified."""
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate of every round, equivalent to weights that sum to this number instead of 1 (footnote
+        1)."""
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
         super().__init__(params, context)
         length_s = context.availability_cycle_s if params.every == "cycle" else params.every
         self._length_ns = max(1, to_ns(length_s))
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without amplification."""
         return "amplification is 1" if self.params.amplification == 1 else ""
 
     def initial_state(self, model: Tensor) -> ServerState:
@@ -252,38 +240,17 @@ class GeneralizedFedAvg(Method):
             change = self.params.server_lr * updates.weighted_sum("delta", weights)
             model, window_sum = model + change, window_sum + change
         made += 1
-        now_ns = to_ns(updates.time_s)
+        now_ns, rounds = to_ns(updates.time_s), self.params.every_rounds
+        is_last = now_ns - begun_ns >= self._length_ns if rounds is None else made - begun >= rounds
         if made <= self.params.warm_up:
             window_sum, begun_ns = window_sum.new_zeros(window_sum.shape), now_ns
-        elif self._ends(made - begun, now_ns - begun_ns):
+        elif is_last:
             if self.params.amplification != 1:
                 model = model + (self.params.amplification - 1) * window_sum
             window_sum, begun = window_sum.new_zeros(window_sum.shape), made
             begun_ns += (now_ns - begun_ns) // self._length_ns * self._length_ns
         counters = torch.tensor([made, begun, begun_ns])
         return {"model": model, "window_sum": window_sum, "counters": counters}
-
-    def _ends(self, rounds: int, duration_ns: int) -> bool:
-        """Whether a window of this many updates and nanoseconds is complete."""
-        if self.params.every_rounds is not None:
-            return rounds >= int(self.params.every_rounds)
-        return duration_ns >= self._length_ns
-
-
-class WaitParams(WeightedParams):
-    """Parameters of waiting for all."""
-
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: equal for all clients, as in the paper, or the client's number of training
-    samples."""
-    local: Literal["steps", "frozen"] = "steps"
-    """Work of each client: local steps (appendix D.1), or only gradients at the received model, whose mean gives one
-    step (section 5)."""
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate."""
-    warm_up: int = Field(default=0, ge=0)
-    """Server updates before the first window, for which clients take local steps regardless of ``local``; set the
-    schedule's ``warm_up`` to the same number."""
 
 
 class Wait(FedAvg):
@@ -301,10 +268,21 @@ class Wait(FedAvg):
         "section 5 and appendix D.1"
     )
     paper_schedules = ("window",)
-    Params = WaitParams
+
+    class Params(WeightedParams):
+        weights: Literal["samples", "uniform"] = "uniform"
+        """Weight of a client's update: equal for all clients, as in the paper, or the client's number of training
+        samples."""
+        local: Literal["steps", "frozen"] = "steps"
+        """Work of each client: local steps (appendix D.1), or only gradients at the received model, whose mean gives
+        one step (section 5)."""
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate."""
+        warm_up: int = Field(default=0, ge=0)
+        """Server updates before the first window, for which clients take local steps regardless of ``local``; set the
+        schedule's ``warm_up`` to the same number."""
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Local steps, or one step along the mean of the gradients at the received model."""
         if self.params.local == "steps" or int(cohort.versions[0]) < self.params.warm_up:
             return super().local_update(cohort, trainer)
         start = cohort.down["model"]
@@ -313,3 +291,198 @@ class Wait(FedAvg):
         delta = trained.model.sub_(start)
         delta.addcmul_(trained.mean_gradient, cohort.learning_rates.unsqueeze(1), value=-1)
         return LocalUpdate({"delta": delta}, trained.loss)
+
+
+class LatestUpdates(Method):
+    """The server remembers the latest update of each client, and their ``mean``.
+
+    Parameters of subclasses have ``server_lr`` and ``remembers``.
+    """
+
+    paper_schedules = ("sync",)
+    server_vectors = ("mean",)
+
+    def is_fedavg(self, rounds: Rounds) -> str:
+        return EVERYONE if rounds.all_clients else ""
+
+    def memories(self) -> Mapping[str, Memory]:
+        return {"latest": Memory(self.context.layout.trainable, keeper="server")}
+
+    def refreshed(self, updates: Updates) -> Iterator[Tensor]:
+        """The difference of each update from its client's remembered one, which it replaces; (trainable,) each."""
+        for index in range(len(updates)):
+            latest = updates.row("delta", index)[: self.context.layout.trainable]
+            before = updates.memory("latest", index)
+            if self.params.remembers == "gradients":
+                # At rate 0, where a decay may end, a client does not move and shows no gradient.
+                rate = updates.learning_rates[index]
+                latest = latest / rate if rate else before
+            fresh = latest - before
+            updates.remember("latest", index, latest)
+            yield fresh
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        mean = server["mean"].clone()
+        for fresh in self.refreshed(updates):
+            mean[: len(fresh)].add_(fresh, alpha=1 / self.context.clients)
+        return self.stepped(server, updates, mean, mean)
+
+    def stepped(
+        self, server: ServerState, updates: Updates, change: Tensor, mean: Tensor
+    ) -> ServerState:
+        """The state after a step along ``change`` (P,), with the new mean (P,)."""
+        step = self.params.server_lr
+        if self.params.remembers == "gradients":
+            step *= self.context.local_rate(updates)
+        return {"model": server["model"] + step * change, "mean": mean}
+
+
+class Mifa(LatestUpdates):
+    """The model moves by the mean, over all clients, of the latest update of each.
+
+    Updates of absent clients are used again in every round; those of clients never seen are zero. With full
+    participation it is FedAvg with uniform weights. Under a schedule that updates the model after empty rounds, the
+    model also moves without contributions.
+    """
+
+    name = "mifa"
+    title = "MIFA"
+    paper = (
+        "Gu et al., Fast Federated Learning in the Presence of Arbitrary Device Unavailability, NeurIPS 2021, "
+        "Algorithm 1"
+    )
+
+    class Params(Parameters):
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate; 1 is the paper's rule."""
+        remembers: Literal["gradients", "changes"] = "gradients"
+        """The value remembered of each update: the change of the model divided by the learning rate at the time, as in
+        the paper, or the change itself, as in other implementations. With a constant learning rate, the two are
+        equivalent."""
+        first_round: Literal["sampled", "all"] = "sampled"
+        """``all``: before the first round all clients train once, as in the paper; a client that is offline at that
+        time counts as zero, like one not seen yet. ``sampled``: the first round is like any other."""
+
+    def prologue(self) -> Prologue | None:
+        if self.params.first_round == "sampled":
+            return None
+        return Prologue(self.download(), self.upload())
+
+
+class FedVarp(LatestUpdates):
+    """MIFA with weight 1 / |S| for fresh updates, so that the model's change is unbiased under uniform participation.
+
+    The model moves by mean over participants of (change - remembered change) + mean over all clients of the remembered
+    changes; then the participants' changes are remembered. With full participation it is FedAvg with uniform weights.
+    """
+
+    name = "fedvarp"
+    title = "FedVARP"
+    paper = (
+        "Jhunjhunwala et al., FedVARP: Tackling the Variance Due to Partial Client Participation in Federated "
+        "Learning, UAI 2022, Algorithm 2"
+    )
+
+    class Params(Parameters):
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate; 1 applies the mean change as it is."""
+        remembers: Literal["gradients", "changes"] = "changes"
+        """The value remembered of each update: the change of the model, as in the paper, or the change divided by the
+        learning rate at the time, so that old and new entries have the same unit while the rate decays. With a constant
+        learning rate, the two are equivalent."""
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        if not len(updates):
+            return server
+        change, mean = server["mean"].clone(), server["mean"].clone()
+        weights = averaging_weights(updates, "uniform").tolist()
+        for weight, fresh in zip(weights, self.refreshed(updates), strict=True):
+            change[: len(fresh)].add_(fresh, alpha=weight)
+            mean[: len(fresh)].add_(fresh, alpha=1 / self.context.clients)
+        return self.stepped(server, updates, change, mean)
+
+
+class Ca2fl(FedVarp):
+    """The model moves by the mean over the buffer of (change - cached change) + mean over all clients of the cache.
+
+    Then the changes of the buffer are cached. The rule is FedVARP's, applied to buffers of stale updates instead of
+    rounds; while the cache is empty, it is FedBuff without staleness weights. Of two updates of one client in a buffer,
+    the second is calibrated with the first.
+    """
+
+    name = "ca2fl"
+    title = "CA2FL"
+    paper = (
+        "Wang et al., Tackling the Data Heterogeneity in Asynchronous Federated Learning with Cached Update "
+        "Calibration, ICLR 2024, Algorithm 2"
+    )
+    paper_schedules = ("buffered",)
+
+
+class Ace(LatestUpdates):
+    """Every arriving update replaces its client's cached one, and the model moves by the mean of the cache.
+
+    The rule is MIFA's, applied to every arrival. All clients are engaged in every step, so that fast ones do not bias
+    the model. Cached updates are zero at first; the paper's first round waits for all clients.
+    """
+
+    name = "ace"
+    title = "ACE"
+    paper = (
+        "Chang et al., Mitigating Participation Imbalance Bias in Asynchronous Federated Learning, "
+        "arXiv:2511.19066, ACE"
+    )
+    paper_schedules = ("async",)
+    Params = FedVarp.Params
+
+
+class Aced(Method):
+    """Every arriving update moves the model by the mean of the latest updates of the clients seen lately.
+
+    Those are the clients of the last ``delay`` arrivals. With a delay of one it is asynchronous SGD; if every client
+    is among them, it is ACE.
+    """
+
+    name = "aced"
+    title = "ACED"
+    paper = (
+        "Chang et al., Mitigating Participation Imbalance Bias in Asynchronous Federated Learning, "
+        "arXiv:2511.19066, ACED"
+    )
+    paper_schedules = ("async",)
+    needs_whole_model = "its server averages the latest updates of clients as they are"
+
+    class Params(GradientParams):
+        delay: int = Field(default=10, ge=1)
+        """Number of the last arrivals whose updates are used (tau)."""
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        """The model, and the updates of the last arrivals, latest last, with their clients (-1 if there is none)."""
+        import torch
+
+        delay = self.params.delay
+        return {
+            "model": model,
+            "recent": model.new_zeros((delay, len(model))),
+            "recent_clients": torch.full((delay,), -1, device=model.device),
+        }
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        """Enter the updates one by one, and step along the mean after the last one."""
+        import torch
+
+        if not len(updates):
+            return server
+        rows = [updates.row("delta", index) for index in range(len(updates))]
+        delay = self.params.delay
+        recent = torch.cat([server["recent"], torch.stack(rows)])[-delay:]
+        arrived = torch.as_tensor(updates.clients, device=recent.device)
+        clients = torch.cat([server["recent_clients"], arrived])[-delay:]
+        # The last row of each client.
+        latest = {client: row for row, client in enumerate(clients.tolist()) if client >= 0}
+        mean = recent[sorted(latest.values())].mean(dim=0)
+        return {
+            "model": server["model"] + self.params.server_lr * mean,
+            "recent": recent,
+            "recent_clients": clients,
+        }

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from pydantic import Field
@@ -13,17 +14,25 @@ from fedsim.errors import UserError
 from fedsim.methods.base import (
     Cohort,
     Collected,
+    Factor,
+    FloatArray,
     IntArray,
     LocalRule,
     LocalUpdate,
     Memory,
     MethodContext,
+    Prologue,
     Rounds,
     ServerState,
+    Step,
     Tensor,
     Trained,
     Trainer,
+    Updates,
+    Vector,
+    averaging_weights,
 )
+from fedsim.methods.control_variates import NEEDS_RECEIVED
 from fedsim.methods.fedavg import PROXIMAL_OPERATIONS, FedAvg, FedAvgParams, proximal_rule
 from fedsim.parts.component import Parameters
 
@@ -97,7 +106,6 @@ class Split:
 
 
 def _mask(layout: Layout, personal: PersonalPart) -> Tensor:
-    """The mask of the personal entries, (P,) bool."""
     import torch
 
     if personal == "none" or personal == "all":
@@ -130,13 +138,6 @@ def _index(mask: Tensor, device: torch.device) -> tuple[slice | Tensor, int]:
     return entries.to(device), count
 
 
-class FedSimParams(SplitParams):
-    """Parameters of FedSim."""
-
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client in the average: its number of training samples, or equal for all clients."""
-
-
 class FedSim(FedAvg):
     """Clients step their shared and personal parts together; the server averages the shared parts.
 
@@ -151,7 +152,11 @@ class FedSim(FedAvg):
     paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 3"
     personal = True
     downloads: Sequence[str] = ("shared",)
-    Params: ClassVar[type[Parameters]] = FedSimParams
+
+    class Params(SplitParams):
+        weights: Literal["samples", "uniform"] = "uniform"
+        """Weight of a client in the average: its number of training samples, or equal for all clients."""
+
     params: SplitParams
     collect: Sequence[Collected] = ()
     kept_when_lost = False
@@ -164,22 +169,18 @@ class FedSim(FedAvg):
         self._factors = ((params.gamma_u or base) / base, (params.gamma_v or base) / base)
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without a personal part."""
         shares_all = not self.split.personal_size and self._factors[0] == 1
         return "no part of the model is personal" if shares_all else ""
 
     def memories(self) -> Mapping[str, Memory]:
-        """The personal part."""
         split, kept = self.split, self.kept_when_lost
         row = Memory(split.personal_size, split.personal, kept_when_lost=kept, follows={})
         return {"personal": row} if split.personal_size else {}
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """The whole model (P,) and its shared part."""
         return {"model": model, "shared": self.split.shared(model)}
 
     def start(self, cohort: Cohort) -> Tensor:
-        """The model from which each client starts, (B, P)."""
         return self.split.join(cohort.down["shared"], cohort.memory.get("personal"))
 
     def learning_rate_scale(self, shared: bool = True, personal: bool = True) -> Tensor | None:
@@ -193,7 +194,6 @@ class FedSim(FedAvg):
         return whole.masked_fill_(self.split.mask, factors[1])
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Joint steps: both parts' gradients are taken at the same point, then both move."""
         start = self.start(cohort)
         trained = trainer.run(
             cohort, start, learning_rate_scale=self.learning_rate_scale(), collect=self.collect
@@ -208,36 +208,24 @@ class FedSim(FedAvg):
         return LocalUpdate({"delta": delta}, trained.loss, kept)
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """The state with the shared part moved by ``change``."""
         state = {**server, "shared": server["shared"] + change}
         return {**state, "model": self.whole_model(state)}
 
     def whole_model(self, state: ServerState) -> Tensor:
-        """The shared part with the initial personal part."""
         return self.split.join(state["shared"], self.split.personal(state["model"]))
 
     def buffers_in(self, elements: int, layout: Layout) -> int:
-        """Those of the shared part."""
         of_shared = elements == self.split.shared_size
         return self.split.shared_size - self.split.shared_trainable if of_shared else 0
 
     def personal_models(
         self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """The shared part of the server with each client's personal part."""
         shared = server["shared"].expand(len(clients), -1)
         return self.split.join(shared, memory.get("personal"))
 
     def personal_parts(self) -> Sequence[str]:
-        """The personal tensors."""
         return self.split.personal_names
-
-
-class FedPerParams(FedSimParams):
-    """Parameters of FedPer."""
-
-    weights: Literal["samples", "uniform"] = "samples"
-    """Weight of a client in the average: its number of training samples, or equal for all clients."""
 
 
 class FedPer(FedSim):
@@ -249,15 +237,10 @@ class FedPer(FedSim):
     name = "fedper"
     title = "FedPer"
     paper = "Arivazhagan et al., Federated Learning with Personalization Layers, arXiv:1912.00818, Algorithms 1 and 2"
-    Params = FedPerParams
 
-
-class LgFedAvgParams(FedPerParams):
-    """Parameters of LG-FedAvg."""
-
-    personal: PersonalPart = "body"
-    """The part that stays with each client: body (all but the last layer), head, none, all, or a list of names of
-    tensors or modules of the model, with wildcards."""
+    class Params(FedSim.Params):
+        weights: Literal["samples", "uniform"] = "samples"
+        """Weight of a client in the average: its number of training samples, or equal for all clients."""
 
 
 class LgFedAvg(FedSim):
@@ -273,14 +256,11 @@ class LgFedAvg(FedSim):
         "Liang et al., Think Locally, Act Globally: Federated Learning with Local and Global Representations, "
         "arXiv:2001.01523, Algorithm 1 (without the optional adversarial term)"
     )
-    Params = LgFedAvgParams
 
-
-class FedAltParams(FedSimParams):
-    """Parameters of FedAlt."""
-
-    personal_steps: float = Field(default=1.0, gt=0)
-    """Steps on the personal part per local step on the shared one, rounded up."""
+    class Params(FedPer.Params):
+        personal: PersonalPart = "body"
+        """The part that stays with each client: body (all but the last layer), head, none, all, or a list of names of
+        tensors or modules of the model, with wildcards."""
 
 
 class FedAlt(FedSim):
@@ -295,20 +275,22 @@ class FedAlt(FedSim):
     name = "fedalt"
     title = "FedAlt"
     paper = "Pillutla et al., Federated Learning with Partial Model Personalization, ICML 2022, Algorithms 1 and 2"
-    Params = FedAltParams
-    params: FedAltParams
 
-    def __init__(self, params: FedAltParams, context: MethodContext) -> None:
+    class Params(FedSim.Params):
+        personal_steps: float = Field(default=1.0, gt=0)
+        """Steps on the personal part per local step on the shared one, rounded up."""
+
+    params: Params
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
         super().__init__(params, context)
         self.trains_twice = bool(self.split.personal_size and self.split.shared_size)
 
     def compute_factor(self) -> float:
-        """Passes per local step: those on the personal part and one on the shared part."""
         on_personal = self.params.personal_steps if self.split.personal_size else 0.0
         return on_personal + (1.0 if self.split.shared_size else 0.0)
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Personal steps, then shared steps."""
         start, split = self.start(cohort), self.split
         if not split.personal_size:
             return super().local_update(cohort, trainer)
@@ -326,13 +308,6 @@ class FedAlt(FedSim):
         return self.sent_and_kept(start, replace(second, loss=loss))
 
 
-class FedRepParams(FedAltParams):
-    """Parameters of FedRep."""
-
-    personal_steps: float = Field(default=10.0, gt=0)
-    """Steps on the head per local step on the representation, rounded up."""
-
-
 class FedRep(FedAlt):
     """Clients fit their personal head to the received representation, then take steps on the representation.
 
@@ -347,18 +322,10 @@ class FedRep(FedAlt):
         "Collins et al., Exploiting Shared Representations for Personalized Federated Learning, ICML 2021, "
         "Algorithm 1"
     )
-    Params = FedRepParams
 
-
-class DittoParams(FedAvgParams):
-    """Parameters of Ditto."""
-
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: its number of training samples, or equal for all clients."""
-    attraction: float = Field(default=1.0, ge=0)
-    """Strength of the pull of the global model on the personal ones (lambda in the paper)."""
-    personal_steps: float = Field(default=1.0, gt=0)
-    """Steps on the personal model per local step on the global one, rounded up."""
+    class Params(FedAlt.Params):
+        personal_steps: float = Field(default=10.0, gt=0)
+        """Steps on the head per local step on the representation, rounded up."""
 
 
 class Ditto(FedAvg):
@@ -375,23 +342,27 @@ class Ditto(FedAvg):
     paper = "Li et al., Ditto: Fair and Robust Federated Learning Through Personalization, ICML 2021, Algorithm 1"
     personal = True
     trains_twice = True
-    Params = DittoParams
-    params: DittoParams
+
+    class Params(FedAvgParams):
+        weights: Literal["samples", "uniform"] = "uniform"
+        """Weight of a client's update: its number of training samples, or equal for all clients."""
+        attraction: float = Field(default=1.0, ge=0)
+        """Strength of the pull of the global model on the personal ones (lambda in the paper)."""
+        personal_steps: float = Field(default=1.0, gt=0)
+        """Steps on the personal model per local step on the global one, rounded up."""
+
+    params: Params
 
     def memories(self) -> Mapping[str, Memory]:
-        """The personal model, which starts as the initial one."""
         return {"personal": Memory(self.context.layout.size, lambda model: model, follows={})}
 
     def compute_factor(self) -> float:
-        """One step on the global model plus those on the personal one."""
         return 1.0 + self.params.personal_steps
 
     def vector_operations(self) -> float:
-        """The pull on the personal model."""
         return PROXIMAL_OPERATIONS * self.params.personal_steps if self.params.attraction else 0.0
 
     def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
-        """Training of the global model, then of the personal one."""
         start, strength = cohort.down["model"], self.params.attraction
         on_global, on_personal = phase_steps(cohort, 1.0, self.params.personal_steps)
         of_global = run_phase(trainer, cohort, start, on_global)
@@ -410,7 +381,6 @@ class Ditto(FedAvg):
     def personal_models(
         self, server: ServerState, clients: IntArray, memory: Mapping[str, Tensor]
     ) -> Tensor:
-        """The clients' own models."""
         return memory["personal"]
 
 
@@ -466,3 +436,204 @@ def run_phase(
     )
     trained = trainer.run(in_order, start[rows], steps=steps[order], rule=rule(rows), **options)
     return replace(trained, model=trained.model[back], loss=trained.loss[back])
+
+
+class FedAvgP(FedSim):
+    """Joint local steps on a shared part u and a personal part v_i, with an outer step for each.
+
+    A local step moves both parts along gradients taken at the same point, with step sizes gamma_u and gamma_v. Then
+    u moves by eta_u times the mean change over the m clients of the round, and v_i by eta_v times its own change: with
+    eta_v above 1 the new v_i lies beyond the trained one. With both outer step sizes 1 it is FedSim; with ``personal:
+    none`` it is FedAvg with uniform weights and server learning rate eta_u; with ``personal: all`` every client trains
+    alone.
+    """
+
+    name = "fedavg_p"
+    title = "FedAvg-P"
+    paper = (
+        "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
+        "Personalization, arXiv:2309.17409, Algorithm 1"
+    )
+
+    class Params(SplitParams):
+        eta_u: float = Field(default=1.0, gt=0)
+        """Outer step size of the shared part, at the server. The theory requires at least sqrt(m) with m clients per
+        round, or more if all participate, and a proportionally smaller gamma_u."""
+        eta_v: float = Field(default=1.0, gt=0)
+        """Outer step size of the personal part, at the client; the theory requires at least sqrt(N / m)."""
+        keep_v_on_drop: bool = False
+        """Whether a client that finished its work keeps its new personal part even if the server never uses its update;
+        otherwise the part stays as it was."""
+
+    params: Params
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
+        super().__init__(params, context)
+        # Outer step sizes amplify the rounding errors of small local steps.
+        outer_steps = params.eta_u != 1 or params.eta_v != 1
+        if outer_steps or self.learning_rate_scale() is not None:
+            self.collect = ("change",)
+        self.kept_when_lost = params.keep_v_on_drop
+        if params.keep_v_on_drop:
+            self.only_synchronous = (
+                "with keep_v_on_drop, a client's dispatches must end in the order they began"
+            )
+
+    def sent_and_kept(self, start: Tensor, trained: Trained) -> LocalUpdate:
+        if trained.change is None:
+            return super().sent_and_kept(start, trained)
+        split, trainable = self.split, self.split.personal_trainable
+        moved = split.personal(trained.change).clone()
+        # Running statistics must not be extrapolated.
+        moved[:, :trainable] *= self.params.eta_v
+        memory = {"personal": moved.add_(split.personal(start))} if split.personal_size else {}
+        return LocalUpdate({"delta": split.shared(trained.change)}, trained.loss, memory)
+
+    def weights(self, updates: Updates) -> FloatArray:
+        return averaging_weights(updates, "uniform")
+
+    def step(self, server: ServerState, change: Tensor) -> ServerState:
+        change[: self.split.shared_trainable] *= self.params.eta_u
+        return super().step(server, change)
+
+
+class ScaffoldP(FedAvgP):
+    """FedAvg-P whose local steps on u are corrected by control variates; no part of v_i crosses the network.
+
+    A local step on u is u - gamma_u (g - c_i + c); steps on v_i are as in FedAvg-P. A client's new control variate c_i
+    is the mean of its gradients over the steps it did, and c moves by the sum of the changes of the c_i over N, so that
+    it stays their mean. A client whose update the server does not use keeps its old c_i.
+
+    If clients do different numbers of steps (partial work), each divides by its own number, and the objective is biased
+    toward those that do more. With ``personal: none`` it is SCAFFOLD with two step sizes.
+    """
+
+    name = "scaffold_p"
+    averages = False
+    title = "Scaffold-P"
+    paper = (
+        "Chen, Cao, Yuan and Wen, Sharper Convergence Guarantees for Federated Learning with Partial Model "
+        "Personalization, arXiv:2309.17409, Algorithm 2"
+    )
+    downloads = ("shared", "control")
+    uploads: Sequence[str] = ("delta", "control")
+
+    class Params(FedAvgP.Params):
+        c0: Literal["gradients", "zero"] = "gradients"
+        """Initial control variates: each client's mean mini-batch gradient at the initial model, collected before the
+        first round at a cost in time and bytes, or zero. Clients that are offline at the start, or whose update does
+        not arrive, begin with zero in either case."""
+        c0_clients: float | None = Field(default=None, gt=0)
+        """Clients whose gradients the first round waits for, however long they take to come online: a share of all
+        clients (up to 1) or a number of clients (above 1). By default, the clients online at the start."""
+        uplink: Literal[1, 2] = 2
+        """Number of vectors per upload: the changes of u and of c_i, or only the former, from which the server derives
+        the latter. One vector needs plain SGD."""
+
+    params: Params
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self.collect = ("mean_gradient", *self.collect)
+        if params.uplink == 1:
+            self.needs_plain_sgd = (
+                "with uplink: 1 the server derives the clients' gradients from it"
+            )
+            self.only_synchronous = self.only_synchronous or NEEDS_RECEIVED
+            self.needs_exact, self.uploads = {"control": NEEDS_RECEIVED}, ("delta",)
+
+    def prologue(self) -> Prologue | None:
+        if self.params.c0 == "zero":
+            return None
+        size = self.split.shared_size
+        count, clients = self.params.c0_clients, self.context.clients
+        if count is not None:
+            count = min(clients, math.ceil((count * clients if count <= 1 else count) - 1e-9))
+        return Prologue((Vector("shared", size),), (Vector("control", size),), count)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """The personal part and c_i, whose changes are sent, or follow from that of u."""
+        follows: dict[str, Factor] = {"control": 1.0}
+        if self.params.uplink == 1:
+            follows["delta"] = self._factor
+        control = Memory(self.split.shared_size, follows=follows)
+        return {**super().memories(), "control": control}
+
+    def initial_state(self, model: Tensor) -> ServerState:
+        state = super().initial_state(model)
+        return {**state, "control": state["shared"].new_zeros(state["shared"].shape)}
+
+    def vector_operations(self) -> float:
+        return 2.0 * self.split.shared_size / self.context.layout.size
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        start, split = self.start(cohort), self.split
+        if self._is_prologue(int(cohort.versions[0])):
+            first = trainer.run(cohort, start, move=False, collect=("mean_gradient",))
+            assert first.mean_gradient is not None
+            vectors = {"control": split.shared(first.mean_gradient)}
+            return LocalUpdate(vectors, first.loss, vectors)
+        previous, mean = cohort.memory["control"], cohort.down["control"]
+        correction = mean - previous
+
+        def rule(step: Step) -> None:
+            split.add_to_shared(step.gradient, correction[step.rows])
+
+        trained = trainer.run(
+            cohort,
+            start,
+            rule=rule,
+            learning_rate_scale=self.learning_rate_scale(),
+            collect=self.collect,
+        )
+        result = self.sent_and_kept(start, trained)
+        assert trained.mean_gradient is not None
+        vectors = dict(result.vectors)
+        if self.params.uplink == 2:
+            control = split.shared(trained.mean_gradient)
+            vectors["control"] = control - previous
+        else:
+            # As the server will derive it, so that its c stays the mean of all c_i.
+            change = self._control_change(vectors["delta"], self._lengths(cohort), mean)
+            control = previous + change
+        return LocalUpdate(vectors, result.loss, {**result.memory, "control": control})
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        if not len(updates):
+            return server
+        # A client drawn twice has one control variate.
+        shares = [1 / self.context.clients] * len(updates)
+        if self._is_prologue(updates.version - 1):
+            return {**server, "control": updates.weighted_sum("control", shares)}
+        if self.params.uplink == 2:
+            change = updates.weighted_sum("control", shares)
+        else:
+            change = server["control"].new_zeros(server["control"].shape)
+            lengths = updates.learning_rates * self._factors[0] * updates.steps
+            for index, length in enumerate(lengths.tolist()):
+                sent = updates.row("delta", index)
+                one = self._control_change(sent, length, server["control"])
+                change.add_(one, alpha=shares[index])
+        return {**super().aggregate(server, updates), "control": server["control"] + change}
+
+    def _is_prologue(self, version: int) -> bool:
+        return version == 0 and self.params.c0 == "gradients"
+
+    def _lengths(self, cohort: Cohort) -> Tensor:
+        """K gamma_u of each client, (B, 1)."""
+        rates = cohort.learning_rates * self._factors[0]
+        return rates.unsqueeze(1) * cohort.column(cohort.steps, rates)
+
+    def _factor(self, cohort: Cohort) -> Tensor:
+        """Change of c_i per change of u, (B, 1); 0 at a rate of 0."""
+        lengths = self._lengths(cohort)
+        return (-1 / lengths).masked_fill(lengths == 0, 0.0)
+
+    def _control_change(self, delta: Tensor, lengths: Tensor | float, everyones: Tensor) -> Tensor:
+        """c_i's change, -c + (u - u_i) / (K gamma_u), from the change of u (..., d_u) and K gamma_u."""
+        import torch
+
+        change = -everyones - delta / lengths
+        change[..., self.split.shared_trainable :] = 0
+        # At a rate of 0, the change of u says nothing about the gradient.
+        return change.masked_fill(torch.as_tensor(lengths) == 0, 0.0)

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import ClassVar, Literal
 
+import numpy as np
 from pydantic import Field, model_validator
 
+from fedsim.errors import UserError
 from fedsim.methods.base import (
+    Cohort,
+    LocalUpdate,
+    Memory,
     Method,
+    MethodContext,
     Rounds,
     ServerState,
     Tensor,
+    Trainer,
     Updates,
+    Vector,
     WeightedParams,
     averaging_weights,
 )
 from fedsim.methods.fedavg import FedAvg
 from fedsim.parts.component import Parameters
-
-
-class FedAvgMParams(WeightedParams):
-    """Parameters of FedAvgM."""
-
-    momentum: float = Field(default=0.9, ge=0, lt=1)
-    """Server momentum (beta)."""
-    server_lr: float = Field(default=1.0, gt=0)
-    """Server learning rate."""
 
 
 class FedAvgM(FedAvg):
@@ -43,25 +43,19 @@ class FedAvgM(FedAvg):
         "Classification, arXiv:1909.06335, section 4"
     )
     server_vectors: ClassVar[Sequence[str]] = ("momentum",)
-    Params = FedAvgMParams
+
+    class Params(WeightedParams):
+        momentum: float = Field(default=0.9, ge=0, lt=1)
+        """Server momentum (beta)."""
+        server_lr: float = Field(default=1.0, gt=0)
+        """Server learning rate."""
 
     def is_fedavg(self, rounds: Rounds) -> str:
-        """Without momentum."""
         return "" if self.params.momentum else "momentum is 0"
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """v first, then the model with the new v."""
         momentum = self.params.momentum * server["momentum"] + change
         return {"model": server["model"] + self.params.server_lr * momentum, "momentum": momentum}
-
-
-class DiLoCoParams(FedAvgMParams):
-    """Parameters of DiLoCo."""
-
-    weights: Literal["samples", "uniform"] = "uniform"
-    """Weight of a client's update: equal for all clients, as in the paper, or its number of training samples."""
-    server_lr: float = Field(default=0.7, gt=0)
-    """Outer learning rate."""
 
 
 class DiLoCo(FedAvgM):
@@ -79,30 +73,17 @@ class DiLoCo(FedAvgM):
         "Algorithm 1"
     )
     paper_schedules = ("sync",)
-    Params = DiLoCoParams
+
+    class Params(FedAvgM.Params):
+        weights: Literal["samples", "uniform"] = "uniform"
+        """Weight of a client's update: equal for all clients, as in the paper, or its number of training samples."""
+        server_lr: float = Field(default=0.7, gt=0)
+        """Outer learning rate."""
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """v first, then the model along D + beta v."""
         momentum = self.params.momentum * server["momentum"] + change
         step = change + self.params.momentum * momentum
         return {"model": server["model"] + self.params.server_lr * step, "momentum": momentum}
-
-
-class DelayedNesterovParams(DiLoCoParams):
-    """Parameters of delayed Nesterov."""
-
-    momentum_every: int = Field(default=10, ge=1)
-    """Number of updates between two steps of the momentum (N)."""
-    activation: float = Field(default=0.0, ge=0)
-    """Share of the momentum that every update applies (c), at most 1 / ``momentum_every``."""
-
-    @model_validator(mode="after")
-    def _shares_add_up_to_at_most_one(self) -> DelayedNesterovParams:
-        if self.activation * self.momentum_every > 1:
-            raise ValueError(
-                f"activation is above 1 / momentum_every; give at most {1 / self.momentum_every:g}"
-            )
-        return self
 
 
 class DelayedNesterov(DiLoCo):
@@ -121,7 +102,20 @@ class DelayedNesterov(DiLoCo):
     )
     paper_schedules = ("async",)
     server_vectors = ("momentum", "sum")
-    Params = DelayedNesterovParams
+
+    class Params(DiLoCo.Params):
+        momentum_every: int = Field(default=10, ge=1)
+        """Number of updates between two steps of the momentum (N)."""
+        activation: float = Field(default=0.0, ge=0)
+        """Share of the momentum that every update applies (c), at most 1 / ``momentum_every``."""
+
+        @model_validator(mode="after")
+        def _shares_add_up_to_at_most_one(self) -> DelayedNesterov.Params:
+            if self.activation * self.momentum_every > 1:
+                raise ValueError(
+                    f"activation is above 1 / momentum_every; give at most {1 / self.momentum_every:g}"
+                )
+            return self
 
     def is_fedavg(self, rounds: Rounds) -> str:
         """Never: a step has a share of the change."""
@@ -132,7 +126,6 @@ class DelayedNesterov(DiLoCo):
         return {**super().initial_state(model), "count": model.new_zeros(1)}
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """Count the update, and refresh the momentum if it is the N-th."""
         params = self.params
         every, beta, share = params.momentum_every, params.momentum, params.activation
         momentum, total, count = server["momentum"], server["sum"] + change, server["count"] + 1
@@ -145,17 +138,6 @@ class DelayedNesterov(DiLoCo):
         return {"model": model, "momentum": momentum, "sum": total, "count": count}
 
 
-class AdaptiveParams(WeightedParams):
-    """Parameters of methods with an adaptive optimizer at the server."""
-
-    server_lr: float = Field(default=0.01, gt=0)
-    """Server learning rate (eta)."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the mean of the changes."""
-    tau: float = Field(default=1e-3, gt=0)
-    """Degree of adaptivity: smaller values amplify coordinates with small changes more."""
-
-
 class AdaptiveServer(FedAvg):
     """The clients' mean change D is a pseudo-gradient: m = beta1 m + (1 - beta1) D, x + eta m / (sqrt(v) + tau).
 
@@ -165,33 +147,31 @@ class AdaptiveServer(FedAvg):
 
     paper = "Reddi et al., Adaptive Federated Optimization, ICLR 2021, Algorithm 2"
     server_vectors = ("momentum",)
-    params: AdaptiveParams
+
+    class Params(WeightedParams):
+        server_lr: float = Field(default=0.01, gt=0)
+        """Server learning rate (eta)."""
+        beta1: float = Field(default=0.9, ge=0, lt=1)
+        """Decay of the mean of the changes."""
+        tau: float = Field(default=1e-3, gt=0)
+        """Degree of adaptivity: smaller values amplify coordinates with small changes more."""
+
+    params: Params
 
     @abstractmethod
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
         """The new v from the old one and D^2, (P,)."""
 
     def initial_state(self, model: Tensor) -> ServerState:
-        """The model, m = 0 and v = tau^2."""
         v = model.new_full(model.shape, self.params.tau**2)
         return {**super().initial_state(model), "second_moment": v}
 
     def step(self, server: ServerState, change: Tensor) -> ServerState:
-        """One step of the server's optimizer."""
         params = self.params
         momentum = params.beta1 * server["momentum"] + (1 - params.beta1) * change
         v = self.second_moment(server["second_moment"], change.square())
         model = server["model"] + params.server_lr * momentum / (v.sqrt() + params.tau)
         return {"model": model, "momentum": momentum, "second_moment": v}
-
-
-class FedAdagradParams(AdaptiveParams):
-    """Parameters of FedAdagrad."""
-
-    server_lr: float = Field(default=0.1, gt=0)
-    """Server learning rate (eta)."""
-    beta1: float = Field(default=0.0, ge=0, lt=1)
-    """Decay of the mean of the changes; 0 in the paper's experiments."""
 
 
 class FedAdagrad(AdaptiveServer):
@@ -202,18 +182,15 @@ class FedAdagrad(AdaptiveServer):
 
     name = "fedadagrad"
     title = "FedAdagrad"
-    Params = FedAdagradParams
+
+    class Params(AdaptiveServer.Params):
+        server_lr: float = Field(default=0.1, gt=0)
+        """Server learning rate (eta)."""
+        beta1: float = Field(default=0.0, ge=0, lt=1)
+        """Decay of the mean of the changes; 0 in the paper's experiments."""
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
-        """Sum of D^2."""
         return v + squared
-
-
-class DecayParams(AdaptiveParams):
-    """Parameters of optimizers whose second moment decays."""
-
-    beta2: float = Field(default=0.99, ge=0, lt=1)
-    """Decay of the second moment v."""
 
 
 class FedAdam(AdaptiveServer):
@@ -224,15 +201,18 @@ class FedAdam(AdaptiveServer):
 
     name = "fedadam"
     title = "FedAdam"
-    Params = DecayParams
-    params: DecayParams
+
+    class Params(AdaptiveServer.Params):
+        beta2: float = Field(default=0.99, ge=0, lt=1)
+        """Decay of the second moment v."""
+
+    params: Params
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
-        """Exponential mean of D^2."""
         return self.params.beta2 * v + (1 - self.params.beta2) * squared
 
 
-class FedYogi(AdaptiveServer):
+class FedYogi(FedAdam):
     """Yogi at the server, on the clients' weighted mean change D: v = v - (1 - beta2) D^2 sign(v - D^2).
 
     The model moves by ``server_lr`` x m / (sqrt(v) + tau) with m = beta1 m + (1 - beta1) D; v starts at tau^2.
@@ -240,28 +220,9 @@ class FedYogi(AdaptiveServer):
 
     name = "fedyogi"
     title = "FedYogi"
-    Params = DecayParams
-    params: DecayParams
 
     def second_moment(self, v: Tensor, squared: Tensor) -> Tensor:
-        """A step of size (1 - beta2) D^2 toward D^2."""
         return v - (1 - self.params.beta2) * squared * (v - squared).sign()
-
-
-class FadasParams(Parameters):
-    """Parameters of FADAS."""
-
-    server_lr: float = Field(default=0.01, gt=0)
-    """Server learning rate (eta)."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the mean of the changes."""
-    beta2: float = Field(default=0.99, ge=0, lt=1)
-    """Decay of the mean of their squares."""
-    epsilon: float = Field(default=1e-8, gt=0)
-    """Added to the root of the second moment."""
-    delay: int | None = Field(default=None, ge=1)
-    """Delay threshold (tau_c): if the largest delay in a buffer exceeds it, the rate is min(server_lr, 1 / that delay).
-    Default: the rate does not depend on the delay."""
 
 
 class Fadas(Method):
@@ -279,10 +240,21 @@ class Fadas(Method):
     )
     paper_schedules = ("buffered",)
     server_vectors = ("momentum", "second_moment", "largest")
-    Params = FadasParams
+
+    class Params(Parameters):
+        server_lr: float = Field(default=0.01, gt=0)
+        """Server learning rate (eta)."""
+        beta1: float = Field(default=0.9, ge=0, lt=1)
+        """Decay of the mean of the changes."""
+        beta2: float = Field(default=0.99, ge=0, lt=1)
+        """Decay of the mean of their squares."""
+        epsilon: float = Field(default=1e-8, gt=0)
+        """Added to the root of the second moment."""
+        delay: int | None = Field(default=None, ge=1)
+        """Delay threshold (tau_c): if the largest delay in a buffer exceeds it, the rate is min(server_lr, 1 / that
+        delay). Default: the rate does not depend on the delay."""
 
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
-        """One step of AMSGrad along the mean change; unchanged without contributions."""
         if not len(updates):
             return server
         params = self.params
@@ -300,3 +272,127 @@ class Fadas(Method):
             "second_moment": second,
             "largest": largest,
         }
+
+
+class StreamingDiLoCo(DiLoCo):
+    """DiLoCo of one fragment per round; local models continue from round to round.
+
+    In round r, counted from 0, a client merges fragment r - 1 as the server has made it, theta = alpha theta + (1 -
+    alpha) fragment, after its first ``overlap`` local steps, and sends the change of fragment r since that was last
+    synchronized. The round's ``local_steps`` are thus H / P in the paper's terms. The first ``overlap`` of them are
+    done while the update of the round before and the new fragment are on their way, if the client stays online. A
+    client that has not finished its work in the round before gets the whole model and begins with it. With one
+    fragment, no overlap and ``own_share: 0`` it is DiLoCo.
+    """
+
+    name = "streaming_diloco"
+    averages = False
+    title = "Streaming DiLoCo"
+    paper = (
+        "Douillard et al., Streaming DiLoCo with Overlapping Communication: Towards a Distributed Free Lunch, "
+        "arXiv:2501.18512, Algorithm 2"
+    )
+    only_synchronous = "all clients send the same fragment in a round"
+    continues_models = True
+
+    class Params(DiLoCo.Params):
+        fragments: int = Field(default=4, ge=1)
+        """Parts of the model, one of which is synchronized per round (P); they have equal numbers of consecutive
+        parameters."""
+        overlap: int = Field(default=1, ge=0)
+        """Local steps during which the transfers of a fragment may take place (tau); a client waits for the fragment
+        only after them."""
+        own_share: float = Field(default=0.5, ge=0, lt=1)
+        """Weight of the client's own fragment when the synchronized one is merged into its model (alpha)."""
+
+    def __init__(self, params: Params, context: MethodContext) -> None:
+        super().__init__(params, context)
+        self._length = -(-context.layout.size // params.fragments)
+        if params.fragments > 1 and context.layout.buffers:
+            self.needs_exact_uploads = (
+                "its fragments contain running statistics, which must be exact"
+            )
+        if params.overlap >= context.local_steps.min():
+            raise UserError(
+                f"overlap is {params.overlap}, but a dispatch may have {context.local_steps.min()} local steps",
+                where="server.method.overlap",
+                hint="give fewer than training.local_steps",
+            )
+
+    def download(self) -> Sequence[Vector]:
+        """The fragment; a client uses the rest of the model only if it has not been in the round before."""
+        return (self._share_of_model(1 / self.params.fragments),)
+
+    def first_download(self) -> Sequence[Vector]:
+        rest = 1 - 1 / self.params.fragments
+        return (self._share_of_model(rest),) if rest else ()
+
+    def _share_of_model(self, share: float) -> Vector:
+        varies = self.params.fragments > 1
+        return Vector("model", self.context.layout.size, share=share, varies=varies)
+
+    def upload(self) -> Sequence[Vector]:
+        return (Vector("delta", self._length, varies=self.params.fragments > 1),)
+
+    def memories(self) -> Mapping[str, Memory]:
+        """A client's model, the fragments as they were last synchronized, and the version that continues them."""
+        kept = partial(Memory, kept_when_lost=True, follows={})
+        memory = kept(self.context.layout.size, initial=lambda model: model)
+        version = kept(1, initial=lambda model: model.new_full((1,), -1))
+        return {"local": memory, "synchronized": memory, "next_version": version}
+
+    def steps_ahead(self) -> int:
+        return int(self.params.overlap)
+
+    def local_update(self, cohort: Cohort, trainer: Trainer) -> LocalUpdate:
+        """Merge the fragment received after the overlap, and send the change of the next one."""
+        import torch
+
+        overlap, own_share = self.params.overlap, self.params.own_share
+        model = cohort.down["model"]
+        versions = cohort.column(cohort.versions, model)
+        is_first = cohort.memory["next_version"] != versions
+        fragment = torch.arange(model.shape[1], device=model.device) // self._length
+        count = self.params.fragments
+        received = fragment == cohort.column((cohort.versions - 1) % count, fragment)
+        synchronized = torch.where(is_first | received, model, cohort.memory["synchronized"])
+        start = torch.where(is_first, model, cohort.memory["local"])
+        merged = received & ~is_first
+
+        def merge(weights: Tensor, rows: slice) -> None:
+            weights.copy_(torch.where(merged[rows], model[rows].lerp(weights, own_share), weights))
+
+        after_overlap = int((cohort.steps > overlap).sum())
+        if overlap:
+            midway = overlap, lambda weights: merge(weights, slice(0, after_overlap))
+            trained = trainer.run(cohort, start, midway=midway)
+            merge(trained.model[after_overlap:], slice(after_overlap, None))
+        else:
+            merge(start, slice(None))
+            trained = trainer.run(cohort, start)
+        padding = count * self._length - model.shape[1]
+        change = torch.nn.functional.pad(trained.model - synchronized, (0, padding))
+        fragments = change.view(-1, count, self._length)
+        delta = fragments[np.arange(len(change)), cohort.versions % count]
+        memory = {
+            "local": trained.model,
+            "synchronized": synchronized,
+            "next_version": versions + 1,
+        }
+        return LocalUpdate({"delta": delta}, trained.loss, memory)
+
+    def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
+        if not len(updates):
+            return server
+        begin = (updates.version - 1) % self.params.fragments * self._length
+        part = slice(begin, begin + self._length)
+        change = server["model"].new_zeros(server["model"].shape)
+        sent = self.change(updates)
+        change[part] = sent[: len(change[part])]
+        state, trainable = self.step(server, change), self.context.layout.trainable
+        # Buffers move by the mean alone.
+        state["model"][trainable:] = (server["model"] + change)[trainable:]
+        result = {name: server[name].clone() for name in state}
+        for name, tensor in result.items():
+            tensor[part] = state[name][part]
+        return result

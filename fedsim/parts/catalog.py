@@ -203,14 +203,14 @@ CATALOG = Catalog(
         "dataset": _kind(
             "fedsim.tasks.datasets",
             "fedsim.tasks.dataset:DatasetComponent",
-            of_function="fedsim.tasks.user_dataset:of_function",
+            of_function="fedsim.tasks.user:dataset_of_function",
         ),
         "partition": _kind("fedsim.tasks.partitions", "fedsim.tasks.partition:Partitioner"),
         "model": _kind(
             "fedsim.tasks.models",
-            "fedsim.tasks.user_model:Module",
-            adapt="fedsim.tasks.user_model:as_model",
-            of_function="fedsim.tasks.user_model:of_function",
+            "fedsim.tasks.user:Module",
+            adapt="fedsim.tasks.user:as_model",
+            of_function="fedsim.tasks.user:model_of_function",
             component="fedsim.tasks.model:ModelComponent",
         ),
         "optimizer": _kind("fedsim.learning.optimizers", "fedsim.learning.optimizers:Optimizer"),

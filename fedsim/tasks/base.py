@@ -95,11 +95,6 @@ class Task(Component, ABC):
     fixed_elements: int = 0
     size_bytes: float | None = None
 
-    @property
-    def closed_form(self) -> AnalyticTask | None:
-        """The task itself if its gradients and metrics are known in closed form, else None."""
-        return None
-
     @classmethod
     @abstractmethod
     def build(cls, params: Any, context: TaskContext) -> Task:
@@ -260,11 +255,6 @@ class AnalyticTask(Task):
     exact_metrics: ClassVar[Sequence[MetricDefinition]] = tuple(
         METRICS[name] for name in ("loss", "gradient_norm", "distance")
     )
-
-    @property
-    def closed_form(self) -> AnalyticTask:
-        """The task itself."""
-        return self
 
     @property
     @abstractmethod

@@ -16,7 +16,7 @@ from fedsim.errors import UserError
 from fedsim.parts.component import Component, is_bundled, place
 from fedsim.parts.functions import shown
 from fedsim.randomness import isolated
-from fedsim.tasks.reading.arrays import first_not_finite
+from fedsim.tasks.reading.files import first_not_finite
 
 Kind = Literal["classification", "next_character", "binary", "regression"]
 """``binary`` is classification into two classes, with label 1 as the positive one."""

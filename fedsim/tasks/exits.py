@@ -28,7 +28,6 @@ class ExitsLoss(Loss):
     distillation: float = 1.0
 
     def per_sample(self, outputs: Tensor, labels: Tensor) -> Tensor:
-        """The loss of outputs (n, exits, classes); of joined outputs (n, classes) the cross-entropy."""
         if outputs.ndim == 2:
             return Loss.per_sample(self, outputs, labels)
         from torch.nn import functional
@@ -63,7 +62,6 @@ class ExitsModel(ModelComponent):
         self._distillation = distillation
 
     def at(self, rate: float) -> ExitsModel:
-        """The first blocks, a share ``rate`` of all."""
         part = copy.copy(self)
         part.rate = rate
         if not self.is_bundled:
@@ -72,11 +70,9 @@ class ExitsModel(ModelComponent):
 
     @property
     def is_bundled(self) -> bool:
-        """That of the model."""
         return self._model.is_bundled and is_bundled(type(self._model))
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The module with its exits."""
         import torch
 
         from fedsim.tasks.modules.networks import EarlyExits, join_exits
@@ -90,12 +86,10 @@ class ExitsModel(ModelComponent):
         return module
 
     def loss(self, dataset: Dataset) -> Loss:
-        """The cross-entropy of all exits."""
         loss = self._model.loss(dataset)
         if loss.kind != "cross_entropy":
             raise self.misfit("early exits need classes and cross-entropy", dataset)
         return ExitsLoss(distillation=self._distillation)
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
-        """By the rule of the model."""
         self._model.initialize(module, generator)

@@ -63,13 +63,8 @@ class Partition:
 
 
 class PartitionParameters(Parameters):
-    """Parameters that all partitions share.
+    """Parameters that all partitions share."""
 
-    Attributes:
-        takes_clients: whether there is a parameter ``clients``, the number of clients.
-    """
-
-    takes_clients: ClassVar[bool] = False
     test: Literal["none", "split", "same_distribution"] = "none"
     """The clients' own test samples: none; a share of their training samples (split); or a part of the shared test set
     with the label mix of their training samples, or of the same group with the natural partition
@@ -82,7 +77,6 @@ class PartitionParameters(Parameters):
 class CountedParameters(PartitionParameters):
     """Parameters of partitions with a configured number of clients."""
 
-    takes_clients = True
     clients: int = Field(ge=1)
     """Number of clients."""
 
@@ -174,7 +168,6 @@ class Partitioner(Component, ABC):
         )
 
     def _check_owners(self, function: str, owners: Any, samples: int, clients: int) -> None:
-        """Refuse anything but an array of existing clients, one per sample."""
         array = owners if isinstance(owners, np.ndarray) else np.array(None)
         if (
             array.dtype.kind not in "iu"
@@ -273,7 +266,6 @@ def raise_minimum(
 def _set_aside(
     owners: IntArray, clients: int, share: float, stream: Stream
 ) -> npt.NDArray[np.bool_]:
-    """The mask of the test samples: a random share of each client's samples."""
     counts = np.bincount(owners[owners != UNUSED], minlength=clients)
     sizes = np.clip(np.rint(share * counts), 1, np.maximum(counts - 1, 0)).astype(np.int64)
     sizes[counts < 2] = 0

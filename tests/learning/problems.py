@@ -30,20 +30,20 @@ from fedsim.methods.base import (
     Vector,
     averaging_weights,
 )
-from fedsim.methods.buffers import with_averaged_buffers
 from fedsim.methods.fedavg import FedAvg
+from fedsim.methods.mixins import with_averaged_buffers
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.model import Family, ModelComponent
+from fedsim.tasks.models.cnn import Conv, Linear, SequentialModel
 from fedsim.tasks.modules.dropout import KeyedDropout
 from fedsim.tasks.modules.networks import LinearStack
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.sequential import Conv, Linear, SequentialModel
 from fedsim.vocabulary.metrics import DispatchLoss
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Instruction, Train
 
@@ -147,7 +147,7 @@ def quadratic_task(**changes: Any) -> QuadraticTask:
         "initial": [4.0, -4.0],
         "samples": [1, 2, 5],
     }
-    return QuadraticTask(QuadraticParams(**(given | changes)))
+    return QuadraticTask(QuadraticTask.Params(**(given | changes)))
 
 
 def make_training(**changes: Any) -> Training:

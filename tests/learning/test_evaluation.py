@@ -8,11 +8,11 @@ from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import ClientMetrics, Objective, SupervisedEvaluator
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
+from fedsim.tasks.datasets.generated import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.models.linear import Linear
+from fedsim.tasks.models.mlp import Linear
 from fedsim.tasks.partition import Partition
-from fedsim.tasks.partitions.natural import Natural
+from fedsim.tasks.partitions.rules import Natural
 from tests.learning.problems import (
     Remembering,
     make_learner,

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedsim.learning.learner import Learner
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
-from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Evaluate, Train
 from tests.learning.problems import make_learner
 
@@ -40,7 +40,7 @@ def quadratic(
 ) -> QuadraticTask:
     """The task with these objectives."""
     return QuadraticTask(
-        QuadraticParams(centers=centers, curvatures=curvatures, initial=initial, **more)
+        QuadraticTask.Params(centers=centers, curvatures=curvatures, initial=initial, **more)
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedsim.methods.base import Method, MethodContext
-from fedsim.methods.buffers import with_averaged_buffers
+from fedsim.methods.mixins import with_averaged_buffers
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.layout import Layout
 

@@ -12,8 +12,7 @@ import fedsim
 from fedsim.composition.build import build, build_task
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
-from tests.composition.interrupting import interrupted_with_checkpoint
-from tests.composition.worlds import digests, digits
+from tests.composition.worlds import digits
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -260,18 +259,6 @@ def test_rounds_by_hand(tmp_path: Path, method: str, ranks: tuple[int, ...]) -> 
     assert not np.allclose(products(start)[1], products(expected)[1], atol=1e-3)
 
 
-@pytest.mark.parametrize("method", ["ffa_lora", "flexlora", "flora"])
-def test_deferral_threads_and_resuming_keep_the_bits(tmp_path: Path, method: str) -> None:
-    results = []
-    for number, training in enumerate(({}, {"verify": "eager"}, {"threads": 3})):
-        content = scenario(method)
-        content["training"] |= training
-        results.append(digests(fedsim.run(content, tmp_path / str(number)).path))
-    interrupted_with_checkpoint(tmp_path / "resumed", scenario(method), 2)
-    results.append(digests(fedsim.resume(tmp_path / "resumed").path))
-    assert results[1:] == results[:1] * 3
-
-
 # Of 64 x 5 and 5 x 10: matrices of 320 and 50 numbers, A of 192 and 15, B of 15 and 30, a bias of 10.
 A, B, BIAS, BASE = 192 + 15, 15 + 30, 10, 320 + 50
 
@@ -372,8 +359,3 @@ def test_frozen_matrices_save_operations_and_memory(tmp_path: Path) -> None:
     # gradients of B (45), of what enters B (45) and of A (207). With A frozen, what enters the first B needs none.
     assert steps["ffa_lora"] / steps["fedavg"] == pytest.approx(1 - (A + 15) / (622 + 362))
     assert needs["fedavg"] - needs["ffa_lora"] == 8 * A
-
-
-def test_a_model_without_adapters_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="FLoRA trains low-rank adapters, but the model has none"):
-        fedsim.run(digits(server={"method": "flora"}), tmp_path / "run")

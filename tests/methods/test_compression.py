@@ -254,17 +254,6 @@ def test_groups_threads_deferral_and_resuming_do_not_change_bits(
     assert results == results[:1] * len(results)
 
 
-@pytest.mark.parametrize("state", ["kept", "sent"])
-def test_states_of_optimizers_cross_as_they_are(tmp_path: Path, state: str) -> None:
-    content = scenario("signsgd", "qsgd")
-    content["training"] |= {"optimizer": {"name": "adam", "lr": RATE}, "optimizer_state": state}
-    (down, up) = build(load_scenario_dict(content, tmp_path)).traffic_bytes()
-    # 4 numbers, compressed to 4 bits with one norm, or to signs with one magnitude; 9 numbers of the optimizer.
-    extra = 72 if state == "sent" else 0
-    assert (down, up) == (2 + 8 + extra, 0.5 + 8 + extra)
-    assert np.isfinite(final_model(tmp_path / "run", content)).all()
-
-
 @pytest.mark.parametrize(
     ("compression", "down", "first", "up"),
     [
@@ -319,48 +308,6 @@ MEMORIES: list[tuple[str, dict[str, Any], str, str, int]] = [
 """Methods whose server has the sum, or the mean, of what its three clients remember."""
 
 
-@pytest.mark.parametrize(("method", "options", "total", "memory", "count"), MEMORIES)
-def test_memories_follow_what_the_server_decodes(
-    method: str, options: dict[str, Any], total: str, memory: str, count: int
-) -> None:
-    """With uploads that keep their errors, what is still to be sent is the difference."""
-    clients = range(compressed_methods.CLIENTS)
-
-    def cohort(version: int) -> list[int]:
-        # All in the prologue, and then two of three.
-        return [client for client in clients if not version or (client + version) % 3]
-
-    # With uplink: 1, Scaffold-P's memory moves by a factor of the dispatch, so that errors are not kept.
-    keeping = () if "personal" in options else ("topk", "sparseloco")
-    for up in ("cast", "qsgd", *keeping):
-        learner = compressed_methods.play(method, up, rounds=8, cohort=cohort, **options)
-        rows = learner.store[memory].get(clients)
-        declared = learner.station.method.memories()[memory].follows
-        assert declared is not None
-        for vector, factor in declared.items():
-            error = f"error of {vector}"
-            if error in learner.store.of_clients:
-                assert not callable(factor)
-                rows = rows - factor * learner.store[error].get(clients)
-        expected = rows.sum(0) * (count / len(clients))
-        torch.testing.assert_close(learner.server[total], expected, rtol=1e-12, atol=1e-13)
-        assert rows.norm() > 0.1
-
-
-ONE_VECTOR = {"name": "scaffold_p", "personal": "none", "uplink": 1}
-
-
-def test_errors_are_not_kept_if_they_would_count_with_another_factor(tmp_path: Path) -> None:
-    """A learning rate that falls would make the server's c another number than the mean of the c_i."""
-    up = {"name": "topk", "share": 0.4}
-    with pytest.raises(UserError, match="an error of an earlier dispatch") as caught:
-        build(load_scenario_dict(scenario(up, method=ONE_VECTOR), tmp_path))
-    assert caught.value.hint == "set error_feedback: false"
-    content = scenario({**up, "error_feedback": False}, method=ONE_VECTOR)
-    content["training"]["lr_schedule"] = {"name": "cosine", "length": 2}
-    assert np.isfinite(final_model(tmp_path / "run", content)).all()
-
-
 @pytest.mark.parametrize(("method", "options"), [case[:2] for case in MEMORIES])
 def test_lossy_uploads_of_memories_reach_the_same_point(
     monkeypatch: pytest.MonkeyPatch, method: str, options: dict[str, Any]
@@ -398,28 +345,6 @@ def test_a_memory_that_is_not_declared_is_refused(tmp_path: Path) -> None:
         build(load_scenario_dict(scenario("qsgd", method=method), tmp_path))
     assert "server.compression.up" in str(caught.value)
     assert "follows=" in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("method", "message"),
-    [
-        ({"name": "scaffold", "uplink": 1}, "the server needs the control variate"),
-        (ONE_VECTOR, "the server needs the control"),
-        ("fedawe", "the server keeps the model of each client"),
-        ("mtgc", "the server keeps a part of it for each client"),
-    ],
-)
-def test_downloads_that_must_arrive_as_they_are(tmp_path: Path, method: Any, message: str) -> None:
-    content = scenario("none", "qsgd", method=method)
-    with pytest.raises(UserError, match=message):
-        build(load_scenario_dict(content, tmp_path))
-
-
-def test_the_message_names_parts_that_move(tmp_path: Path) -> None:
-    submodels = {"name": "fedrolex", "rates": [1, 0.5], "by": "speed"}
-    server = {"method": "fedprox", "submodels": submodels, "compression": {"up": "topk"}}
-    with pytest.raises(UserError, match=r"fedrolex does not work with .* it changes with every"):
-        build(load_scenario_dict(digits(server=server), tmp_path))
 
 
 NORMALIZED = """
@@ -471,9 +396,6 @@ FRAGMENTS = {"name": "streaming_diloco", "fragments": 2, "overlap": 0}
             )
             for way, sends in (("up", "delta"), ("down", "model"))
         ),
-        # Fragments have no errors and no references.
-        (FRAGMENTS, {"up": {"name": "topk"}}, "server.compression.up", "changes with every"),
-        (FRAGMENTS, {"down": {"name": "cast"}}, "server.compression.down", "changes with every"),
     ],
 )
 def test_what_cannot_be_compressed_is_refused(
@@ -482,17 +404,6 @@ def test_what_cannot_be_compressed_is_refused(
     with pytest.raises(UserError, match=message) as caught:
         build(load_scenario_dict(scenario(method=method, compression=compression), tmp_path))
     assert where in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "compression",
-    [
-        {"up": {"name": "topk", "error_feedback": False}},
-        {"up": {"name": "qsgd"}, "down": {"factor": 0.5}},
-    ],
-)
-def test_fragments_are_compressed_without_memories(tmp_path: Path, compression: Any) -> None:
-    final_model(tmp_path / "run", scenario(method=FRAGMENTS, compression=compression))
 
 
 def test_a_prologue_is_compressed(tmp_path: Path) -> None:

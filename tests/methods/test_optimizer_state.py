@@ -127,25 +127,6 @@ def test_only_what_is_sent_costs_bytes(tmp_path: Path) -> None:
     assert traffic == {"reset": (8, 8), "kept": (8, 8), "sent": (32, 32)}
 
 
-def test_different_numbers_of_steps_in_one_group(tmp_path: Path) -> None:
-    # With 12 s, the clients do 3, 2 and 1 steps; only the first keeps on to the third.
-    content = scenario(OPTIMIZERS["adam"][0], "kept", partial_work="send")
-    content["server"]["schedule"] = {"name": "sync", "deadline": "5.1s"}
-    content["devices"]["network"] = {"name": "static", "down": "8Gbps", "up": "8Gbps"}
-    grouped = model(tmp_path / "grouped", content)
-    content["training"]["verify"] = "eager"
-    assert model(tmp_path / "eager", content) == grouped
-
-
-@pytest.mark.parametrize("name", ["ditto", "fedalt", "fedrep"])
-def test_a_method_that_trains_twice_is_refused_before_the_run(name: str) -> None:
-    content = scenario(OPTIMIZERS["adam"][0], "kept", method={"name": name})
-    content["task"]["names"] = {"body": 1, "head": 1}
-    content["task"] |= {"centers": [[1, 0], [2, 1], [0, 3]], "curvatures": 1.0, "initial": 0.0}
-    with pytest.raises(UserError, match="trains more than once"):
-        build(load_scenario_dict(content, Path()))
-
-
 def test_the_state_is_averaged_beside_fragments(tmp_path: Path) -> None:
     """With one fragment and no overlap, Streaming DiLoCo is DiLoCo."""
     streaming = {"name": "streaming_diloco", "fragments": 1, "overlap": 0, "own_share": 0}

@@ -233,35 +233,13 @@ def test_personal_parts_are_what_the_final_metrics_measured(tmp_path: Path) -> N
     assert recorded == pytest.approx(right.double().mean().item(), rel=1e-12)
 
 
-def unreliable(method: dict[str, Any], seed: int, **devices: Any) -> dict[str, Any]:
-    """Digits on devices that crash and lose uploads, with a deadline that slow ones miss."""
-    world = personal_digits(method)
-    return {
-        **world,
-        "seed": seed,
-        "training": {**world["training"], "dtype": "float64"},
-        "devices": {
-            **world["devices"],
-            "compute": {"name": "lognormal", "median": "0.1s", "sigma": 0.6, "jitter": {"cv": 0.5}},
-            "failures": {"crash_rate": 500.0, "upload_loss": 0.3},
-            **devices,
-        },
-        "server": {
-            **world["server"],
-            "schedule": {"name": "sync", "deadline": "1s"},
-            "partial_work": "send",
-        },
-    }
-
-
 def test_lost_work_is_kept_where_asked_for(tmp_path: Path) -> None:
     """With every upload lost the model never moves; personal parts do only with keep_v_on_drop, and can be resumed."""
     parts = {}
     for keep in (False, True):
         method = {"name": "fedavg_p", "keep_v_on_drop": keep}
-        scenario = unreliable(method, 0, failures={"upload_loss": 1.0})
-        scenario["server"]["schedule"] = {"name": "sync"}
-        scenario["evaluation"] = {"every": "1s"}
+        scenario = personal_digits(method, evaluation={"every": "1s"})
+        scenario["devices"] = {**scenario["devices"], "failures": {"upload_loss": 1.0}}
         run = fedsim.run(scenario, tmp_path / f"run-{keep}")
         assert set(run.dispatches["outcome"]) == {"dropped"}
         parts[keep] = run.personal_parts()

@@ -126,11 +126,6 @@ def test_scaffold(log: list[list[int]], uplink: int, steps: list[int]) -> None:
     close(played.learner.server["control"], c[0])
 
 
-def test_two_vectors_up_work_with_momentum() -> None:
-    momentum = {"optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.5}}
-    assert np.isfinite(play("scaffold", q3(), [[0, 1]], training=momentum).x).all()
-
-
 @settings(max_examples=12)
 @given(LOGS, st.floats(0.3, 1.5), st.sampled_from([None, 0.05]))
 def test_fedawe(log: list[list[int]], server_lr: float, clip: float | None) -> None:

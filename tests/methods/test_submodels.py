@@ -5,7 +5,6 @@ them. The tables state weights and factors by hand, as in the papers.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,10 +13,9 @@ import numpy.typing as npt
 import pytest
 import torch
 
-import fedsim
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts
-from fedsim.methods.submodels import refuse_whole, with_submodels
+from fedsim.methods.mixins import refuse_whole, with_submodels
 from fedsim.parts.catalog import CATALOG
 from tests.methods.fakes import Written, make
 
@@ -157,91 +155,3 @@ def test_the_table_has_every_method_that_works_with_submodels() -> None:
         # The server of adapters combines them as its paper says.
         working.update([] if kind.needs_adapters else [name])
     assert working | {"fedasync"} == {given["name"] for given, _ in ORACLES}
-
-
-# -- a round of a run -------------------------------------------------------------------------------------------------
-
-RATES, HIDDEN = [1, 0.5, 0.25], [4, 6]
-
-
-def factors_of(method: str, steps: Array, assigned: Array) -> Array:
-    return steps.mean() / steps if method == "fednova" else assigned / steps
-
-
-def trained_by(rule: str, client: int, moved: Mapping[str, Array]) -> dict[str, Array]:
-    """The entries of the client's part in round 1, (1 if trained), by tensor."""
-    if rule == "depth":  # Whole layers.
-        return {name: np.full(value.shape, value.any()) for name, value in moved.items()}
-    widths = [5, *HIDDEN, 3]
-    units = [np.ones(width, dtype=bool) for width in widths]
-    for layer in (1, 2):
-        count, shift = int(np.ceil(widths[layer] * RATES[client])), int(rule == "fedrolex")
-        units[layer] = np.isin(np.arange(widths[layer]), (shift + np.arange(count)) % widths[layer])
-    masks = {}
-    for layer, name in enumerate(name for name in moved if name.endswith("weight")):
-        masks[name] = np.outer(units[layer + 1], units[layer])
-        masks[name.replace("weight", "bias")] = units[layer + 1]
-    return masks
-
-
-@pytest.mark.parametrize("rule", ["heterofl", "fedrolex", "fjord", "depth"])
-def test_rounds_of_unequal_steps(rule: str, tmp_path: Path) -> None:
-    """Each client's change is that of a FedAvg round of this client alone; numbers of steps are 20 and fewer."""
-    submodels = {"name": rule, "rates": RATES, "by": "speed"}
-    if rule in ("heterofl", "fedrolex"):
-        submodels["masked_loss"] = False
-    content: dict[str, Any] = {
-        "name": "unequal",
-        "task": {
-            "dataset": {"name": "gaussian_mixture", "features": 5, "classes": 3, "samples": 60},
-            "partition": {"name": "iid", "clients": 3},
-            "model": {"name": "mlp", "hidden": HIDDEN},
-        },
-        "training": {
-            "dtype": "float64",
-            "batch_size": 100,
-            "local_steps": 20,
-            "optimizer": {"name": "sgd", "lr": 0.05},
-        },
-        "devices": {
-            "compute": {"name": "values", "step": ["0.1s", "4s", "10s"]},
-            "network": {"name": "static", "latency": 0, "down": "1Mbps", "up": "1Mbps"},
-        },
-        "server": {
-            "submodels": submodels,
-            "schedule": {"name": "sync", "deadline": "12s"},
-            "partial_work": "send",
-        },
-    }
-
-    def run(method: str, last: list[int] | None) -> fedsim.Run:
-        """A round of client 0, and one of the clients ``last``."""
-        rounds = [[0]] if last is None else [[0], last]
-        server = {"method": method, "selection": {"name": "scripted", "rounds": rounds}}
-        name = f"{method}-{last}"
-        changed = {"server": {**content["server"], **server}, "stop": {"rounds": len(rounds)}}
-        return fedsim.run({**content, **changed}, tmp_path / name)
-
-    def arrays(run: fedsim.Run) -> dict[str, Array]:
-        return {name: value.numpy() for name, value in run.model().items()}
-
-    start = arrays(run("fedavg", None))
-    alone = [arrays(run("fedavg", [client])) for client in range(3)]
-    changes = [{name: one[name] - start[name] for name in start} for one in alone]
-    masks = [trained_by(rule, client, changes[client]) for client in range(3)]
-    for method in ("fednova", "rescale"):
-        made = run(method, [0, 1, 2])
-        last = made.dispatches[made.dispatches["round"] == 1].sort_values("client_id")
-        steps = last["steps_done"].to_numpy(np.float64)
-        assert len(set(steps)) == 3
-        factors = factors_of(method, steps, last["steps_assigned"].to_numpy(np.float64))
-        model = arrays(made)
-        for name in start:
-            held = sum(mask[name].astype(float) for mask in masks)
-            total = sum(
-                mask[name] * factor * change[name]
-                for mask, factor, change in zip(masks, factors, changes, strict=True)
-            )
-            expected = start[name] + np.divide(total, held, out=np.zeros_like(held), where=held > 0)
-            np.testing.assert_allclose(model[name], expected, rtol=0, atol=1e-12)
-        assert any((mask[name] != masks[0][name]).any() for mask in masks for name in start)

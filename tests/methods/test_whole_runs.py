@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fedsim
 from fedsim.errors import UserError
@@ -18,8 +16,6 @@ from tests.methods.simulated import Simulated, simulate, world
 from tests.simulation.harness import online_bundle
 
 pytestmark = pytest.mark.usefixtures("without_reports")
-
-FAMILY = ("fedsum_b", "fedsum", "fedsum_cr")
 
 Q2 = ([1.0, -1.0], [1.0, 3.0], 2.0)
 
@@ -190,75 +186,6 @@ def test_bytes_of_the_first_download(tmp_path: Path, shared: bool) -> None:
     assert (rows["bytes_up"] == 4000).all()
     times = rows["downloaded_s"] - rows["dispatched_s"]
     assert times.to_numpy() == pytest.approx([1.0, 0.5, 1.0, 0.5, 0.5], abs=1e-6)
-
-
-# -- random availability ---------------------------------------------------------------------------
-
-
-@st.composite
-def turbulent(draw: st.DrawFn) -> dict[str, Any]:
-    """Clients that drop out, uploads that vanish, deadlines, asynchronous updates."""
-    sync = {"name": "sync", "over_selection": draw(st.sampled_from([1.0, 1.5])), "deadline": 6}
-    schedule = draw(
-        st.sampled_from(
-            [
-                sync,
-                {**sync, "min_updates": 0},
-                {"name": "async"},
-                {"name": "buffered", "buffer_size": 2},
-            ]
-        )
-    )
-    return {
-        "schedule": schedule,
-        "failures": {
-            "crash_rate": draw(st.sampled_from([0.0, 200.0])),
-            "upload_loss": draw(st.sampled_from([0.0, 0.3])),
-        },
-        "partial_work": draw(st.sampled_from(["drop", "send"])),
-        "seed": draw(st.integers(0, 2**32)),
-        "step": draw(st.lists(st.sampled_from([0.5, 1.0, 2.5, 4.0]), min_size=4, max_size=4)),
-    }
-
-
-def simulate_turbulence(method: dict[str, Any], turbulence: dict[str, Any]) -> Simulated:
-    scenario = world(
-        [1.0, -1.0, 2.0, 0.5],
-        [1.0, 3.0, 0.5, 2.0],
-        2.0,
-        method=method,
-        lr=0.03,
-        steps=3,
-        stop={"dispatches": 40},
-        devices={
-            "compute": {"name": "values", "step": turbulence["step"], "jitter": {"cv": 0.3}},
-            "failures": turbulence["failures"],
-        },
-    )
-    scenario["seed"] = turbulence["seed"]
-    scenario["server"] |= {
-        "schedule": turbulence["schedule"],
-        "selection": {"name": "uniform", "cohort": 3},
-        "partial_work": turbulence["partial_work"],
-    }
-    return simulate(scenario)
-
-
-@settings(max_examples=15)
-@given(turbulent(), st.sampled_from([*FAMILY, "scaffold", "mifa", "fedvarp"]))
-def test_dropped_and_late_updates_leave_everybody_consistent(
-    turbulence: dict[str, Any], method: str
-) -> None:
-    """FedSUM: y = sum of h_i; SCAFFOLD: c = mean of c_i; MIFA, FedVARP: the mean of the table."""
-    ran = simulate_turbulence({"name": method}, turbulence)
-    server = {name: value.numpy() for name, value in ran.learner.server.items()}
-    assert np.isfinite(server["model"]).all()
-    if method in FAMILY:
-        np.testing.assert_allclose(ran.memory("gradient").sum(0), server["merged"], atol=1e-10)
-    elif method == "scaffold":
-        np.testing.assert_allclose(ran.memory("control").mean(0), server["control"], atol=1e-10)
-    else:
-        np.testing.assert_allclose(ran.memory("latest").mean(0), server["mean"], atol=1e-10)
 
 
 # -- schedules -------------------------------------------------------------------------------------

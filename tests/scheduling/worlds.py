@@ -11,7 +11,7 @@ from fedsim.learning.learner import Learner
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.scheduling.schedules.compass import Compass
-from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.vocabulary.timeline import Aggregate
 from tests.learning.problems import make_learner
 from tests.simulation.harness import Book, simulate
@@ -107,7 +107,7 @@ def play(
 ) -> World:
     """Run a world without a network; a client with slope g changes the model by -lr x steps x g."""
     given = task or {"slopes": list(slopes or [1.0] * len(step_s))}
-    problem = QuadraticTask(QuadraticParams(**given, samples=samples))
+    problem = QuadraticTask(QuadraticTask.Params(**given, samples=samples))
     training = Training(
         optimizer={"name": "sgd", "lr": lr}, dtype="float64", device="cpu", threads=1
     )

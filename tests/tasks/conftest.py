@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.tasks.reading.images import MNIST_FILES
+from fedsim.tasks.datasets.images import MNIST_FILES
 from tests.tasks.files import batch, idx, idx_arrays
 from tests.tasks.users import USERS
 

@@ -15,7 +15,7 @@ from fedsim.learning.kernels.supervised import SupervisedKernel
 from fedsim.learning.kernels.vmap import VmapKernel
 from fedsim.learning.samples import Samples
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import Task
+from fedsim.tasks.base import AnalyticTask, Task
 from fedsim.vocabulary.metrics import DispatchLoss
 
 
@@ -40,8 +40,8 @@ def choose(
     Raises:
         UserError: ``stacked`` is requested and the module cannot be vectorized.
     """
-    if task.closed_form is not None:
-        return QuadraticKernel(task.closed_form, seed, dispatch_loss=dispatch_loss)
+    if isinstance(task, AnalyticTask):
+        return QuadraticKernel(task, seed, dispatch_loss=dispatch_loss)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
     task, executor = samples.task, training.executor

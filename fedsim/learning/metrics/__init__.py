@@ -16,7 +16,7 @@ from fedsim.learning.metrics.base import check_declared
 from fedsim.learning.metrics.measures import ClassAccuracy, ClassAccuracyParams
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Evaluation
-from fedsim.tasks.base import Task
+from fedsim.tasks.base import AnalyticTask, Task
 from fedsim.tasks.dataset import Kind, TargetKind
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
@@ -113,8 +113,8 @@ def definitions(
     task: Task, evaluation: Evaluation, metrics: Iterable[Metric], personal: bool
 ) -> dict[str, MetricDefinition]:
     """The metrics that a run may measure, by name: those of every run, and ``metrics``, on test samples; of clients."""
-    if task.closed_form is not None:
-        return {definition.name: definition for definition in task.closed_form.exact_metrics}
+    if isinstance(task, AnalyticTask):
+        return {definition.name: definition for definition in task.exact_metrics}
     dataset = task.dataset
     assert dataset is not None
     of_all = default_metrics(dataset.kind, metrics)

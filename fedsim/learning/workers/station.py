@@ -19,7 +19,7 @@ from fedsim.learning.workers.base import Group, IntArray
 from fedsim.methods.base import LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
-from fedsim.tasks.base import Task
+from fedsim.tasks.base import AnalyticTask, Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.vocabulary.metrics import DispatchLoss
 from fedsim.vocabulary.timeline import Train
@@ -134,7 +134,7 @@ class Station:
             keep_freed_memory()
             self.samples = training_samples(task, execution)
             self.kernels = self._kernels(dispatch_loss)
-            in_order = task.closed_form is not None or training.executor == "plain"
+            in_order = isinstance(task, AnalyticTask) or training.executor == "plain"
             self.threads = 1 if in_order else execution.threads
             with isolated(seed):
                 model = task.initial(Stream(seed, Purpose.INITIAL_MODEL), execution.dtype)

@@ -102,7 +102,6 @@ class FlowerTask(Task):
 
     @classmethod
     def clients_key(cls, params: FlowerParams) -> str:
-        """The parameter of the task."""
         return "clients"
 
     @classmethod
@@ -115,15 +114,12 @@ class FlowerTask(Task):
         )
 
     def flops_per_sample(self) -> float | None:
-        """The scenario's value, if any."""
         return self.params.flops_per_sample
 
     def activations_per_sample(self) -> int:
-        """Unknown, so 0."""
         return 0
 
     def memory_bytes(
         self, training: Training, kept: int, frozen: int = 0
     ) -> npt.NDArray[np.float64]:
-        """Unknown, so 0: every device is eligible."""
         return np.zeros(self.clients)

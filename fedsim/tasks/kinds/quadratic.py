@@ -37,28 +37,6 @@ class NoiseEntry(Parameters):
     """Vector (d,) added to the gradient."""
 
 
-class QuadraticParams(SizedParams):
-    """Client i minimizes f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
-
-    centers: list[float] | list[list[float]] | None = None
-    """Centers b_i: a list of N vectors, or of N numbers if there is one dimension. Zero if only slopes are given."""
-    curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
-    """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 if centers are
-    given, else 0."""
-    slopes: list[float] | list[list[float]] | None = None
-    """Slopes s_i: N vectors (or numbers) for linear objectives; by default zero."""
-    noise_std: float | list[float] = 0.0
-    """Standard deviation of normal noise added to every gradient: one number, or one per dimension."""
-    noise_tape: list[NoiseEntry] = []
-    """Explicit noise, added to the gradients of exactly these steps."""
-    initial: float | list[float] = 0.0
-    """Initial model: one number for all dimensions, or a vector."""
-    names: dict[str, int] = {}
-    """Named blocks of the vector with their lengths, in order, so that some may be personal; by default one block x."""
-    samples: list[int] | None = None
-    """Number of samples of each client, for methods that weight by it; by default 1."""
-
-
 class QuadraticTask(AnalyticTask):
     """Clients with quadratic objectives f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x.
 
@@ -67,10 +45,33 @@ class QuadraticTask(AnalyticTask):
     """
 
     name = "quadratic"
-    Params = QuadraticParams
+
+    class Params(SizedParams):
+        """Client i minimizes f_i(x) = 0.5 (x - b_i)^T A_i (x - b_i) + s_i^T x."""
+
+        centers: list[float] | list[list[float]] | None = None
+        """Centers b_i: a list of N vectors, or of N numbers if there is one dimension. Zero if only slopes are
+        given."""
+        curvatures: float | list[float] | list[list[float]] | list[list[list[float]]] | None = None
+        """Curvatures A_i: one number for all, N numbers, N diagonals, or N symmetric matrices. 1 if centers are
+        given, else 0."""
+        slopes: list[float] | list[list[float]] | None = None
+        """Slopes s_i: N vectors (or numbers) for linear objectives; by default zero."""
+        noise_std: float | list[float] = 0.0
+        """Standard deviation of normal noise added to every gradient: one number, or one per dimension."""
+        noise_tape: list[NoiseEntry] = []
+        """Explicit noise, added to the gradients of exactly these steps."""
+        initial: float | list[float] = 0.0
+        """Initial model: one number for all dimensions, or a vector."""
+        names: dict[str, int] = {}
+        """Named blocks of the vector with their lengths, in order, so that some may be personal; by default one block
+        x."""
+        samples: list[int] | None = None
+        """Number of samples of each client, for methods that weight by it; by default 1."""
+
     model_family = "quadratic"
 
-    def __init__(self, params: QuadraticParams) -> None:
+    def __init__(self, params: Params) -> None:
         self.params = params
         self.size_bytes = params.size
         centers, slopes = (_rows(getattr(params, name), name) for name in ("centers", "slopes"))
@@ -117,8 +118,7 @@ class QuadraticTask(AnalyticTask):
         self._latest: tuple[Any, tuple[Tensor, Tensor, Tensor]] | None = None
 
     @classmethod
-    def build(cls, params: QuadraticParams, context: TaskContext) -> QuadraticTask:
-        """The task, which depends on nothing else in the scenario."""
+    def build(cls, params: Params, context: TaskContext) -> QuadraticTask:
         return cls(params)
 
     @cached_property
@@ -132,20 +132,16 @@ class QuadraticTask(AnalyticTask):
         return start if dtype is None else start.to(dtype)
 
     def activations_per_sample(self) -> int:
-        """0: the gradient is a function of the model alone."""
         return 0
 
     def flops_per_sample(self) -> int:
-        """Operations of one gradient."""
         return 2 * int(self._curvatures[0].size) + 2 * self.layout.size
 
     def gradients(self, clients: IntArray, points: Tensor) -> Tensor:
-        """Exact gradients of the objectives of B clients, each at its own row of ``points`` (B, d); (B, d)."""
         centers, curvatures, slopes = self._of(clients, points)
         return _curve(curvatures, points - centers) + slopes
 
     def losses(self, clients: IntArray, points: Tensor) -> Tensor:
-        """Objectives of B clients, each at its own row of ``points`` (B, d); (B,)."""
         centers, curvatures, slopes = self._of(clients, points)
         distance = points - centers
         curved = _curve(curvatures, distance)
@@ -167,11 +163,9 @@ class QuadraticTask(AnalyticTask):
 
     @property
     def noisy(self) -> bool:
-        """Whether any gradient has noise."""
         return bool(self._tape) or bool((self._noise_std > 0).any())
 
     def noise(self, stream: Stream, clients: IntArray, sequences: IntArray, step: int) -> Tensor:
-        """Normal noise and the entries of the tape, (B, d) float64."""
         size = self.layout.size
         result = np.zeros((len(clients), size))
         if (self._noise_std > 0).any():

@@ -39,17 +39,6 @@ _SEED_MASK = (1 << 63) - 1
 _PROBE_SAMPLES = 2
 
 
-class SupervisedParams(SizedParams):
-    """Real training on a data set partitioned among the clients."""
-
-    dataset: Annotated[Part[Any], OfKind("dataset")]
-    """Data set, such as `digits`."""
-    partition: Annotated[Part[Any], OfKind("partition")]
-    """Partition of the training samples among the clients, such as `{name: iid, clients: 10}`."""
-    model: Annotated[Part[Any], OfKind("model")]
-    """Model to train, such as `logistic_regression`."""
-
-
 class SupervisedTask(Task):
     """A model to be trained on the clients' samples.
 
@@ -76,7 +65,17 @@ class SupervisedTask(Task):
     """
 
     name = "supervised"
-    Params = SupervisedParams
+
+    class Params(SizedParams):
+        """Real training on a data set partitioned among the clients."""
+
+        dataset: Annotated[Part[Any], OfKind("dataset")]
+        """Data set, such as `digits`."""
+        partition: Annotated[Part[Any], OfKind("partition")]
+        """Partition of the training samples among the clients, such as `{name: iid, clients: 10}`."""
+        model: Annotated[Part[Any], OfKind("model")]
+        """Model to train, such as `logistic_regression`."""
+
     dataset: Dataset
 
     def __init__(
@@ -111,13 +110,12 @@ class SupervisedTask(Task):
             self.fixed_elements = sum(value.numel() for value in self._fixed.values())
 
     @classmethod
-    def clients_key(cls, params: SupervisedParams) -> str:
-        """That of the partition, if it takes a number of clients."""
-        return "partition.clients" if params.partition.params.takes_clients else ""
+    def clients_key(cls, params: Params) -> str:
+        fields = type(params.partition.params).model_fields
+        return "partition.clients" if "clients" in fields else ""
 
     @classmethod
-    def build(cls, params: SupervisedParams, context: TaskContext) -> SupervisedTask:
-        """The task, with the data set loaded and partitioned among the clients."""
+    def build(cls, params: Params, context: TaskContext) -> SupervisedTask:
         dataset = context.load(params.dataset.create(), context.folder)
         stream = Stream(context.seed, Purpose.PARTITION)
         partition = params.partition.create().split(dataset, stream, context.folder)
@@ -153,7 +151,6 @@ class SupervisedTask(Task):
 
     @property
     def input_shape(self) -> tuple[int, ...]:
-        """Shape of one sample of the dataset."""
         return self.dataset.input_shape
 
     @cached_property
@@ -178,7 +175,6 @@ class SupervisedTask(Task):
         return key_dropout(module.to(getattr(torch, self._dtype)))
 
     def _layout_of_module(self) -> Layout:
-        """The layout of a user's module, which is checked."""
         from fedsim.tasks.modules.checks import check_module
 
         module = self.module
@@ -201,7 +197,6 @@ class SupervisedTask(Task):
         }
 
     def fixed(self, dtype: torch.dtype) -> dict[str, Tensor]:
-        """Frozen parameters and constant buffers; a pure function of the scenario's seed."""
         if not self.fixed_elements:
             return {}
         return {name: value.to(dtype) for name, value in self._fixed.items()}
@@ -294,8 +289,7 @@ class SupervisedTask(Task):
         return self.flops_without(())
 
     def flops_without(self, frozen: Collection[str]) -> int:
-        """Counted as :meth:`flops_per_sample`, without the gradients of some parameters."""
-        from fedsim.tasks.modules.counting import count_flops
+        from fedsim.tasks.modules.checks import count_flops
 
         return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES), frozen)
 
@@ -305,7 +299,7 @@ class SupervisedTask(Task):
 
     @cached_property
     def _activations_per_sample(self) -> int:
-        from fedsim.tasks.modules.counting import count_activations
+        from fedsim.tasks.modules.checks import count_activations
 
         return count_activations(self.module, self.loss, *self._probe(_PROBE_SAMPLES))
 
@@ -335,22 +329,18 @@ class SupervisedTask(Task):
 
     @property
     def has_client_accuracies(self) -> bool:
-        """Whether clients have their own test samples, with classes."""
         return self.client_test_offsets is not None and self.dataset.kind != "regression"
 
     @property
     def client_names(self) -> Sequence[str]:
-        """The names of the groups of a natural partition."""
         return self.partition.client_names
 
     @property
     def label_names(self) -> Sequence[str]:
-        """The classes of the data set."""
         names = self.dataset.class_names
         return () if names == tuple(map(str, range(len(names)))) else names
 
     def partition_rows(self) -> dict[str, IntArray] | None:
-        """Number of training samples by client and label; None for characters and quantities."""
         if self.dataset.kind in ("next_character", "regression"):
             return None
         table = partition_table(self.dataset, self.partition)
@@ -365,7 +355,6 @@ class SupervisedTask(Task):
         )
 
     def doubts(self) -> list[UserError]:
-        """Warnings about the data set, and about a module that ends with a softmax."""
         doubts = self.dataset.doubts()
         if not self.model.is_bundled and self._other_types:
             doubts.append(
@@ -389,7 +378,6 @@ class SupervisedTask(Task):
         return doubts
 
     def check(self, training: Training, evaluation: Evaluation) -> None:
-        """Refuse augmentation, per-client evaluation or batch sizes that do not suit the samples or the model."""
         super().check(training, evaluation)
         if evaluation.per_client and self.client_test_offsets is None:
             raise UserError(
@@ -400,7 +388,6 @@ class SupervisedTask(Task):
         self._check_smallest_batch(training)
 
     def _check_smallest_batch(self, training: Training) -> None:
-        """Refuse mini-batches of one sample if the model cannot be trained on them."""
         single = self._has_single(training)
         reason = self.refusal_of_one_sample() if single.any() else None
         if reason is not None:

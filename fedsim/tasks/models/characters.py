@@ -14,17 +14,6 @@ if TYPE_CHECKING:
     from torch import Generator, nn
 
 
-class CharLstmParameters(Parameters):
-    """Parameters of the character LSTM."""
-
-    embedding: int = Field(default=8, ge=1)
-    """Dimensions of the embedding of a character."""
-    hidden: int = Field(default=256, ge=1)
-    """Units of each layer."""
-    layers: int = Field(default=2, ge=1)
-    """LSTM layers."""
-
-
 class _CharacterModel(ModelComponent):
     """A model that predicts the next character."""
 
@@ -43,11 +32,18 @@ class CharLstm(_CharacterModel):
     """Next character by two LSTM layers of 256 units on 8-dimensional embeddings (McMahan et al. 2017; LEAF)."""
 
     name = "char_lstm"
-    Params = CharLstmParameters
-    params: CharLstmParameters
+
+    class Params(Parameters):
+        embedding: int = Field(default=8, ge=1)
+        """Dimensions of the embedding of a character."""
+        hidden: int = Field(default=256, ge=1)
+        """Units of each layer."""
+        layers: int = Field(default=2, ge=1)
+        """LSTM layers."""
+
+    params: Params
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this data set's characters."""
         from fedsim.tasks.modules.networks import CharacterLstm
 
         characters, _ = self._characters(dataset)
@@ -55,26 +51,22 @@ class CharLstm(_CharacterModel):
         return CharacterLstm(characters, params.embedding, params.hidden, params.layers)
 
 
-class CharTransformerParameters(Parameters):
-    """Parameters of the character transformer."""
-
-    width: int = Field(default=64, ge=1)
-    """Dimensions of the embeddings of characters and positions."""
-    heads: int = Field(default=4, ge=1)
-    """Attention heads; must divide the width."""
-    layers: int = Field(default=2, ge=1)
-    """Transformer blocks."""
-
-
 class CharTransformer(_CharacterModel):
     """Next character by a small pre-norm transformer with learned positions."""
 
     name = "char_transformer"
-    Params = CharTransformerParameters
-    params: CharTransformerParameters
+
+    class Params(Parameters):
+        width: int = Field(default=64, ge=1)
+        """Dimensions of the embeddings of characters and positions."""
+        heads: int = Field(default=4, ge=1)
+        """Attention heads; must divide the width."""
+        layers: int = Field(default=2, ge=1)
+        """Transformer blocks."""
+
+    params: Params
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this data set's characters."""
         from fedsim.tasks.modules.networks import CharacterTransformer
 
         params = self.params

@@ -14,27 +14,22 @@ if TYPE_CHECKING:
     from torch import Generator, nn
 
 
-class ResNetParameters(Parameters):
-    """Parameters of the residual networks."""
-
-    norm: Literal["group", "batch"] = "group"
-    """Normalization: group norm, or batch norm, whose running means and variances are part of the model that clients
-    send and the server averages."""
-    groups: int = Field(default=2, ge=1)
-    """Groups of group norm; must divide the width of every stage."""
-
-
 class _ResNet(ModelComponent):
     """Common part of both networks; the attributes are arguments of the module ``ResidualNetwork``."""
 
-    Params = ResNetParameters
-    params: ResNetParameters
+    class Params(Parameters):
+        norm: Literal["group", "batch"] = "group"
+        """Normalization: group norm, or batch norm, whose running means and variances are part of the model that
+        clients send and the server averages."""
+        groups: int = Field(default=2, ge=1)
+        """Groups of group norm; must divide the width of every stage."""
+
+    params: Params
     widths: ClassVar[tuple[int, ...]]
     blocks: ClassVar[int]
     projected: ClassVar[bool]
 
     def build(self, dataset: Dataset) -> nn.Module:
-        """The layers for this data set's images."""
         from fedsim.tasks.modules.networks import ResidualNetwork
 
         depth = self._depth(dataset)
@@ -50,7 +45,6 @@ class _ResNet(ModelComponent):
         )
 
     def _depth(self, dataset: Dataset) -> int:
-        """Channels of the data set's images, which the model must fit."""
         depth, _, _ = self.image_shape(dataset, 2 ** (len(self.widths) - 1))
         if self.params.norm == "group":
             for width in self._widths:

@@ -327,8 +327,6 @@ class EarlyExits(nn.Module):
 
 
 class _Exit(nn.Module):
-    """The mean over all pixels, if there are any, and a linear layer."""
-
     def __init__(self, features: int, classes: int) -> None:
         super().__init__()
         self.classifier = nn.Linear(features, classes)
@@ -339,7 +337,6 @@ class _Exit(nn.Module):
 
 
 def _taken_apart(module: nn.Module) -> tuple[list[nn.Module], nn.Module]:
-    """The blocks of a module, and its last layers."""
     if isinstance(module, LinearStack):
         *hidden, last = module.layers
         return [nn.Sequential(nn.Flatten(), layer, nn.ReLU()) for layer in hidden], last

@@ -1,4 +1,4 @@
-"""The partitions by a rule: even, by size, or by label."""
+"""The partitions by a rule: even, by size, by label, or by natural group."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from fedsim.tasks.partition import (
     CountedParameters,
     IntArray,
     Partitioner,
+    PartitionParameters,
     apportion,
     deal,
     raise_minimum,
@@ -32,20 +33,10 @@ class Iid(Partitioner):
     params: CountedParameters
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Divide shuffled samples evenly."""
         samples, clients = len(dataset.train_y), self.params.clients
         owners = np.empty(samples, dtype=np.int64)
         owners[rng.permutation(samples)] = np.arange(samples) * clients // samples
         return Assignment(owners, clients)
-
-
-class QuantitySkewParameters(CountedParameters):
-    """Parameters of the quantity-skew partition."""
-
-    alpha: float = Field(default=0.5, gt=0)
-    """Concentration of the clients' shares: with a small value, a few clients hold most samples."""
-    min_samples: int = Field(default=1, ge=1)
-    """Clients with fewer samples receive random samples from the clients with the most."""
 
 
 class QuantitySkew(Partitioner):
@@ -53,11 +44,16 @@ class QuantitySkew(Partitioner):
     et al. 2022)."""
 
     name = "quantity_skew"
-    Params = QuantitySkewParameters
-    params: QuantitySkewParameters
+
+    class Params(CountedParameters):
+        alpha: float = Field(default=0.5, gt=0)
+        """Concentration of the clients' shares: with a small value, a few clients hold most samples."""
+        min_samples: int = Field(default=1, ge=1)
+        """Clients with fewer samples receive random samples from the clients with the most."""
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw the shares and divide shuffled samples."""
         clients, samples = self.params.clients, len(dataset.train_y)
         weights = rng.dirichlet(np.full(clients, self.params.alpha))
         owners = np.empty(samples, dtype=np.int64)
@@ -67,13 +63,6 @@ class QuantitySkew(Partitioner):
         return Assignment(
             raise_minimum(owners, clients, self.params.min_samples, rng, dataset), clients
         )
-
-
-class ShardsParameters(CountedParameters):
-    """Parameters of the shard partition."""
-
-    classes_per_client: int = Field(default=2, ge=1)
-    """Number P of shards per client; it may have fewer labels, because two of its shards may have the same one."""
 
 
 class Shards(Partitioner):
@@ -86,11 +75,14 @@ class Shards(Partitioner):
 
     name = "shards"
     needs_classes = True
-    Params = ShardsParameters
-    params: ShardsParameters
+
+    class Params(CountedParameters):
+        classes_per_client: int = Field(default=2, ge=1)
+        """Number P of shards per client; it may have fewer labels, because two of its shards may have the same one."""
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Divide the classes and assign the shards."""
         clients, per_client = self.params.clients, self.params.classes_per_client
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
@@ -123,14 +115,6 @@ class Shards(Partitioner):
         return Assignment(owners, clients)
 
 
-class MajorityLabelParameters(CountedParameters):
-    """Parameters of the majority-label partition."""
-
-    similarity: float = Field(default=0.05, ge=0, le=1)
-    """Share of the samples that are assigned independently of their label; 0 means one label per client, 1 the same mix
-    for all."""
-
-
 class MajorityLabel(Partitioner):
     """One majority label per client (Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client
     Participation, 2022).
@@ -142,11 +126,15 @@ class MajorityLabel(Partitioner):
 
     name = "majority_label"
     needs_classes = True
-    Params = MajorityLabelParameters
-    params: MajorityLabelParameters
+
+    class Params(CountedParameters):
+        similarity: float = Field(default=0.05, ge=0, le=1)
+        """Share of the samples that are assigned independently of their label; 0 means one label per client, 1 the same
+        mix for all."""
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Assign the samples in order."""
         clients, samples = self.params.clients, len(dataset.train_y)
         if clients < dataset.classes:
             raise self.misfit(
@@ -184,35 +172,6 @@ _CLASS_DRAWS, _DUAL_DRAWS = 1000, 100
 _CLASS_RANGES = {1: (10, 10), 2: (7, 8), 3: (6, 8), 4: (5, 7), 5: (5, 6), 6: (4, 6), 7: (4, 5)}
 
 
-class ClassPartitionParameters(CountedParameters):
-    """Parameters of the class partition."""
-
-    classes_min: int | None = Field(default=None, ge=1)
-    """Minimum classes per client; by default the paper's value for the number of clients (3 above 7 clients)."""
-    classes_max: int | None = Field(default=None, ge=1)
-    """Maximum classes per client; by default the paper's value for the number of clients (5 above 7 clients)."""
-    share_mean: float = Field(default=10.0, gt=0)
-    """Mean of the normal weights by which a class is divided among its holders."""
-    share_std: float = Field(default=3.0, ge=0)
-    """Standard deviation of these weights."""
-
-    @model_validator(mode="after")
-    def _ordered(self) -> ClassPartitionParameters:
-        if (self.classes_min is None) != (self.classes_max is None):
-            raise ValueError("give both classes_min and classes_max, or neither")
-        low, high = self.class_range
-        if low > high:
-            raise ValueError(f"classes_min {low} is above classes_max {high}")
-        return self
-
-    @property
-    def class_range(self) -> tuple[int, int]:
-        """Minimum and maximum number of classes per client."""
-        if self.classes_min is not None and self.classes_max is not None:
-            return self.classes_min, self.classes_max
-        return _CLASS_RANGES.get(self.clients, (3, 5))
-
-
 class ClassPartition(Partitioner):
     """Class partition (Li et al., FedCompass, ICLR 2024, Algorithm 4).
 
@@ -223,11 +182,36 @@ class ClassPartition(Partitioner):
 
     name = "class_partition"
     needs_classes = True
-    Params = ClassPartitionParameters
-    params: ClassPartitionParameters
+
+    class Params(CountedParameters):
+        classes_min: int | None = Field(default=None, ge=1)
+        """Minimum classes per client; by default the paper's value for the number of clients (3 above 7 clients)."""
+        classes_max: int | None = Field(default=None, ge=1)
+        """Maximum classes per client; by default the paper's value for the number of clients (5 above 7 clients)."""
+        share_mean: float = Field(default=10.0, gt=0)
+        """Mean of the normal weights by which a class is divided among its holders."""
+        share_std: float = Field(default=3.0, ge=0)
+        """Standard deviation of these weights."""
+
+        @model_validator(mode="after")
+        def _ordered(self) -> ClassPartition.Params:
+            if (self.classes_min is None) != (self.classes_max is None):
+                raise ValueError("give both classes_min and classes_max, or neither")
+            low, high = self.class_range
+            if low > high:
+                raise ValueError(f"classes_min {low} is above classes_max {high}")
+            return self
+
+        @property
+        def class_range(self) -> tuple[int, int]:
+            """Minimum and maximum number of classes per client."""
+            if self.classes_min is not None and self.classes_max is not None:
+                return self.classes_min, self.classes_max
+            return _CLASS_RANGES.get(self.clients, (3, 5))
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw the classes, then divide them."""
         clients = self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         holds = self._holders(dataset, rng)
@@ -245,7 +229,6 @@ class ClassPartition(Partitioner):
         return Assignment(deal(counts, dataset.train_y, rng), clients)
 
     def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-        """Whether each client has samples of each class, (N, classes) bool."""
         clients, classes = self.params.clients, dataset.classes
         low, high = self.params.class_range
         if high > classes or clients * high < classes:
@@ -266,19 +249,6 @@ class ClassPartition(Partitioner):
         )
 
 
-class DirichletParameters(CountedParameters):
-    """Parameters of the Dirichlet partition."""
-
-    alpha: float = Field(gt=0)
-    """Concentration: a small value means few labels per client, a large one the same mix for all clients."""
-    rule: Literal["client", "class", "balanced"] = "client"
-    """Meaning of the draws. client: each client draws a mix of labels, and each class is divided in proportion to the
-    clients' shares of it. class: for each class, the clients' shares are drawn. balanced: each client draws a mix, and
-    all clients hold equally many samples."""
-    min_samples: int = Field(default=1, ge=1)
-    """Clients with fewer samples receive random samples from the clients with the most."""
-
-
 class Dirichlet(Partitioner):
     """Label skew: the mixes of labels are Dirichlet(alpha) draws.
 
@@ -289,11 +259,20 @@ class Dirichlet(Partitioner):
 
     name = "dirichlet"
     needs_classes = True
-    Params = DirichletParameters
-    params: DirichletParameters
+
+    class Params(CountedParameters):
+        alpha: float = Field(gt=0)
+        """Concentration: a small value means few labels per client, a large one the same mix for all clients."""
+        rule: Literal["client", "class", "balanced"] = "client"
+        """Meaning of the draws. client: each client draws a mix of labels, and each class is divided in proportion to
+        the clients' shares of it. class: for each class, the clients' shares are drawn. balanced: each client draws a
+        mix, and all clients hold equally many samples."""
+        min_samples: int = Field(default=1, ge=1)
+        """Clients with fewer samples receive random samples from the clients with the most."""
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw the mixes and divide each class."""
         clients = self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         if self.params.rule == "class":
@@ -311,7 +290,6 @@ class Dirichlet(Partitioner):
         )
 
     def _mixes(self, draws: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
-        """Positive Dirichlet draws, shape ``(draws, size)``."""
         mixes = rng.dirichlet(np.full(size, self.params.alpha), size=draws)
         # A tiny alpha underflows to zeros or NaN, which cannot be used as weights.
         tiny = np.finfo(np.float64).tiny
@@ -338,17 +316,6 @@ def _balanced(
     return counts
 
 
-class DualDirichletParameters(CountedParameters):
-    """Parameters of the dual Dirichlet partition."""
-
-    alpha1: float | None = Field(default=None, gt=0)
-    """Total concentration of the clients' sizes; by default the number of clients."""
-    alpha2: float = Field(default=0.5, gt=0)
-    """Total concentration of each client's label mix, divided among the classes in proportion to their sizes."""
-    min_samples: int = Field(default=1, ge=1)
-    """The draws are repeated until every client has at least this many samples."""
-
-
 class DualDirichlet(Partitioner):
     """Dual Dirichlet partition (Li et al., FedCompass, ICLR 2024, Algorithm 5).
 
@@ -358,11 +325,18 @@ class DualDirichlet(Partitioner):
 
     name = "dual_dirichlet"
     needs_classes = True
-    Params = DualDirichletParameters
-    params: DualDirichletParameters
+
+    class Params(CountedParameters):
+        alpha1: float | None = Field(default=None, gt=0)
+        """Total concentration of the clients' sizes; by default the number of clients."""
+        alpha2: float = Field(default=0.5, gt=0)
+        """Total concentration of each client's label mix, divided among the classes in proportion to their sizes."""
+        min_samples: int = Field(default=1, ge=1)
+        """The draws are repeated until every client has at least this many samples."""
+
+    params: Params
 
     def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        """Draw until every class has a holder and every client has enough samples."""
         params, clients = self.params, self.params.clients
         sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
@@ -386,3 +360,53 @@ class DualDirichlet(Partitioner):
             f"{format_count(params.min_samples)} samples or more",
             "use fewer clients, a smaller min_samples, or larger alpha1 and alpha2",
         )
+
+
+class Natural(Partitioner):
+    """One client per natural group: writer, role, subject, center, device.
+
+    With ``test: same_distribution`` a client's own test samples are the test samples of its group.
+    """
+
+    name = "natural"
+
+    class Params(PartitionParameters):
+        clients: int | None = Field(default=None, ge=1)
+        """Number of groups to use, drawn at random; by default all."""
+        min_samples: int = Field(default=1, ge=1)
+        """Groups with fewer training samples are left out."""
+
+    params: Params
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        if dataset.train_groups is None:
+            raise self.misfit(
+                f"data set {dataset.name} has no natural groups",
+                "use iid, dirichlet or another partition that needs no groups",
+            )
+        counts = np.bincount(dataset.train_groups, minlength=len(dataset.group_names))
+        chosen = np.flatnonzero(counts >= self.params.min_samples)
+        clients = self.params.clients
+        if len(chosen) < (clients or 1):
+            raise self.misfit(
+                f"data set {dataset.name} has {format_count(len(chosen))} groups of "
+                f"{format_count(self.params.min_samples)} or more training samples, not {format_count(clients or 1)}",
+                "use fewer clients or a smaller min_samples",
+            )
+        if clients is not None:
+            chosen = np.sort(rng.permutation(chosen)[:clients])
+        numbers = np.full(len(dataset.group_names), UNUSED, dtype=np.int64)
+        numbers[chosen] = np.arange(len(chosen))
+        names = tuple(dataset.group_names[group] for group in chosen)
+        return Assignment(numbers[dataset.train_groups], len(chosen), names)
+
+    def assign_test(
+        self, dataset: Dataset, assignment: Assignment, rng: np.random.Generator
+    ) -> IntArray:
+        """The test samples of each client's group; by label if the test samples have no groups."""
+        if dataset.test_groups is None:
+            return super().assign_test(dataset, assignment, rng)
+        clients = {name: client for client, name in enumerate(assignment.names)}
+        numbers = np.array([clients.get(name, UNUSED) for name in dataset.group_names], np.int64)
+        owners: IntArray = numbers[dataset.test_groups]
+        return owners

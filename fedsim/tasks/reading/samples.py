@@ -1,4 +1,4 @@
-"""Data sets from arrays, images and pairs as people and other libraries hold them."""
+"""Data sets from arrays, images and pairs as people and other libraries hold them; test samples held out."""
 
 from __future__ import annotations
 
@@ -10,18 +10,102 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from fedsim.errors import UserError
 from fedsim.files.durable import replacing_folder
+from fedsim.parts.component import Parameters
 from fedsim.parts.functions import shown
+from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset, TargetKind
-from fedsim.tasks.reading.arrays import as_tokens, first_not_finite, test_marks
-from fedsim.tasks.reading.files import download_cache
-from fedsim.tasks.reading.splitting import HeldOutParameters, split_dataset
+from fedsim.tasks.reading.files import as_tokens, download_cache, first_not_finite, test_marks
+from fedsim.vocabulary.numbers import varies
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+_SPLIT = 1
+
+
+class HeldOutParameters(Parameters):
+    """Parameters of data whose test samples may be unmarked."""
+
+    test_share: float = Field(default=0.2, gt=0, lt=1)
+    """Share of the samples that become test samples if the data do not mark them."""
+    seed: int = Field(default=0, ge=0)
+    """Seed of the choice of test samples."""
+
+    def held_out(self, samples: int) -> npt.NDArray[np.bool_]:
+        """The mask of the test samples among this many samples; see :func:`held_out`."""
+        return held_out(samples, self.test_share, self.seed)
+
+
+class GeneratedParameters(Parameters):
+    """Parameters of generated data."""
+
+    seed: int = Field(default=0, ge=0)
+    """Seed of the data; independent of the scenario's seed, so that repetitions share the data."""
+
+
+def held_out(samples: int, share: float, seed: int) -> npt.NDArray[np.bool_]:
+    """The mask of the test samples: the rounded ``share`` of all, chosen at random, (n,) bool.
+
+    A pure function of its arguments, independent of library versions.
+    """
+    keys = Stream(seed, Purpose.DATASET, _SPLIT).hashes(np.arange(samples))
+    mask = np.zeros(samples, dtype=bool)
+    mask[np.argsort(keys, kind="stable")[: round(share * samples)]] = True
+    return mask
+
+
+def split_dataset(
+    x: npt.NDArray[Any],
+    y: npt.NDArray[Any],
+    is_test: npt.NDArray[np.bool_],
+    groups: npt.NDArray[Any] | None = None,
+    group_names: tuple[str, ...] = (),
+    **attributes: Any,
+) -> Dataset:
+    """The data set of samples with the test samples marked by ``is_test``.
+
+    Its arrays are views, not copies, if all training samples come first.
+
+    Args:
+        x, y, is_test: samples (n, *input_shape), labels (n,) and marks (n,).
+        groups: natural group of each sample (n,): numbers with ``group_names``, or names.
+        group_names: names of the groups.
+        attributes: other attributes of the dataset.
+    """
+    training = len(is_test) - int(np.count_nonzero(is_test))
+    train, test = (~is_test, is_test) if is_test[:training].any() else np.s_[:training, training:]
+    if groups is not None:
+        if not group_names:
+            names, groups = np.unique(groups, return_inverse=True)
+            group_names = tuple(map(str, names))
+        groups = groups.astype(np.int64)
+        attributes.update(train_groups=groups[train], test_groups=groups[test])
+    return Dataset(
+        train_x=x[train],
+        train_y=y[train],
+        test_x=x[test],
+        test_y=y[test],
+        group_names=group_names,
+        **attributes,
+    )
+
+
+def standardized(
+    x: npt.NDArray[np.float64], is_test: npt.NDArray[np.bool_]
+) -> npt.NDArray[np.float32]:
+    """Features (n, d) minus their mean over the training samples, divided by their standard deviation.
+
+    A feature that is constant over the training samples is not divided: its computed deviation is rounding error.
+    """
+    mean, std = x[~is_test].mean(axis=0), x[~is_test].std(axis=0)
+    divisor = np.where(varies(std, mean, int((~is_test).sum())), std, 1.0)
+    scaled: npt.NDArray[np.float64] = (x - mean) / divisor
+    return scaled.astype(np.float32)
+
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 # Changes with what :func:`pixels` makes of an image, so that no entry of the cache outlives it.
@@ -216,16 +300,16 @@ def _stacked(
     where: str,
     file: Path | None,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Samples and labels, in memory or in ``file``."""
     x: npt.NDArray[Any] = np.empty(0)
     labels, channels = [], params.channels
     for row, pair in enumerate(pairs):
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise UserError(f"sample {row} is {shown(pair)}, not a pair (x, y)", where=where)
         value, label = pair
+        opened = getattr(value, "filename", "")  # An image of a file names it.
         if hasattr(value, "convert"):
             channels = channels or (1 if value.mode[0] in "1LIF" else 3)
-            value = pixels(value, channels, params.size, f"{where}: sample {row}")
+            value = pixels(value, channels, params.size, opened or f"{where}: sample {row}")
         value = np.asarray(value)
         if not row:
             shape = (samples, *value.shape)
@@ -237,7 +321,7 @@ def _stacked(
         if value.shape != x.shape[1:] or value.dtype != x.dtype:
             raise UserError(
                 f"sample {row} is {shown(value)}, others have shape {x.shape[1:]} and type {x.dtype}",
-                where=where,
+                where=opened or where,
                 hint="give images a size: [height, width] to resize all of them; make other samples equally long",
             )
         x[row] = value
@@ -277,7 +361,6 @@ def pixels(
 
 
 def _check_shapes(arrays: Arrays, where: str) -> None:
-    """Check lengths and dimensions of the arrays, and that samples are numbers."""
     x = arrays["x"]
     marks = [arrays[name] for name in ("group", "is_test") if name in arrays]
     lengths = {name: array.shape[:1] for name, array in arrays.items()}

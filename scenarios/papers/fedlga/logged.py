@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedsim.methods.base import MethodContext, Tensor, Updates
-from fedsim.methods.fedlga import FedLga, FedLgaParams
+from fedsim.methods.fedavg import FedLga, FedLgaParams
 
 
 class LoggedParams(FedLgaParams):

@@ -15,9 +15,9 @@ from fedsim.learning.kernels import (
 )
 from fedsim.learning.samples import Samples
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.datasets.shifted_logistic import ShiftedLogistic
+from fedsim.tasks.datasets.generated import ShiftedLogistic
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.models.linear import Linear
+from fedsim.tasks.models.mlp import Linear
 from fedsim.tasks.partition import Partition
 from fedsim.vocabulary.metrics import DispatchLoss
 from tests.learning.problems import SEED, module_at

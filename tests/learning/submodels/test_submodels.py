@@ -20,7 +20,7 @@ from fedsim.composition.submodels import parts_of
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts
-from fedsim.methods.submodels import _Overlapping
+from fedsim.methods.mixins import _Overlapping
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.tasks.kinds.supervised import SupervisedTask

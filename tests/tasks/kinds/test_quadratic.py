@@ -13,13 +13,13 @@ from hypothesis.extra.numpy import arrays
 from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.training import Training
-from fedsim.tasks.kinds.quadratic import QuadraticParams, QuadraticTask
+from fedsim.tasks.kinds.quadratic import QuadraticTask
 
 STREAM = Stream(0, Purpose.GRADIENT_NOISE)
 
 
 def quadratic(**params: Any) -> QuadraticTask:
-    return QuadraticTask(QuadraticParams(**params))
+    return QuadraticTask(QuadraticTask.Params(**params))
 
 
 def gradient(task: QuadraticTask, client: int, point: list[float]) -> list[float]:

@@ -7,11 +7,11 @@ import pytest
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Training
-from fedsim.tasks.kinds.timing import TimingParams, TimingTask
+from fedsim.tasks.kinds.timing import TimingTask
 
 
 def timing(item_bytes: int = 4, **params: Any) -> TimingTask:
-    return TimingTask(TimingParams(**params), item_bytes)
+    return TimingTask(TimingTask.Params(**params), item_bytes)
 
 
 def test_sizes_are_those_of_the_scenario() -> None:

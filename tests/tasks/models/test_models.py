@@ -1,6 +1,6 @@
 """All models: their sizes, modules and losses."""
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 import torch
@@ -9,15 +9,12 @@ from torch.func import functional_call
 
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
-from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose, Stream
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
-from fedsim.tasks.losses import Loss
 from fedsim.tasks.models.cnn import Cnn
 from fedsim.tasks.modules.checks import refusal_of_one_sample
 from fedsim.tasks.modules.networks import SplitLinear
-from fedsim.tasks.sequential import Conv, Dropout, Layer, Linear, SequentialModel
 from tests.tasks.toys import (
     COLOUR,
     GREY,
@@ -198,34 +195,6 @@ def test_a_subclass_with_its_own_module_is_checked_as_a_users_model() -> None:
     assert model.initialize.__func__ is Cnn.initialize  # type: ignore[attr-defined]
 
 
-class Tiny(SequentialModel):
-    """One convolution and one hidden layer."""
-
-    name: ClassVar[str] = "tiny"
-    hidden_layers: ClassVar[tuple[Layer, ...]] = (
-        *(Conv(3, 5, padding=1), "relu", "pool"),
-        *("flatten", Linear(4), Dropout(0.5)),
-    )
-
-
-def test_a_module_follows_from_the_layers() -> None:
-    """An image of 9 x 8 becomes 7 x 6 by the convolution and 3 x 3 by pooling."""
-    model, dataset = Tiny(Parameters()), toy_dataset(shape=(2, 9, 8))
-    module = model.build(dataset)
-    assert [type(layer) for layer in module.children()] == [
-        *(nn.Conv2d, nn.ReLU, nn.MaxPool2d, nn.Flatten, nn.Linear, nn.Dropout, nn.Linear)
-    ]
-    assert {name: tuple(value.shape) for name, value in module.named_parameters()} == {
-        "0.weight": (3, 2, 5, 5),
-        "0.bias": (3,),
-        "4.weight": (4, 27),
-        "4.bias": (4,),
-        "6.weight": (10, 4),
-        "6.bias": (10,),
-    }
-    assert module(torch.zeros(5, 2, 9, 8)).shape == (5, 10)
-
-
 def test_pooling_before_relu_gives_the_bits_of_pooling_after_it() -> None:
     """Whole windows below zero, ties and zeros included."""
     values = torch.randn(4, 3, 8, 8, generator=torch.Generator().manual_seed(0)).round()
@@ -240,16 +209,3 @@ def test_pooling_before_relu_gives_the_bits_of_pooling_after_it() -> None:
     (outputs, gradients), (expected, expected_gradients) = results
     assert torch.equal(outputs, expected)
     assert torch.equal(gradients, expected_gradients)
-
-
-def test_cross_entropy_is_torchs() -> None:
-    outputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(0))
-    labels = torch.tensor([0, 1, 2, 3, 0, 1])
-    loss = Loss()
-    assert torch.equal(
-        loss.per_sample(outputs, labels).mean(), nn.functional.cross_entropy(outputs, labels)
-    ) or torch.allclose(
-        loss.per_sample(outputs, labels).mean(), nn.functional.cross_entropy(outputs, labels)
-    )
-    assert torch.equal(loss.predictions(outputs), outputs.argmax(1))
-    assert torch.equal(loss.targets(labels), labels)

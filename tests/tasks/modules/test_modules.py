@@ -16,8 +16,7 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.modules.checks import Constants, adapt_calls
-from fedsim.tasks.modules.counting import count_flops
+from fedsim.tasks.modules.checks import Constants, adapt_calls, count_flops
 from fedsim.tasks.modules.dropout import KeyedFunctions, has_dropout, key_dropout, seed_dropout
 from fedsim.tasks.modules.networks import Block, LstmLayer, ResidualNetwork
 from tests.composition.worlds import digits
@@ -316,32 +315,6 @@ def test_some_networks_start_with_kaiming_normal_and_zero_biases(name: str) -> N
         assert float(weight.std()) == pytest.approx((2 / weight[0].numel()) ** 0.5, rel=0.15)
         assert not bias.any()
     assert biases[-1].any()
-
-
-def test_linear_stacks_promise_weight_and_bias_in_order() -> None:
-    problem = task(toy_dataset(), "mlp", hidden=[7, 5])
-    assert problem.model_family == "mlp"
-    assert [
-        (name, shape)
-        for name, shape in zip(problem.layout.names, problem.layout.shapes, strict=True)
-    ] == [
-        ("layers.0.weight", (7, 64)),
-        ("layers.0.bias", (7,)),
-        ("layers.1.weight", (5, 7)),
-        ("layers.1.bias", (5,)),
-        ("layers.2.weight", (10, 5)),
-        ("layers.2.bias", (10,)),
-    ]
-    values = problem.layout.views(problem.initial(START))
-    inputs = problem.inputs(problem.train_x[:3])
-    hidden = inputs.flatten(1)
-    for layer in range(2):
-        hidden = torch.relu(
-            hidden @ values[f"layers.{layer}.weight"].T + values[f"layers.{layer}.bias"]
-        )
-    expected = hidden @ values["layers.2.weight"].T + values["layers.2.bias"]
-    assert torch.allclose(functional_call(problem.module, values, (inputs,)), expected)
-    assert task(toy_dataset(), "logistic_regression").model_family == "linear"
 
 
 def test_the_split_linear_model_is_the_papers_objective() -> None:

@@ -15,10 +15,9 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.reading.arrays import first_not_finite
-from fedsim.tasks.reading.files import Archive, download, locate, read_table
-from fedsim.tasks.reading.images import MNIST_FILES, promised_shape, read_idx
-from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
+from fedsim.tasks.datasets.images import MNIST_FILES, promised_shape, read_idx
+from fedsim.tasks.reading.files import Archive, download, first_not_finite, locate, read_table
+from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
 from tests.tasks.files import batch, digest, equal, idx, idx_arrays, leaf, rows, save_npz
 from tests.tasks.toys import load
 
@@ -54,7 +53,7 @@ def test_a_folder_of_arrays_that_lacks_some_says_so(tmp_path: Path) -> None:
 
 
 def test_all_of_a_large_array_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedsim.tasks.reading.arrays._BLOCK", 6)
+    monkeypatch.setattr("fedsim.tasks.reading.files._BLOCK", 6)
     x = rows(20)
     assert first_not_finite(x) is None
     assert first_not_finite(x.astype(np.uint8)) is None
@@ -189,7 +188,7 @@ def test_compressed_images_are_read_when_they_are_used(
         reads.append(path.name)
         return read_idx(path, dimensions)
 
-    monkeypatch.setattr("fedsim.tasks.reading.images.read_idx", counted)
+    monkeypatch.setattr("fedsim.tasks.datasets.images.read_idx", counted)
     dataset = load("mnist", root=idx_folder)
     assert reads == [f"{MNIST_FILES[1]}.gz", f"{MNIST_FILES[3]}.gz"], "the labels alone"
     assert dataset.input_shape == (1, 28, 28)

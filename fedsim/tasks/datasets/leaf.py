@@ -1,19 +1,127 @@
-"""Shakespeare: the next character, by speaking role."""
+"""The data sets of LEAF (Caldas et al. 2018): samples by user in JSON files, or Shakespeare's plays in a plain text."""
 
 from __future__ import annotations
 
+import string
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.files.documents import parsed
 from fedsim.files.downloads import Remote
-from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred
-from fedsim.tasks.reading.files import FolderParameters, damaged, local_folder, locate
-from fedsim.tasks.reading.images import read_bytes
-from fedsim.tasks.reading.leaf import read_leaf
+from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred, pixel_map
+from fedsim.tasks.reading.files import (
+    FolderParameters,
+    absent,
+    damaged,
+    local_folder,
+    locate,
+    read_bytes,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LeafPart:
+    """The samples of one subset (train or test), user by user.
+
+    Attributes:
+        x, y: samples and labels as stored in the files.
+        users: index of each sample's user in the list of user names.
+    """
+
+    x: list[Any] = field(default_factory=list)
+    y: list[Any] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
+
+
+def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, ...]]:
+    """Training samples, test samples and user names (by first appearance, files in order of name).
+
+    The files are ``train.json`` and ``test.json``, or all of ``train/*.json`` and ``test/*.json``.
+    """
+    user_numbers: dict[str, int] = {}
+    train, test = LeafPart(), LeafPart()
+    for subset, samples in (("train", train), ("test", test)):
+        single = folder / f"{subset}.json"
+        files = [single] if single.is_file() else sorted((folder / subset).glob("*.json"))
+        if not files:
+            raise UserError(
+                f"neither {subset}.json nor {subset}/*.json exists in {folder}",
+                where=f"data set {name}",
+                hint="create them with LEAF's preprocess.sh (with a split into train and test)",
+            )
+        for path in files:
+            _read_file(path, user_numbers, samples)
+    return train, test, tuple(user_numbers)
+
+
+def _read_file(path: Path, user_numbers: dict[str, int], samples: LeafPart) -> None:
+    try:
+        content = parsed(path.read_bytes())
+        for user in content["users"]:
+            x, y = content["user_data"][user]["x"], content["user_data"][user]["y"]
+            if len(x) != len(y):
+                raise damaged(path, f"user {user} has {len(x)} samples and {len(y)} labels")
+            number = user_numbers.setdefault(str(user), len(user_numbers))
+            samples.x.extend(x)
+            samples.y.extend(y)
+            samples.users.extend([number] * len(y))
+    except (ValueError, KeyError, TypeError) as error:
+        raise damaged(path, f"it is not LEAF JSON ({type(error).__name__}: {error})") from error
+
+
+_PIXELS = 784
+
+
+class Femnist(DatasetComponent):
+    """FEMNIST: handwritten characters, 28 x 28, 62 classes, grouped by writer (LEAF, Caldas et al. 2018; NIST SD 19).
+
+    Read from LEAF's JSON files, ``train.json`` and ``test.json`` or folders of these names. White is 1, as in LEAF.
+    """
+
+    name = "femnist"
+    Params = FolderParameters
+    params: FolderParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        source = local_folder(self.name, self.params.root, folder)
+        if source is None:
+            raise absent(self.name, ["train.json", "test.json"], None)
+        train, test, writers = read_leaf(self.name, source)
+        scale, shift = pixel_map()
+        return Dataset(
+            self.name,
+            *_samples(train, source),
+            *_samples(test, source),
+            classes=62,
+            class_names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
+            scale=scale,
+            shift=shift,
+            train_groups=np.array(train.users, dtype=np.int64),
+            test_groups=np.array(test.users, dtype=np.int64),
+            group_names=writers,
+        )
+
+
+def _samples(samples: LeafPart, source: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Images (n, 1, 28, 28), as the 8-bit numbers that LEAF divided by 255, and labels (n,)."""
+    wrong = [label for label in samples.y if type(label) is not int]
+    if wrong:
+        raise damaged(source, f"the label {wrong[0]!r} is not a whole number")
+    try:
+        pixels = np.array(samples.x, dtype=np.float64).reshape(len(samples.x), _PIXELS)
+    except ValueError as error:
+        raise damaged(source, f"a sample does not have {_PIXELS} numbers") from error
+    if not ((pixels >= 0) & (pixels <= 1)).all():
+        raise damaged(source, "pixels are outside 0 to 1")
+    images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, 1, 28, 28)
+    return images, np.array(samples.y, dtype=np.int64)
+
 
 Codes = npt.NDArray[np.uint8]
 
@@ -26,17 +134,6 @@ _REMOTE = Remote(
 )
 
 
-class ShakespeareParameters(FolderParameters):
-    """Parameters of Shakespeare."""
-
-    length: int = Field(default=80, ge=1)
-    """Number of characters before the one to be predicted (plain text only; LEAF files have 80)."""
-    stride: int = Field(default=1, ge=1)
-    """Number of characters from one sample to the next (plain text only); larger means fewer samples."""
-    test_share: float = Field(default=0.2, gt=0, lt=1)
-    """Share of each role's text, at its end, that becomes test samples (plain text only)."""
-
-
 class Shakespeare(DatasetComponent):
     """Shakespeare's plays: 80 characters in, the next one out, grouped by role (McMahan et al. 2017; LEAF,
     Caldas et al. 2018).
@@ -47,11 +144,18 @@ class Shakespeare(DatasetComponent):
     """
 
     name = "shakespeare"
-    Params = ShakespeareParameters
-    params: ShakespeareParameters
+
+    class Params(FolderParameters):
+        length: int = Field(default=80, ge=1)
+        """Number of characters before the one to be predicted (plain text only; LEAF files have 80)."""
+        stride: int = Field(default=1, ge=1)
+        """Number of characters from one sample to the next (plain text only); larger means fewer samples."""
+        test_share: float = Field(default=0.2, gt=0, lt=1)
+        """Share of each role's text, at its end, that becomes test samples (plain text only)."""
+
+    params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The samples as character codes."""
         source = local_folder(self.name, self.params.root, folder)
         if source and ((source / "train.json").is_file() or (source / "train").is_dir()):
             return self._from_leaf(source)

@@ -1,23 +1,24 @@
-"""Data sets of 8-bit images: parameters, normalization, IDX files, the format of MNIST, and the batches of CIFAR."""
+"""Data sets of 8-bit images in their original files: MNIST, Fashion-MNIST and EMNIST (IDX files), CIFAR (batches)."""
 
 from __future__ import annotations
 
 import gzip
-import lzma
 import math
 import os
+import string
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import Field
 
 from fedsim.files.downloads import Remote
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, deferred, pixel_map
-from fedsim.tasks.reading.files import Archive, FolderParameters, damaged, locate
+from fedsim.tasks.reading.files import Archive, FolderParameters, damaged, locate, read_bytes
 from fedsim.vocabulary.formatting import format_count
 
 MNIST_FILES = (
@@ -61,7 +62,6 @@ class MnistFormat(DatasetComponent):
     class_names: ClassVar[tuple[str, ...]]
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The images, from IDX files."""
         remotes = [
             Remote(tuple(f"{mirror}{file}.gz" for mirror in self.mirrors), f"sha256:{digest}")
             for file, digest in zip(MNIST_FILES, self.digests, strict=True)
@@ -104,8 +104,6 @@ def idx_dataset(
 
 
 def _images(path: Path, transposed: bool) -> npt.NDArray[Any]:
-    """Images (n, 1, height, width)."""
-
     def read() -> npt.NDArray[Any]:
         images = read_idx(path, 3)
         return (images.transpose(0, 2, 1) if transposed else images)[:, None]
@@ -118,20 +116,6 @@ def _images(path: Path, transposed: bool) -> npt.NDArray[Any]:
 
 
 _UNSIGNED_BYTE = 8
-
-
-def read_bytes(path: Path) -> bytes:
-    """Content of a file, decompressed if its name ends in .gz or .xz."""
-    try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as stream:
-                return stream.read()
-        if path.suffix == ".xz":
-            with lzma.open(path) as stream:
-                return stream.read()
-        return path.read_bytes()
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise damaged(path, str(error)) from error
 
 
 def promised_shape(path: Path, dimensions: int) -> tuple[int, ...] | None:
@@ -227,7 +211,6 @@ def cifar_dataset(
 def _cifar_images(
     paths: Sequence[Path], label_key: str
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Images (n, 3, 32, 32) and labels (n,) of the batches in order."""
     images, labels = [], []
     for path in paths:
         batch = read_batch(path)
@@ -245,3 +228,157 @@ def _cifar_images(
         images.append(pixels.reshape(-1, *_CIFAR_SHAPE))
         labels.append(np.array(batch_labels, dtype=np.int64))
     return np.concatenate(images), np.concatenate(labels)
+
+
+class Mnist(MnistFormat):
+    """MNIST: 60,000 + 10,000 gray images of handwritten digits, 28 x 28 (LeCun, Cortes, Burges; CC BY-SA 3.0)."""
+
+    name = "mnist"
+    mirrors = (
+        "https://ossci-datasets.s3.amazonaws.com/mnist/",
+        "https://storage.googleapis.com/cvdf-datasets/mnist/",
+    )
+    digests = (
+        "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+        "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c",
+        "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+        "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
+    )
+    mean, std = 0.1307, 0.3081
+    class_names = tuple(string.digits)
+
+
+class FashionMnist(MnistFormat):
+    """Fashion-MNIST: 60,000 + 10,000 gray images of garments, 28 x 28, 10 classes (Xiao, Rasul, Vollgraf
+    2017; MIT)."""
+
+    name = "fashion_mnist"
+    mirrors = (
+        "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
+        "https://github.com/zalandoresearch/fashion-mnist/raw/master/data/fashion/",
+    )
+    digests = (
+        "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84",
+        "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845",
+        "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+        "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5",
+    )
+    mean, std = 0.2860, 0.3530
+    class_names = (
+        *("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat"),
+        *("Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"),
+    )
+
+
+_EMNIST = Archive(
+    ("https://biometrics.nist.gov/cs_links/EMNIST/gzip.zip",),
+    "md5:58c8d27c78d21e728a6bc7b3cc06412e",
+    inner="gzip",
+    ending=".gz",
+)
+_ALL = string.digits + string.ascii_uppercase + string.ascii_lowercase
+# The 15 letters whose two cases look alike have no separate lower-case class.
+_MERGED = string.digits + string.ascii_uppercase + "abdefghnqrt"
+_EMNIST_CLASSES = {
+    "balanced": _MERGED,
+    "bymerge": _MERGED,
+    "byclass": _ALL,
+    "letters": string.ascii_uppercase,
+    "digits": string.digits,
+    "mnist": string.digits,
+}
+
+
+class Emnist(DatasetComponent):
+    """EMNIST: handwritten letters and digits of NIST SD 19, 28 x 28, without writers (Cohen et al. 2017).
+
+    Files: ``emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte``, plain or .gz. For one client per writer,
+    use femnist.
+    """
+
+    name = "emnist"
+
+    class Params(ImageParameters):
+        split: Literal["balanced", "bymerge", "byclass", "letters", "digits", "mnist"] = "balanced"
+        """The one of EMNIST's six data sets to use."""
+
+    params: Params
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        split = self.params.split
+        files = [
+            f"emnist-{split}-{subset}-{kind}-ubyte"
+            for subset in ("train", "test")
+            for kind in ("images-idx3", "labels-idx1")
+        ]
+        return idx_dataset(
+            self.name,
+            locate(self.name, files, self.params.root, folder, _EMNIST),
+            tuple(_EMNIST_CLASSES[split]),
+            self.params.pixel_map(0.1736, 0.3317),
+            first_label=1 if split == "letters" else 0,
+            transposed=True,
+        )
+
+
+_CIFAR10 = cifar_archive(
+    "cifar-10-python", "md5:c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"
+)
+_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
+
+
+class Cifar10(DatasetComponent):
+    """CIFAR-10: 50,000 + 10,000 color images, 32 x 32, 10 classes (Krizhevsky 2009).
+
+    Read from the python batches (``data_batch_1`` ... ``test_batch``), plain, .gz or .xz, in the folder or in
+    ``cifar-10-batches-py`` below it, or from the downloaded archive.
+    """
+
+    name = "cifar10"
+
+    class Params(ImageParameters):
+        batches: list[Annotated[int, Field(ge=1, le=5)]] = Field(
+            default=[1, 2, 3, 4, 5], min_length=1
+        )
+        """Training batches to use, from 1 to 5, with 10,000 images each."""
+
+    params: Params
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        pixels = self.params.pixel_map((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
+        names = [f"data_batch_{number}" for number in self.params.batches]
+        files = locate(self.name, [*names, "test_batch"], self.params.root, folder, _CIFAR10)
+        return cifar_dataset(self.name, files, "labels", _CIFAR10_CLASSES.split(), pixels)
+
+
+_CIFAR100 = cifar_archive(
+    "cifar-100-python", "md5:eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"
+)
+
+
+class Cifar100(DatasetComponent):
+    """CIFAR-100: 50,000 + 10,000 color images, 32 x 32, 100 classes in 20 superclasses (Krizhevsky 2009).
+
+    Read from the python files ``train``, ``test`` and ``meta``, plain, .gz or .xz, in the folder or in
+    ``cifar-100-python`` below it, or from the downloaded archive.
+    """
+
+    name = "cifar100"
+
+    class Params(ImageParameters):
+        labels: Literal["fine", "coarse"] = "fine"
+        """The 100 classes, or the 20 superclasses."""
+
+    params: Params
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        kind = self.params.labels
+        *batches, meta = locate(
+            self.name, ["train", "test", "meta"], self.params.root, folder, _CIFAR100
+        )
+        classes = 100 if kind == "fine" else 20
+        names = read_batch(meta).get(f"{kind}_label_names")
+        if not isinstance(names, list) or len(names) != classes:
+            raise damaged(meta, f"it does not name {classes} {kind} labels")
+        pixels = self.params.pixel_map((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
+        return cifar_dataset(self.name, batches, f"{kind}_labels", list(map(str, names)), pixels)

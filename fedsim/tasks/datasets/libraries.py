@@ -1,7 +1,8 @@
-"""A data set of the library ``datasets`` of Hugging Face: saved to disk, in files, or from the hub."""
+"""Data sets of torchvision, and of the library ``datasets`` of Hugging Face."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from itertools import chain
@@ -12,52 +13,91 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
-from fedsim.tasks.reading.files import NotOnDisk, may_download, require_file, resolve
+from fedsim.tasks.reading.files import (
+    NotOnDisk,
+    download_cache,
+    local_folder,
+    may_download,
+    require_file,
+    resolve,
+)
 from fedsim.tasks.reading.samples import (
     PictureParameters,
     dataset_of_arrays,
+    dataset_of_splits,
     decoded,
     numbered_by,
 )
 
+
+class Torchvision(DatasetComponent):
+    """A data set of torchvision (``pip install "fedsim-des[torchvision]"``) whose samples are images with one label.
+
+    Images are decoded once, into the cache, and stored as 8-bit pixels that are divided by 255 when used; 16-bit gray
+    images are stored as float32 and divided by 65535.
+    """
+
+    name = "torchvision"
+
+    class Params(PictureParameters):
+        dataset: str
+        """Class of `torchvision.datasets`, such as `SVHN`."""
+        root: Path | None = None
+        """Folder of the files, as torchvision expects them; by default ``$FEDSIM_DATA/datasets/torchvision`` if it
+        exists, else the download cache, to which torchvision downloads them."""
+        arguments: dict[str, Any] = {}
+        """Further arguments of the class, such as `{split: letters}` of EMNIST. `train` or `split`, unless given here,
+        distinguishes training and test samples; without them a random share becomes test samples."""
+        test_split: str = "test"
+        """Value of `split` for the test samples, such as `val`."""
+
+    params: Params
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        params, where = self.params, f"data set {self.params.dataset} of torchvision"
+        known = required("torchvision.datasets", "torchvision", where)
+        make = getattr(known, params.dataset, None)
+        if not inspect.isclass(make):
+            every = f"see torchvision.datasets: {', '.join(known.__all__)}"
+            raise UserError(
+                f"torchvision has no data set '{params.dataset}'",
+                where="task.dataset.dataset",
+                hint=nearest_or_all(params.dataset, known.__all__, every),
+            )
+        accepted = inspect.signature(make).parameters
+        local = local_folder(self.name, params.root, folder)
+        root = local or download_cache(self.name)
+        given: dict[str, Any] = {"root": str(root), **params.arguments}
+        # Some classes take it as a further keyword argument.
+        takes_download = "download" in accepted or "kwargs" in accepted
+        if takes_download and local is None and may_download():
+            given.setdefault("download", True)
+        kinds = {"train": (True, False), "split": ("train", params.test_split)}
+        key = next((key for key in kinds if key in accepted and key not in given), None)
+        if key is None and "kwargs" in accepted and "train" not in given:
+            key = "train"
+        each = [given] if key is None else [{**given, key: value} for value in kinds[key]]
+        try:
+            splits = [make(**arguments) for arguments in each]
+        # The classes raise errors of many kinds: of arguments, files, archives and the network.
+        except Exception as error:
+            raise UserError(
+                f"it cannot be made: {type(error).__name__}: {error}",
+                where=where,
+                hint=f"put its files into the folder root, or correct arguments; they are those of {params.dataset}"
+                f"{inspect.signature(make)}",
+            ) from error
+        files = ((file, file.stat()) for file in sorted(root.rglob("*")))
+        state = [(str(file), each.st_size, each.st_mtime_ns) for file, each in files]
+        return dataset_of_splits(
+            splits, where, params, name=params.dataset, key=[params.dataset, given, state]
+        )
+
+
 _BATCH = 1000
-
-
-class HuggingFaceParameters(PictureParameters):
-    """Parameters of a data set of Hugging Face."""
-
-    path: str
-    """Folder that `save_to_disk` wrote, Parquet or Arrow file, folder of such files, or id of a data set on the hub,
-    such as `ylecun/mnist`."""
-    config: str | None = None
-    """Configuration of a data set on the hub that has several."""
-    revision: str | None = None
-    """Commit of a data set on the hub, without which its newest version is used."""
-    split: str = "train"
-    """Split with the training samples."""
-    test_split: str | None = None
-    """Split with the test samples; by default `test` if there is one, else a random share of the training samples."""
-    image: str | None = None
-    """Column of images; by default the only one, if neither text nor features is given."""
-    text: str | None = None
-    """Column of text, from which the tokenizer makes tokens."""
-    features: list[str] | None = None
-    """Columns of numbers, or one column of arrays of equal shape."""
-    tokens: bool = False
-    """The features are integer codes from 0, such as tokens, which the model receives as int64."""
-    tokenizer: Path | None = None
-    """File of the tokenizer of a text (`tokenizer.json`, as the library tokenizers saves it)."""
-    length: int = Field(default=128, ge=1)
-    """Tokens of a text; longer ones are cut, shorter ones are padded."""
-    label: str = "label"
-    """Column of the label, or of the quantity to be predicted."""
-    target_kind: TargetKind = "class"
-    """Type of the label: a class, or a quantity (regression), which keeps its unit."""
-    group: str | None = None
-    """Column of the natural group (client) of each sample, such as the writer."""
 
 
 class HuggingFace(DatasetComponent):
@@ -69,11 +109,42 @@ class HuggingFace(DatasetComponent):
     """
 
     name = "huggingface"
-    Params = HuggingFaceParameters
-    params: HuggingFaceParameters
+
+    class Params(PictureParameters):
+        path: str
+        """Folder that `save_to_disk` wrote, Parquet or Arrow file, folder of such files, or id of a data set on the
+        hub, such as `ylecun/mnist`."""
+        config: str | None = None
+        """Configuration of a data set on the hub that has several."""
+        revision: str | None = None
+        """Commit of a data set on the hub, without which its newest version is used."""
+        split: str = "train"
+        """Split with the training samples."""
+        test_split: str | None = None
+        """Split with the test samples; by default `test` if there is one, else a random share of the training
+        samples."""
+        image: str | None = None
+        """Column of images; by default the only one, if neither text nor features is given."""
+        text: str | None = None
+        """Column of text, from which the tokenizer makes tokens."""
+        features: list[str] | None = None
+        """Columns of numbers, or one column of arrays of equal shape."""
+        tokens: bool = False
+        """The features are integer codes from 0, such as tokens, which the model receives as int64."""
+        tokenizer: Path | None = None
+        """File of the tokenizer of a text (`tokenizer.json`, as the library tokenizers saves it)."""
+        length: int = Field(default=128, ge=1)
+        """Tokens of a text; longer ones are cut, shorter ones are padded."""
+        label: str = "label"
+        """Column of the label, or of the quantity to be predicted."""
+        target_kind: TargetKind = "class"
+        """Type of the label: a class, or a quantity (regression), which keeps its unit."""
+        group: str | None = None
+        """Column of the natural group (client) of each sample, such as the writer."""
+
+    params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The samples of one or two splits."""
         params = self.params
         splits = self._splits(folder)
         test = params.test_split or ("test" if "test" in splits else None)
@@ -90,7 +161,6 @@ class HuggingFace(DatasetComponent):
         )
 
     def _splits(self, folder: Path | None) -> dict[str, Any]:
-        """The tables (``datasets.Dataset``) by split."""
         datasets = required("datasets", "huggingface", f"data set {self.name}")
         params = self.params
         path = resolve(Path(params.path), folder)
@@ -121,7 +191,7 @@ class HuggingFace(DatasetComponent):
 
 
 def dataset_of_table(
-    splits: list[Any], params: HuggingFaceParameters, *, name: str, folder: Path | None = None
+    splits: list[Any], params: HuggingFace.Params, *, name: str, folder: Path | None = None
 ) -> Dataset:
     """The data set of a table (``datasets.Dataset``) with all samples, or of one for training and one for testing."""
     datasets = required("datasets", "huggingface", f"data set {name}")
@@ -200,7 +270,6 @@ def _identity(split: Any) -> tuple[Any, ...]:
 
 
 def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
-    """The values of a column (n,)."""
     values = table[column][:]
     if None in values:
         message = f"row {values.index(None)} has no value in column '{column}'"
@@ -221,7 +290,7 @@ def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
 
 
 def _tokenized(
-    splits: list[Any], params: HuggingFaceParameters, where: str, folder: Path | None
+    splits: list[Any], params: HuggingFace.Params, where: str, folder: Path | None
 ) -> tuple[bytes, Iterator[npt.NDArray[np.int32]]]:
     """The content of the tokenizer's file, and the tokens (length,) of each text."""
     if params.tokenizer is None:

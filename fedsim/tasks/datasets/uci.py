@@ -1,4 +1,4 @@
-"""UCI heart disease: four hospitals."""
+"""Data sets of the UCI Machine Learning Repository: digits, which ship with fedsim, activities and heart disease."""
 
 from __future__ import annotations
 
@@ -9,9 +9,91 @@ import numpy.typing as npt
 
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import FolderParameters, damaged, locate
-from fedsim.tasks.reading.images import read_bytes
-from fedsim.tasks.reading.splitting import held_out, split_dataset, standardized
+from fedsim.tasks.reading.files import FolderParameters, damaged, locate, read_bytes, read_npz
+from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
+from fedsim.vocabulary.numbers import varies
+
+_DIGITS = Path(__file__).parent.parent / "data" / "digits.npz"
+
+
+class Digits(DatasetComponent):
+    """UCI optical recognition of handwritten digits, as bundled with scikit-learn: 1,797 gray images of 8 x 8, 10
+    classes.
+
+    Every fifth image is a test image (1,438 training, 359 test images), so the split is fixed.
+    Alpaydin and Kaynak 1998, UCI Machine Learning Repository, CC BY 4.0.
+    """
+
+    name = "digits"
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        arrays = read_npz(_DIGITS, ("images", "labels"))
+        labels = arrays["labels"].astype(np.int64)
+        return split_dataset(
+            arrays["images"][:, None],
+            labels,
+            np.arange(len(labels)) % 5 == 4,
+            name=self.name,
+            classes=10,
+            # Pixels run from 0 to 16.
+            scale=np.float32(1 / 16).reshape(1, 1, 1),
+            shift=np.zeros((1, 1, 1), dtype=np.float32),
+        )
+
+
+_HAR_CLASSES = (
+    "walking",
+    "walking upstairs",
+    "walking downstairs",
+    "sitting",
+    "standing",
+    "laying",
+)
+
+
+class UciHar(DatasetComponent):
+    """UCI HAR: 10,299 windows of 128 samples of 9 motion channels, 6 activities, 30 subjects (Reyes-Ortiz et
+    al. 2013; CC BY 4.0).
+
+    Read from ``har_inertial.npz`` with the arrays ``x`` (n, 9, 128), ``y``, ``subject`` and ``is_test``.
+    Each channel is standardized over the training windows.
+    """
+
+    name = "uci_har"
+    Params = FolderParameters
+    params: FolderParameters
+
+    def load(self, folder: Path | None = None) -> Dataset:
+        (path,) = locate(self.name, ["har_inertial.npz"], self.params.root, folder)
+        arrays = read_npz(path, ("x", "y", "subject", "is_test"))
+        x = arrays.pop("x")
+        if (
+            x.ndim != 3
+            or x.dtype.kind not in "fiu"
+            or any(array.shape != x.shape[:1] for array in arrays.values())
+            or any(array.dtype.kind not in "iub" for array in arrays.values())
+        ):
+            raise damaged(path, "its arrays differ in length or have unexpected types")
+        x, is_test = x.astype(np.float32), arrays["is_test"].astype(bool)
+        subject = arrays["subject"].astype(np.int64)
+        if is_test.all() or subject.min() < 0 or subject.max() >= len(subject):
+            raise damaged(path, "all windows are test samples, or subjects are not numbered from 0")
+        mean = x[~is_test].mean(axis=(0, 2), dtype=np.float64)[:, None]
+        std = x[~is_test].std(axis=(0, 2), dtype=np.float64)[:, None]
+        std = np.where(varies(std, mean, x[~is_test, 0].size), std, 1.0)
+        return split_dataset(
+            x,
+            arrays["y"].astype(np.int64),
+            is_test,
+            subject,
+            tuple(f"subject {number + 1}" for number in range(subject.max() + 1)),
+            name=self.name,
+            classes=len(_HAR_CLASSES),
+            class_names=_HAR_CLASSES,
+            scale=(1 / std).astype(np.float32),
+            shift=(-mean / std).astype(np.float32),
+        )
+
 
 _CENTERS = {
     "cleveland": "a74b7efa387bc9d108d7d0115d831fe9b414b29ae7124f331b622b4efa0427c8",
@@ -44,7 +126,6 @@ class HeartDisease(DatasetComponent):
     params: FolderParameters
 
     def load(self, folder: Path | None = None) -> Dataset:
-        """The patients, grouped by center."""
         files = [f"processed.{center}.data" for center in _CENTERS]
         remotes = [
             Remote((f"{_URL}{file}",), f"sha256:{digest}")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.tasks.datasets.shakespeare import _speeches
+from fedsim.tasks.datasets.leaf import _speeches
 from tests.tasks.files import leaf
 from tests.tasks.toys import load
 
