@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from fedsim.errors import UserError
 from fedsim.parts.parameters import Parameters
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import Exporter, Files, available_rows, links, offsets, whole_seconds
+from fedsim.traces.exporters import Exporter, Files, links
 from tests.traces.cases import bundle_of
 from tests.traces.helpers import (
     behaviour,
@@ -75,20 +75,6 @@ def with_series(*series: str, **columns: Any) -> TraceBundle:
         "rate_bps": [1e6, 2e6] * len(series),
     }
     return bundle_of({"a": []}, tables={"network_series": {**table, **columns}})
-
-
-def test_intervals_are_sorted_by_device_and_start() -> None:
-    rows = available_rows(bundle_of({"a": [], "b": [(5, 9), (20, 30)], "c": [(1, 2)]}))
-    assert list(zip(*map(list, rows), strict=True)) == [(1, 5, 9), (1, 20, 30), (2, 1, 2)]
-    assert offsets(rows, 3).tolist() == [0, 0, 2, 3]
-
-
-def test_intervals_are_rounded_and_counted() -> None:
-    spans = [(0, 2 * S), (3 * S + 1, 4 * S - 1), (5 * S + 100, 5 * S + 200)]
-    counts: dict[str, int] = {}
-    rows = whole_seconds(available_rows(bundle_of({"a": spans})), counts)
-    assert (rows.start.tolist(), rows.end.tolist()) == ([0, 3], [2, 4])
-    assert counts == {"rounded": 2, "vanished": 1}
 
 
 def test_a_series_begins_at_zero_and_has_the_name_of_a_file() -> None:
