@@ -19,7 +19,6 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
 
@@ -50,16 +49,40 @@ _MOST_LEVELS = 100
 _Test = Callable[[Mapping[str, Ints]], Ints]
 
 
-class _Parser:
-    """Reads a rule with Python's parser, whose grammar contains that of rules; methods return a test of states."""
+class Rule:
+    """A rule over ``states`` in lower case, read with Python's parser, whose grammar contains that of rules.
 
-    def __init__(self, text: str, states: Mapping[str, tuple[str, ...]], option: str) -> None:
-        self.text = text
-        self.states = states
-        self.option = option
+    Args:
+        text: the expression.
+        states: the possible states of each key.
+        option: where the rule is written, for messages.
+
+    Attributes:
+        text: the expression.
+        keys: the keys that it names.
+        holds: from the position of each key's state among its states (-1: unknown) to 1 where the rule holds, -1 where
+            it does not, and 0 where the unknown states decide.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        states: Mapping[str, tuple[str, ...]] = STATES,
+        option: str = "eligibility",
+    ) -> None:
+        self.text, self.states, self.option = text, states, option
         self.keys: set[str] = set()
+        # A name cannot begin with a digit in Python: 5g is read as g5.
+        python = re.sub(r"\s", " ", re.sub(r"\b([2-5])g\b", r"g\1", text.lower()))
+        try:
+            # In parentheses, it may begin with a space.
+            self.holds = self._test(ast.parse(f"({python})", mode="eval").body)
+        except SyntaxError as error:
+            raise self._error(error.msg, (error.offset or 0) - 2) from error
+        except (RecursionError, MemoryError) as error:  # MemoryError is that of the parser's stack.
+            raise self._error("the rule is nested too deeply", 0) from error
 
-    def error(self, message: str, column: int) -> UserError:
+    def _error(self, message: str, column: int) -> UserError:
         return UserError(
             f"{message} in '{shorten(self.text, 200)}'",
             where=f"{self.option}, column {max(column, 0) + 1}",
@@ -67,105 +90,65 @@ class _Parser:
             "<, <=, >, >=",
         )
 
-    def parse(self) -> _Test:
-        # A name cannot begin with a digit in Python: 5g is read as g5.
-        text = re.sub(r"\b([2-5])g\b", r"g\1", self.text.lower())
-        text = re.sub(r"\s", " ", text)
-        try:
-            # In parentheses, it may begin with a space.
-            return self.test(ast.parse(f"({text})", mode="eval").body)
-        except SyntaxError as error:
-            raise self.error(error.msg, (error.offset or 0) - 2) from error
-        except (RecursionError, MemoryError) as error:  # MemoryError is that of the parser's stack.
-            raise self.error("the rule is nested too deeply", 0) from error
-
-    def test(self, node: ast.expr, level: int = 0) -> _Test:
+    def _test(self, node: ast.expr, level: int = 0) -> _Test:
         if level > _MOST_LEVELS:
             raise RecursionError
         match node:
             case ast.BoolOp(op, values):
                 combined = np.maximum if isinstance(op, ast.Or) else np.minimum
-                tests = [self.test(value, level + 1) for value in values]
+                tests = [self._test(value, level + 1) for value in values]
                 return lambda codes: combined.reduce([test(codes) for test in tests])
             case ast.UnaryOp(ast.Not(), operand):
-                test = self.test(operand, level + 1)
+                test = self._test(operand, level + 1)
                 return lambda codes: -test(codes)
             case ast.Name(key) if key in self.states and set(self.states[key]) <= ON | OFF:
-                return self.among(key, ON)
+                return self._among(key, ON)
             case ast.Compare(ast.Name(key), [comparison], [values]) if key in self.states:
                 if type(comparison) in _ORDERS and isinstance(values, ast.Constant | ast.UnaryOp):
                     compare = _ORDERS[type(comparison)]
-                    limit = self.number(_word(values), values)
+                    limit = self._number(_word(values), values)
                     words = self.states[key]
-                    return self.among(
-                        key, {word for word in words if compare(self.number(word, node), limit)}
+                    return self._among(
+                        key, {word for word in words if compare(self._number(word, node), limit)}
                     )
                 several = isinstance(comparison, ast.In | ast.NotIn)
                 if several or isinstance(comparison, ast.Eq | ast.NotEq):
                     items = values.elts if several and isinstance(values, ast.Tuple) else [values]
-                    equal = self.among(key, {self.value(key, item) for item in items})
+                    equal = self._among(key, {self._value(key, item) for item in items})
                     if isinstance(comparison, ast.NotEq | ast.NotIn):
                         return lambda codes: -equal(codes)
                     return equal
             case ast.Name(key) if key in self.states:
-                raise self.error(
+                raise self._error(
                     f"{key} is not a switch; compare it with a value", node.col_offset - 1
                 )
         names = ", ".join(self.states)
-        raise self.error(f"expected one of {names}, or a comparison of it", node.col_offset - 1)
+        raise self._error(f"expected one of {names}, or a comparison of it", node.col_offset - 1)
 
-    def among(self, key: str, words: set[str]) -> _Test:
+    def _among(self, key: str, words: set[str]) -> _Test:
         self.keys.add(key)
         # The last one is that of the code -1.
         holds: Any = np.array([*(2 * (word in words) - 1 for word in self.states[key]), 0], np.int8)
         return lambda codes: holds[codes[key]]
 
-    def value(self, key: str, node: ast.expr) -> str:
+    def _value(self, key: str, node: ast.expr) -> str:
         word = re.sub(r"^g([2-5])$", r"\1g", _word(node))
         if word.lower() not in self.states[key]:
-            raise self.error(
+            raise self._error(
                 f"{key} is one of {format_names(self.states[key], 12)}", node.col_offset - 1
             )
         return word.lower()
 
-    def number(self, word: str, node: ast.expr) -> float:
+    def _number(self, word: str, node: ast.expr) -> float:
         try:
             return float(word.removesuffix("%"))
         except ValueError as error:
-            raise self.error(f"'{word}' is not a number", node.col_offset - 1) from error
+            raise self._error(f"'{word}' is not a number", node.col_offset - 1) from error
 
 
 def _word(node: ast.expr) -> str:
     """A value as it is written, without quotes; it may be negative."""
     return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A parsed rule.
-
-    Args:
-        text: the expression.
-        keys: the keys that it names.
-        holds: from the position of each key's state among its states (-1: unknown) to 1 where the rule holds, -1 where
-            it does not, and 0 where the unknown states decide.
-    """
-
-    text: str
-    keys: frozenset[str]
-    holds: _Test
-
-    @classmethod
-    def parse(
-        cls,
-        text: str,
-        states: Mapping[str, tuple[str, ...]] = STATES,
-        option: str = "eligibility",
-    ) -> Rule:
-        """The rule written as ``text``, over ``states`` in lower case; ``option`` is where it is written."""
-        parser = _Parser(text, states, option)
-        test = parser.parse()
-        return cls(text, frozenset(parser.keys), test)
 
 
 def held(device: Ints, code: Ints, initial: int = -1) -> Ints:
@@ -212,7 +195,7 @@ def eligible_intervals(
 
 def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
     """The bundle with its availability derived from ``device_events`` by another rule."""
-    rule = Rule.parse(expression)
+    rule = Rule(expression)
     device = bundle.device_rows("device_events")
     key = _positions(KEYS, *bundle.text_codes("device_events", "key"))
     codes, words = bundle.text_codes("device_events", "value")

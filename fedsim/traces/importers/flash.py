@@ -81,7 +81,7 @@ class Flash(Importer):
         if {"messages", "ready_time"} <= set(files):
             message = "raw states and timers give the same availability twice"
             raise sources.error(message, "give one of the two")
-        rule = Rule.parse(params.eligibility or FLASH_RULE)
+        rule = Rule(params.eligibility or FLASH_RULE)
         counts: dict[str, int] = {}
         if "messages" in files:
             tables = _raw_tables(files["messages"], rule, counts)

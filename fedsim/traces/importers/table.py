@@ -356,7 +356,7 @@ class _Log:
         if params.online is not None:
             codes = self._states()
             words = {name: tuple(words) for name, (_, words) in codes.items()}
-            rule = Rule.parse(params.online, words, "online")
+            rule = Rule(params.online, words, "online")
             chosen = rule.holds({name: codes[name][0][~empty] for name in rule.keys}) == 1
             self.counts["rows_without_the_rule"] = int(np.count_nonzero(~chosen))
         open_ = (end == NAT) | (end >= FAR_US)
@@ -564,7 +564,7 @@ class _Log:
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
                 raise frame.error(message, hint)
-        rule = Rule.parse(text, words, "online")
+        rule = Rule(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
             raise frame.error(
