@@ -284,7 +284,8 @@ def _importer(
             raise UserError(
                 f"its format is not clear ({' or '.join(names) or 'none fits'})",
                 where=str(paths[0]),
-                hint=f"give its format, for example --format table; formats: {', '.join(CATALOG.parts('importer'))}",
+                hint="if it is a table of sessions, changes or measurements, give --format table; formats: "
+                + ", ".join(CATALOG.parts("importer")),
             )
         name = names[0]
         click.echo(f"format: {name}", err=True)

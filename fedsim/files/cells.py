@@ -238,7 +238,7 @@ _REWRITES = (
     (r"\s+$", ""),
 )
 _DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
-_NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never)\s*$"
+_NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never|0000-00-00.*)\s*$"
 
 
 @dataclass
