@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.tables import Bools, Ints, id_column, make_table, order_of, run_starts
+from fedsim.traces.tables import Ints, id_column, make_table, order_of, run_starts
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER, NS_PER_US
 
@@ -124,42 +124,6 @@ def normalize(
         first, last = np.append(True, ~joined), np.append(~joined, True)
         device, start, end = device[first], start[first], reach[last]
     return Intervals(device, start, end, counts)
-
-
-def overlaps_any(
-    device: Ints, start: Ints, end: Ints, device_b: Ints, start_b: Ints, end_b: Ints
-) -> Bools:
-    """Whether each interval overlaps any of the sorted disjoint intervals ``b`` of its device. Shape (n,)."""
-    times = np.unique(np.concatenate([start, end, start_b, end_b]))
-    scale = len(times) + 1
-
-    def key(group: Ints, time: Ints) -> Ints:
-        return group * scale + np.searchsorted(times, time)
-
-    begun = np.searchsorted(key(device_b, start_b), key(device, end), side="left")
-    ended = np.searchsorted(key(device_b, end_b), key(device, start), side="right")
-    result: Bools = begun > ended
-    return result
-
-
-def polling_interval(length: Ints) -> int | None:
-    """The interval (us) at which a source was probably polled, or None.
-
-    The lengths of sessions in a polled source cluster at multiples of the polling interval (Skype: 30 min). The
-    estimate is the tenth percentile. It is accepted if there are at least 50 lengths of up to five intervals and nine
-    in ten of them differ from a multiple by at most 5% of an interval (by chance, one in ten would).
-    """
-    if len(length) < 50:
-        return None
-    unit = float(np.quantile(length, 0.1, method="lower"))
-    ratio = length[length <= 5.5 * unit] / unit
-    near = np.abs(ratio - np.round(ratio)) <= 0.05
-    if len(ratio) < 50 or np.mean(near & (ratio > 0.5)) < 0.9 or unit < 60e6:
-        return None
-    # A single length means a fixed schedule, not polling.
-    if np.ptp(np.round(ratio)) == 0:
-        return None
-    return round(unit)
 
 
 def ranks(counts: Ints) -> Ints:

@@ -29,17 +29,16 @@ from fedsim.files.cells import (
 from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
-from fedsim.traces.eligibility import OFF, ON, Rule
+from fedsim.traces.eligibility import OFF, ON, Rule, held
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
     note_outside,
-    note_polling,
-    observed_changes,
     observed_tables,
+    require_units,
 )
-from fedsim.traces.intervals import Intervals
+from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import id_column
+from fedsim.traces.tables import id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_names
 
@@ -324,14 +323,7 @@ class _Log:
         if names := columns.get("time_unit"):
             fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
-        raise_all(
-            frame.error(
-                f"the unit of the column{'s' * (len(names) > 1)} {format_names(names)} is not declared",
-                f"give it with -s {option}=..., one of {examples[option]}",
-            )
-            for option, names in columns.items()
-            if names and getattr(self.params, option) is None
-        )
+        require_units(frame, self.params, columns, examples)
 
     # Availability ---------------------------------------------------------------------------------------------------
 
@@ -425,11 +417,6 @@ class _Log:
         time = time[rows]
         after = {key: codes[key][0][rows] for key in rule.keys}
         before = {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial}
-        window_us, hold_us = (
-            None if seconds is None else round(seconds * 1e6)
-            for seconds in (params.window, params.hold)
-        )
-
         reports = np.arange(len(self.ids)), self.device
         if self.point and self.point not in rule.keys:
             by_point = self._by_point(stateful)
@@ -437,8 +424,8 @@ class _Log:
                 reports = by_point
             else:
                 self._require_choice(by_point[0], after, rule, time, rows)
-        changes = (reports[0], reports[1][rows], time, after, rule, before, window_us, hold_us)
-        tables, spans = observed_changes(self.ids, *changes, self.counts, **devices)
+        owner, source = reports
+        tables, spans = self._observed(owner, source[rows], time, after, rule, before, devices)
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
             raise frame.error(
@@ -448,6 +435,123 @@ class _Log:
             )
         self._note(spans, valid)
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
+
+    def _observed(
+        self,
+        owner: Ints,
+        source: Ints,
+        time_us: Ints,
+        codes: Mapping[str, Ints],
+        rule: Rule,
+        initial: Mapping[str, int],
+        columns: dict[str, Any],
+    ) -> tuple[dict[str, Any], Intervals]:
+        """Tables ``devices`` and ``availability`` of a log of changes, and the intervals.
+
+        A source of reports, such as an access point that a device uses, has its own states; a device is available while
+        the rule holds at one of its sources. A state lasts until the source's next row that changes it, but for
+        ``hold`` after its last row at most; of rows at the same time, the later one counts. All devices share the log's
+        window, from its first row to its last one: a device is observed from the first instant after which the states
+        of one of its sources always decide the rule to the end of that window. If it repeats, all repeat together. A
+        device is invalid if no time lies between.
+
+        Args:
+            owner: device row of each source.
+            source: source of each change, in the order of the log.
+            time_us: its time.
+            codes: the state of each key of the rule after it, -1 if it does not change.
+            rule: when a device is available.
+            initial: states at time 0; keys that are absent are unknown.
+            columns: other columns of ``devices``.
+        """
+        ids, counts = self.ids, self.counts
+        window_us, hold_us = (
+            None if seconds is None else round(seconds * 1e6)
+            for seconds in (self.params.window, self.params.hold)
+        )
+        back = np.flatnonzero(time_us[1:] < time_us[:-1])
+        disorder = int(np.count_nonzero(source[back + 1] == source[back]))
+        first_us = 0
+        if window_us is None and not initial:
+            first_us = max(int(time_us.min(initial=FAR_US if len(time_us) else 0)), 0)
+        end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
+        inside = time_us < end_us + (window_us is None)
+        counts["after_window"] = int(np.count_nonzero(~inside))
+        codes = {key: codes[key] for key in rule.keys}
+        if counts["after_window"]:
+            source, time_us = source[inside], time_us[inside]
+            codes = {key: code[inside] for key, code in codes.items()}
+        if initial:
+            # Every source has a row at time 0 that changes nothing: it has the initial states.
+            present = np.flatnonzero(np.bincount(source, minlength=len(owner))).astype(source.dtype)
+            source = np.append(present, source)
+            time_us = np.append(np.zeros(len(present), np.int64), time_us)
+            unchanged = np.full(len(present), -1)
+            codes = {key: np.append(unchanged, code) for key, code in codes.items()}
+        order = order_of(source, time_us)
+        source, time_us = source[order], time_us[order]
+        # A run of rows that no long silence interrupts; only a source's first one knows its initial states.
+        run, is_first = source, np.ones(1, np.bool_)
+        if hold_us is not None:
+            head, following = _following(source, time_us, end_us)
+            silent = following - time_us > hold_us
+            counts["states_expired"] = int(np.count_nonzero(silent))
+            run = np.cumsum(head | np.append(False, silent[:-1]), dtype=source.dtype)
+            is_first = run == np.maximum.accumulate(np.where(head, run, 0))
+        again = np.flatnonzero(~run_starts(source, time_us))
+        clash = np.zeros(len(again), np.bool_)
+        states = {}
+        for key in rule.keys:
+            code = codes.pop(key)[order]
+            now, before = code[again], code[again - 1]
+            clash |= (now >= 0) & (before >= 0) & (now != before)
+            states[key] = held(run, code)
+            if key in initial:
+                states[key] = np.where((states[key] < 0) & is_first, initial[key], states[key])
+        counts["contradictory"] = int(np.count_nonzero(clash))
+        counts["repeated_states"] = int(np.count_nonzero(~run_starts(run, *states.values())))
+        value = rule.holds(states)
+        if hold_us is not None:
+            # A source whose states expire is not online; it is unknown only before its first state.
+            row = np.arange(len(value))
+            known = np.maximum.accumulate(np.where(value != 0, row, -1))
+            value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
+        else:
+            changes = np.flatnonzero(run_starts(source, value))
+            source, time_us, value = source[changes], time_us[changes], value[changes]
+            head, following = _following(source, time_us, end_us)
+
+        heads = np.flatnonzero(head)
+        begin, stop = np.zeros((2, len(owner)), np.int64)
+        begin[source[heads]], stop[source[heads]] = heads, np.append(heads[1:], len(source))
+        undecided = np.flatnonzero(value == 0)
+        begin[source[undecided]] = undecided + 1
+        window = np.full((2, len(ids)), end_us)
+        decided = np.flatnonzero(begin < stop)
+        since_us = np.maximum(time_us[begin[decided]], first_us)
+        np.minimum.at(window[0], owner[decided], since_us)
+        valid = window[1] > window[0]
+        window[:, ~valid] = 0
+        counts["not_observed"] = int(np.count_nonzero(~valid))
+        period_us = np.where(valid, max(end_us - first_us, 1), 1)
+        if (window[1] - window[0] != period_us)[valid].any():
+            columns["period_us"] = period_us
+
+        on = np.flatnonzero((value == 1) & valid[owner[source]])
+        ends = (
+            following[on] if hold_us is None else np.minimum(following[on], time_us[on] + hold_us)
+        )
+        source, start_us, ends = join_touching(source[on], time_us[on], ends)
+        device, lasting = owner[source], ends > start_us
+        counts["open_at_end"] = len(np.unique(device[~lasting & (ends == end_us)]))
+        spans = device[lasting], start_us[lasting], ends[lasting]
+        if len(owner) > len(ids):
+            joined = normalize(*spans, merge_touching=True)
+            spans = joined.device, joined.start, joined.end
+        edges = window[0], window[1]
+        tables, intervals = observed_tables(ids, *spans, edges, counts, valid=valid, **columns)
+        counts["out_of_order"] = disorder
+        return tables, intervals
 
     def _require_choice(
         self, owner: Ints, after: Mapping[str, Ints], rule: Rule, time: Ints, rows: Any
@@ -508,7 +612,6 @@ class _Log:
     def _note(self, spans: Intervals, devices: int) -> None:
         some = np.bincount(spans.device, minlength=1) > 0
         self.counts["never_available"] = devices - int(np.count_nonzero(some))
-        note_polling(spans, self.counts, self.caveats)
 
     def _states(self) -> dict[str, tuple[Ints, list[str]]]:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
@@ -673,6 +776,13 @@ class _Log:
                 "ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time"
             )
             raise self.frame.error(f"has none of the columns {', '.join(names)}", hint)
+
+
+def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
+    """Whether each row is the first one of its source, and the time of the next one of that source."""
+    head, following = run_starts(source), np.append(time_us[1:], end_us)
+    following[np.append(head[1:], True)[: len(head)]] = end_us
+    return head, following[: len(head)]
 
 
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:

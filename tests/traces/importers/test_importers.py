@@ -397,20 +397,6 @@ def test_a_bundle_without_digests_is_not_verifiable_and_not_damaged(tmp_path: Pa
     assert "sound" in done.stdout
 
 
-def polled(path: Path, every_s: float, jitter_s: float) -> Path:
-    generator = np.random.default_rng(3)
-    lines = []
-    for node in range(40):
-        now = 0.0
-        times = []
-        for _ in range(10):
-            for _ in range(2):
-                now += every_s * generator.integers(1, 6) + generator.uniform(-jitter_s, jitter_s)
-                times.append(str(round(now)))
-        lines.append(f"n{node}\t10\t {' '.join(times)}")
-    return write(path, *lines)
-
-
 def test_the_window_is_an_option_not_the_last_stop_of_a_node(tmp_path: Path) -> None:
     path = write(tmp_path / "a.avt", "x\t1\t 5 10", "y\t1\t 0 40")
     guessed = import_("avt", path)
@@ -433,14 +419,6 @@ def test_the_window_is_an_option_not_the_last_stop_of_a_node(tmp_path: Path) -> 
     assert short.manifest.caveats == ["1 interval outside the window, 4 s from time 0, dropped"]
     rows = cut.tables["availability"].to_pylist()
     assert [row["censored"] for row in rows] == [0, 3]
-
-
-def test_polling_is_noticed(tmp_path: Path) -> None:
-    bundle = import_("avt", polled(tmp_path / "p.avt", 1837, 30))
-    assert bundle.manifest.counts["polling_interval_s"] == pytest.approx(1837, abs=60)
-    assert any("polled" in caveat for caveat in bundle.manifest.caveats)
-    free = import_("avt", polled(tmp_path / "f.avt", 1837, 1500))
-    assert "polling_interval_s" not in free.manifest.counts
 
 
 def test_mahimahi_pairs_directions(tmp_path: Path) -> None:
