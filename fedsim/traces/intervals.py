@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import Ints, id_column, make_table, order_of, run_starts
@@ -134,18 +133,16 @@ def ranks(counts: Ints) -> Ints:
 
 
 def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
-    """All online intervals of a bundle, with touching ones joined.
+    """All online intervals of a bundle, whose availability must be sound, with touching ones joined.
 
     Returns:
         The device of each interval; the edges (us): start, end, start, end, ..., by device; and for each device the
         index of its first edge and of the one after its last, both even, and equal for invalid devices.
     """
+    require_sound(bundle, "availability")
     rows = bundle.device_rows("availability")
     starts: Ints = bundle.numpy("availability", "start_us")
     ends: Ints = bundle.numpy("availability", "end_us")
-    if not _sound(rows, starts, ends, *bundle.windows):
-        require_sound(bundle)
-        raise bundle.error("its availability is inconsistent")
     if bundle.has("availability", "state"):
         on = bundle.numpy("availability", "state") == 1
         if not on.all():
@@ -158,29 +155,6 @@ def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
     last[rows[heads]] = 2 * np.append(heads[1:], len(rows))
     last = np.where(bundle.valid, last, first)
     return rows, np.stack([starts, ends], axis=1).ravel(), first, last
-
-
-def _sound(
-    rows: Ints,
-    starts: npt.NDArray[Any],
-    ends: npt.NDArray[Any],
-    window_start: Ints,
-    window_end: Ints,
-) -> bool:
-    """Whether intervals are in order and consistent; validation lists the rows that are not."""
-    if not len(rows):
-        return True
-    if starts.dtype != np.int64 or ends.dtype != np.int64 or rows.min() < 0:
-        return False
-    if window_start.dtype != np.int64 or window_end.dtype != np.int64:
-        return False
-    same = rows[1:] == rows[:-1]
-    if (ends <= starts).any() or (same & (starts[1:] < ends[:-1])).any():
-        return False
-    if (starts < window_start[rows]).any() or (ends > window_end[rows]).any():
-        return False
-    heads = rows[np.append(True, ~same)]
-    return bool(np.bincount(heads).max() == 1)
 
 
 def device_periods(bundle: TraceBundle, window: Ints) -> Ints:
