@@ -297,35 +297,33 @@ class TraceBundle:
         folder = path.resolve()
         try:
             with replacing_folder(folder) as new:
-                self._write_files(new)
+                digests = {}
+                for name, table in self.tables.items():
+                    table = make_table(name, {key: table.column(key) for key in table.column_names})
+                    file, schema = table_path(new, name), table.schema
+                    integers = [field.name for field in schema if field.type == pa.int64()]
+                    pq.write_table(
+                        table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
+                        file,
+                        compression="zstd",
+                        row_group_size=ROW_GROUP_ROWS,
+                        use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
+                        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+                        dictionary_pagesize_limit=1 << 26,
+                    )
+                    digests[name] = file_sha256(file)
+                self.manifest.sha256 = digests
+                self.manifest.written_by = f"fedsim {package_version()}"
+                content = self.manifest.model_dump(mode="json", by_alias=True)
+                document = stamped(content, MANIFEST_DIGEST)
+                self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
+                write_text(new / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
                 if folder.exists():
                     shutil.rmtree(folder)
         except OSError as error:
             message = f"the trace bundle cannot be written: {error.strerror}"
             raise UserError(message, where=str(path)) from error
         self.path = path
-
-    def _write_files(self, folder: Path) -> None:
-        digests = {}
-        for name, table in self.tables.items():
-            table = make_table(name, {key: table.column(key) for key in table.column_names})
-            file, schema = table_path(folder, name), table.schema
-            integers = [field.name for field in schema if field.type == pa.int64()]
-            pq.write_table(
-                table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
-                file,
-                compression="zstd",
-                row_group_size=ROW_GROUP_ROWS,
-                use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
-                column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-                dictionary_pagesize_limit=1 << 26,
-            )
-            digests[name] = file_sha256(file)
-        self.manifest.sha256 = digests
-        self.manifest.written_by = f"fedsim {package_version()}"
-        document = stamped(self.manifest.model_dump(mode="json", by_alias=True), MANIFEST_DIGEST)
-        self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
-        write_text(folder / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
 
 
 def table_path(folder: Path, name: str) -> Path:
