@@ -190,38 +190,12 @@ def one(intervals, window=(0, 10), **more):
     return bundle_of([{"window": window, "intervals": intervals, **more}])
 
 
-def test_seam_an_interval_that_touches_the_end_goes_on_at_the_start_of_the_next_lap():
-    index = AvailabilityIndex.from_bundle(one([(0, 2), (8, 10)]))
-    assert index.online_until(0, 8 * US) == 12 * US
-    assert index.online_until(0, 9 * US + 1) == 12 * US
-    assert index.online_until(0, 1 * US) == 2 * US
-    assert index.online_until(0, 5 * US) == 5 * US
-    assert index.next_online(0, 3 * US) == 8 * US
-    assert index.next_online(0, 12 * US) == 18 * US
-    # 2 us to the seam, 2 after it, then from 18 on.
-    assert index.finish_after(0, 8 * US, 4 * US) == 12 * US
-    assert index.finish_after(0, 8 * US, 5 * US) == 19 * US
-    # 4 us a lap: 41 us take 10 laps and 1 us more.
-    assert index.finish_after(0, 8 * US, 41 * US) == 109 * US
-
-
 def test_online_for_the_whole_period_is_online_for_ever():
     index = AvailabilityIndex.from_bundle(one([(0, 10)]))
     assert index.online_until(0, 123 * US) == NEVER
     assert index.finish_after(0, 3, 10**12) == 3 + 10**12
     touching = AvailabilityIndex.from_bundle(one([(0, 4), (4, 10)]))
     assert touching.online_until(0, 1) == NEVER
-
-
-@pytest.mark.parametrize(
-    ("mode", "until", "afterwards"), [("unavailable", 10 * US, NEVER), ("hold", NEVER, 11 * US)]
-)
-def test_beyond_the_window(mode, until, afterwards):
-    index = AvailabilityIndex.from_bundle(one([(8, 10)]), on_end=mode)
-    assert index.online_until(0, 8 * US) == until
-    assert index.next_online(0, 11 * US) == afterwards
-    assert index.finish_after(0, 0, 2 * US) == 10 * US
-    assert index.finish_after(0, 0, 3 * US) == (NEVER if mode == "unavailable" else 11 * US)
 
 
 def test_on_end_error_refuses_instants_beyond_the_window():
@@ -278,23 +252,6 @@ def test_always_and_nobody():
 def test_a_contradictory_trace_is_refused_with_its_row(intervals, message):
     with pytest.raises(UserError, match=message):
         AvailabilityIndex.from_bundle(one(intervals))
-
-
-def test_who_is_online_may_leave_and_arrive_again_first():
-    index = AvailabilityIndex.from_bundle(
-        bundle_of(
-            [
-                {"window": (0, 90), "intervals": [(0, 4), (7, 20)]},
-                {"window": (0, 90), "intervals": [(50, 60)]},
-            ]
-        )
-    )
-    assert index.next_arrival(0) == 7 * US
-    assert index.next_arrival(8 * US) == 50 * US
-    everybody = AvailabilityIndex.from_bundle(
-        bundle_of([{"window": (0, 90), "intervals": [(0, 4), (7, 20)]}])
-    )
-    assert everybody.next_arrival(0) == 7 * US
 
 
 # Sampling ---------------------------------------------------------------------------------------------------------

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.parts.parameters import Parameters
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import Exporter, Files, links
+from fedsim.traces.exporters import FORMATS, links
 from tests.traces.cases import bundle_of
 from tests.traces.helpers import (
     behaviour,
@@ -30,36 +29,17 @@ from tests.traces.helpers import (
 )
 
 
-def two_files(bundle: Any, path: Path, params: Any, counts: dict[str, int]) -> Files:
-    counts["files"] = 2
-    yield path / "a", "text ü"
-    yield path / "b", b"\x00bytes"
-
-
-TWO = Exporter("Writes two files", two_files)
-
-
-@pytest.fixture
-def bundle() -> Any:
-    return bundle_of({"d0": [(0, 60_000_000)]})
-
-
-def test_text_and_bytes_are_written_into_a_new_folder(bundle: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "folder"
-    assert TWO.write(bundle, folder, Parameters()) == {"files": 2}
-    assert (folder / "a").read_bytes() == "text ü".encode()
-    assert (folder / "b").read_bytes() == b"\x00bytes"
-    assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
-
-
-def test_existing_files_are_replaced_only_on_request(bundle: Any, tmp_path: Path) -> None:
-    (tmp_path / "b").write_text("mine")
+def test_existing_files_are_replaced_only_on_request(tmp_path: Path) -> None:
+    bundle, exporter = bundle_of({"d0": [(0, 60_000_000)]}), FORMATS["avt"]
+    path = tmp_path / "new" / "a.avt"
+    exporter.write(bundle, path, exporter.Params())
+    written = path.read_text()
+    path.write_text("mine")
     with pytest.raises(UserError, match="the output already exists") as caught:
-        TWO.write(bundle, tmp_path, Parameters())
-    assert caught.value.where == str(tmp_path / "b")
-    assert (tmp_path / "b").read_text() == "mine"
-    TWO.write(bundle, tmp_path, Parameters(), overwrite=True)
-    assert (tmp_path / "b").read_bytes() == b"\x00bytes"
+        exporter.write(bundle, path, exporter.Params())
+    assert (caught.value.where, path.read_text()) == (str(path), "mine")
+    exporter.write(bundle, path, exporter.Params(), overwrite=True)
+    assert path.read_text() == written
 
 
 S = 1_000_000

@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 
@@ -19,7 +18,6 @@ from fedsim.parts.parameters import descriptions
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.exporters import FORMATS
 from fedsim.traces.importers import Importer, import_bundle, recognize
-from fedsim.traces.importers._assemble import microseconds, observed_tables
 from fedsim.traces.validation import implausible_rates, implausible_times
 from tests.traces.helpers import (
     export,
@@ -547,21 +545,3 @@ def test_what_has_no_content_is_refused(tmp_path: Path) -> None:
     assert "no files to import" in refused("pensieve", tmp_path / "empty")
     with pytest.raises(UserError, match="no files to import"):
         recognize([tmp_path / "empty"])
-
-
-def test_seconds_are_rounded_to_microseconds() -> None:
-    assert microseconds(np.array([0.0000004, 0.0000006, 1.5])).tolist() == [0, 1, 1_500_000]
-
-
-def test_intervals_are_clipped_to_the_window_and_marked_at_its_edges() -> None:
-    counts: dict[str, int] = {}
-    start, end = np.array([50, 0, 20]), np.array([200, 10, 40])
-    tables, intervals = observed_tables(
-        ["a", "b"], np.array([1, 0, 0]), start, end, (5, 100), counts
-    )
-    rows = tables["availability"].to_pydict()
-    assert rows["device_id"] == ["a", "a", "b"]
-    assert rows["start_us"] == [5, 20, 50]
-    assert rows["end_us"] == [10, 40, 100]
-    assert rows["censored"] == [1, 0, 2]
-    assert intervals.counts == counts

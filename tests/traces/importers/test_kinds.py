@@ -301,6 +301,11 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         {"a": 2.0},
     ),
     "an end of 9999": (DB.format("9999-12-31 23:59:59"), {**NEW_YORK, "window": "1d"}, {"a": 14.0}),
+    "an end of zeros": (
+        DB.format("0000-00-00 00:00:00"),
+        {**NEW_YORK, "window": "1d"},
+        {"a": 14.0},
+    ),
     "an empty end": (DB.format(""), {**NEW_YORK, "window": "1d"}, {"a": 14.0}),
     "heartbeats": (
         "device,time,state\n" + rows(*BEATS, more=",alive"),
@@ -575,6 +580,16 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "a window before all intervals": (
+        "device,start,end\na,100,200\n",
+        {"time_unit": "s", "window": "1min"},
+        "-s window=",
+    ),
+    "an end far from all observations": (
+        "device,start,end\na,1,1e12\n",
+        {"time_unit": "unix_s"},
+        "which is no time of an observation",
+    ),
     "dates without a zone": (DAYS, {}, ":2: start is '2024-05-01'", "-s time_zone="),
     "day first without a form": (
         "device,start,end\na,13/05/2024 08:00,13/05/2024 20:00\n",
@@ -846,6 +861,22 @@ KINDS: dict[str, tuple[Any, ...]] = {
         ("2024-05-01T08:00:00+00:00", [0.0, 1.0], [2.0, 2.0]),
     ),
     "all repeat together": ("table", OFFSET, {}, column("devices", "period_us"), [7.2e9, 7.2e9]),
+    "a zone in the type of a column": (
+        "table",
+        pd.DataFrame({name: [T0.tz_convert("Asia/Tokyo")] for name in ("start", "end")}).assign(
+            device="a", end=lambda table: table["end"] + pd.Timedelta("1h")
+        ),
+        {},
+        lambda bundle: (bundle.manifest.zone, epoch_and_windows(bundle)),
+        ("Asia/Tokyo", ("2024-05-01T00:00:00+09:00", [17.0], [18.0])),
+    ),
+    "an epoch of one's own": (
+        "table",
+        OFFSET.replace("+02:00", "Z"),
+        {"epoch": "2024-05-01T06:00:00Z"},
+        lambda bundle: epoch_and_windows(bundle)[0],
+        "2024-05-01T06:00:00+00:00",
+    ),
     "dates in a zone": (
         "table",
         DAYS,
