@@ -34,7 +34,6 @@ from fedsim.traces.tables import (
     TABLES,
     Bools,
     Ints,
-    columns,
     filled,
     make_table,
     single_chunk,
@@ -277,7 +276,7 @@ class TraceBundle:
             trusted = name not in altered and name not in unverified
             loaded[name] = _parse_table(content, file, name, trusted=trusted)
             for key in loaded[name].column_names if verify else ():
-                if loaded[name].column(key).null_count and not columns(name)[key].nullable:
+                if loaded[name].column(key).null_count and not TABLES[name].columns[key].nullable:
                     message = f"values of {key} are missing"
                     raise UserError(message, where=str(file), hint="create the bundle again")
         # After decoding, the pool holds twice the memory that the tables need.

@@ -23,6 +23,8 @@ from textwrap import shorten
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, TraceBundle
@@ -162,7 +164,7 @@ def held(device: Ints, code: Ints, initial: int = -1) -> Ints:
 
 
 def eligible_intervals(
-    rule: Rule, device: Ints, time_us: Ints, key: Ints, value: Ints
+    rule: Rule, device: Ints, time_us: Ints, codes: Mapping[str, Ints]
 ) -> Intervals:
     """Intervals in which the rule holds, from state changes; those still open at a device's end are dropped.
 
@@ -170,47 +172,43 @@ def eligible_intervals(
     ones are merged, as in FLASH.
 
     Args:
+        rule: over the keys of :data:`STATES`.
         device: row of the device of each change; sorted by device, then time, then the source's order.
         time_us: instant of the change.
-        key: position in :data:`KEYS`; other numbers are changes that rules ignore.
-        value: position among the states of the key.
+        codes: by key, the position among its states of the one after each change; -1 if it does not change.
 
     Returns:
         The intervals, with the counts of :func:`~fedsim.traces.intervals.normalize` and ``open_at_end``.
     """
-    codes = {
-        name: held(device, np.where(key == position, value, -1), STATES[name].index(INITIAL[name]))
-        for position, name in enumerate(KEYS)
+    states = {
+        name: held(device, code, STATES[name].index(INITIAL[name])) for name, code in codes.items()
     }
-    holds = rule.holds(codes) == 1
+    holds = rule.holds(states) == 1
     heads = np.flatnonzero(run_starts(device, holds))
-    on = holds[heads]
+    device, time_us, on = device[heads], time_us[heads], holds[heads]
     # The rule ceases to hold at the next change, if it belongs to the same device.
-    closed = on & np.append(device[heads[1:]] == device[heads[:-1]], False)[: len(heads)]
-    begins, ends = heads[closed], np.append(heads[1:], 0)[: len(heads)][closed]
-    result = normalize(device[begins], time_us[begins], time_us[ends], merge_touching=True)
-    result.counts["open_at_end"] = int(np.count_nonzero(on & ~closed))
+    closed = np.flatnonzero(on[:-1] & (device[1:] == device[:-1]))
+    result = normalize(device[closed], time_us[closed], time_us[closed + 1], merge_touching=True)
+    result.counts["open_at_end"] = int(np.count_nonzero(on)) - len(closed)
     return result
 
 
 def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
     """The bundle with its availability derived from ``device_events`` by another rule."""
-    rule = Rule(expression)
-    device = bundle.device_rows("device_events")
-    key = _positions(KEYS, *bundle.text_codes("device_events", "key"))
-    codes, words = bundle.text_codes("device_events", "value")
-    value = np.full(len(key), -1, np.int64)
-    for position, name in enumerate(KEYS):
-        chosen = np.flatnonzero(key == position)
-        value[chosen] = _positions(STATES[name], codes[chosen], words)
-        unknown = chosen[value[chosen] < 0]
+    rule, table = Rule(expression), bundle.table("device_events")
+    keys, values = (table.column(name).cast(pa.string()) for name in ("key", "value"))
+    codes = {}
+    for name, states in STATES.items():
+        chosen = np.asarray(pc.equal(keys, name))
+        position = np.asarray(pc.index_in(values, pa.array(states)).fill_null(-1), np.int64)
+        unknown = np.flatnonzero(chosen & (position < 0))
         if len(unknown):
             row = int(unknown[0])
-            message = f"device_events row {row}: {name} has no state '{[*words, None][codes[row]]}'"
-            raise bundle.error(message, f"its states are: {', '.join(STATES[name])}")
-    intervals = eligible_intervals(
-        rule, device, bundle.numpy("device_events", "time_us"), key, value
-    )
+            message = f"device_events row {row}: {name} has no state '{values[row]}'"
+            raise bundle.error(message, f"its states are: {', '.join(states)}")
+        codes[name] = np.where(chosen, position, -1)
+    device, time_us = bundle.device_rows("device_events"), bundle.numpy("device_events", "time_us")
+    intervals = eligible_intervals(rule, device, time_us, codes)
     manifest = bundle.manifest.model_copy(
         update={
             "eligibility": Eligibility(words=expression, expression=expression),
@@ -222,8 +220,3 @@ def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
     return TraceBundle(
         manifest, bundle.tables | {"availability": intervals.table(bundle.device_ids)}
     )
-
-
-def _positions(known: tuple[str, ...], codes: Ints, words: list[str]) -> Ints:
-    """Position in ``known`` of the word of each code; -1 if it is not in it. Shape (n,)."""
-    return np.array([known.index(word) if word in known else -1 for word in [*words, None]])[codes]

@@ -175,26 +175,21 @@ class Schema:
     ``order`` has the columns of the group, and then those of the start, and of the end or length of an interval.
     """
 
-    columns: tuple[Column, ...]
+    columns: Mapping[str, Column]
     unique: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
 
-def _schema(keys: str, lines: str) -> Schema:
-    kind, *names = keys.split()
-    return Schema(tuple(map(Column.parse, lines.splitlines())), **{kind: tuple(names)})
-
-
 TABLES: Mapping[str, Schema] = {
-    name: _schema(keys, lines)
-    for name, keys, lines in re.findall(r"^(\w+): (.*)\n((?:  .*\n)+)", DECLARED, re.MULTILINE)
+    name: Schema(
+        {column.name: column for column in map(Column.parse, lines.splitlines())},
+        **{kind: tuple(keys.split())},
+    )
+    for name, kind, keys, lines in re.findall(
+        r"^(\w+): (\w+) (.*)\n((?:  .*\n)+)", DECLARED, re.MULTILINE
+    )
 }
 DIRECTIONS = ("down", "up", "both")
-
-
-def columns(table_name: str) -> dict[str, Column]:
-    """The columns of a table by name, in their order on disk."""
-    return {column.name: column for column in TABLES[table_name].columns}
 
 
 def make_table(name: str, values: Mapping[str, Any]) -> Any:
@@ -205,7 +200,7 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
         values: columns by name; those that are not required may be left out. ``None`` (not NaN) becomes null. A single
             text or number fills its column.
     """
-    known = columns(name)
+    known = TABLES[name].columns
     unknown = [key for key in values if key not in known]
     missing = [key for key, column in known.items() if column.required and key not in values]
     if unknown or missing:

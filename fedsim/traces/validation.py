@@ -173,7 +173,7 @@ class _TableChecker:
     def run(self) -> list[Finding]:
         """The problems."""
         schema = TABLES[self.name]
-        for column in schema.columns:
+        for column in schema.columns.values():
             if column.name in self.present:
                 self._column(column)
         if schema.unique:

@@ -11,7 +11,6 @@ from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import (
     TABLES,
-    columns,
     filled,
     id_column,
     make_table,
@@ -25,7 +24,7 @@ def test_columns_on_disk_carry_units_and_descriptions(tmp_path):
     for name in TABLES:
         schema = pq.read_schema(tmp_path / "b" / f"{name}.parquet")
         for field in schema:
-            column = columns(name)[field.name]
+            column = TABLES[name].columns[field.name]
             assert field.metadata[b"description"].decode() == column.description
             assert field.metadata.get(b"unit", b"").decode() == column.unit
 

@@ -167,7 +167,8 @@ def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, 
     key_names = [*KEYS, "battery_pct"]
     key = np.array([key_names.index(key) for key, _ in EVENTS.values()] + [len(KEYS)])[code]
     value = np.array([STATES[key].index(value) for key, value in EVENTS.values()] + [-1])[code]
-    intervals = eligible_intervals(rule, device, time_us, key, value)
+    codes = {name: np.where(key == position, value, -1) for position, name in enumerate(KEYS)}
+    intervals = eligible_intervals(rule, device, time_us, codes)
     counts |= intervals.counts
     counts["never_eligible"] = int(valid.sum()) - len(np.unique(intervals.device))
     # The value of a battery level is its text without the percent sign.
