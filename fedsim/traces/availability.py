@@ -608,10 +608,7 @@ class OnlineSampler:
     def _passes(self, k: int, t_ns: int, attempts: Iterable[tuple[int, int]]) -> bool:
         """Whether ``k`` clients of these attempts are online and not busy; they are in :attr:`online_until_ns`.
 
-        Args:
-            k: number of clients.
-            t_ns: the instant.
-            attempts: clients, and until when each is online; if negative, when it comes; either may be long ago.
+        ``attempts`` are clients, and until when each is online; if negative, when it comes; either may be long ago.
         """
         busy, chosen = self._busy_view, self.online_until_ns
         for client, until_ns in attempts:

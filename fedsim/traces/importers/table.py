@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.errors import nearest_or_all, raise_all
 from fedsim.files import cells
 from fedsim.files.cells import (
     FAR_US,
@@ -182,7 +182,7 @@ class Table(Importer):
         """Length of the observation from time 0; by default up to the last end or row in the files."""
         on_end: OnEnd = "wrap"
         """Behavior of a device at times that were not observed."""
-        epoch: str | None = None
+        epoch: datetime | None = None
         """ISO 8601 timestamp of time 0. By default the first time in the files, or if the zone is known (``time_zone``,
         or the same offset in all cells), the local midnight before it."""
         clock: Literal["local", "utc", "device-relative"] | None = None
@@ -383,7 +383,9 @@ class _Log:
             self.ids, device, start, end, window, self.counts, **devices
         )
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, times.origin)
-        self._note(spans, len(self.ids))
+        self.counts["never_available"] = len(self.ids) - int(
+            np.count_nonzero(np.bincount(spans.device))
+        )
         return horizon_us, tables, None if rule is None else rule.text
 
     def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
@@ -433,7 +435,7 @@ class _Log:
                 "give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
                 "-s initial.STATE=...",
             )
-        self._note(spans, valid)
+        self.counts["never_available"] = valid - int(np.count_nonzero(np.bincount(spans.device)))
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
 
     def _observed(
@@ -455,14 +457,8 @@ class _Log:
         of one of its sources always decide the rule to the end of that window. If it repeats, all repeat together. A
         device is invalid if no time lies between.
 
-        Args:
-            owner: device row of each source.
-            source: source of each change, in the order of the log.
-            time_us: its time.
-            codes: the state of each key of the rule after it, -1 if it does not change.
-            rule: when a device is available.
-            initial: states at time 0; keys that are absent are unknown.
-            columns: other columns of ``devices``.
+        ``owner`` is the device row of each source; ``source``, ``time_us`` and ``codes`` belong to the changes, in the
+        order of the log, and a code of -1 changes nothing; keys without an ``initial`` code are unknown at time 0.
         """
         ids, counts = self.ids, self.counts
         window_us, hold_us = (
@@ -556,15 +552,7 @@ class _Log:
     def _require_choice(
         self, owner: Ints, after: Mapping[str, Ints], rule: Rule, time: Ints, rows: Any
     ) -> None:
-        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference.
-
-        Args:
-            owner: the device of each pair of a device and an access point.
-            after: the states in each row.
-            rule: when a device is available.
-            time: time of each row.
-            rows: the rows that have a time.
-        """
+        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference."""
         several = np.bincount(owner, minlength=len(self.ids)) > 1
         # If every row shows its device online, it makes no difference where.
         doubtful = several[self.device[rows]] & (rule.holds(after) != 1)
@@ -608,10 +596,6 @@ class _Log:
         given = dict(self.params.columns)
         name = given.pop("access_point", self.point)
         return _columns({**given, role: name})
-
-    def _note(self, spans: Intervals, devices: int) -> None:
-        some = np.bincount(spans.device, minlength=1) > 0
-        self.counts["never_available"] = devices - int(np.count_nonzero(some))
 
     def _states(self) -> dict[str, tuple[Ints, list[str]]]:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
@@ -853,7 +837,7 @@ class _Times:
         self.params = params
         self.zone = cells.time_zone(params.time_zone)
         self.zone_name = params.time_zone
-        self.epoch = params.epoch
+        self.epoch = params.epoch.isoformat() if params.epoch else None
         self.weekday: int | None = None
         self.clock = params.clock or "device-relative"
         self.dated = False
@@ -957,13 +941,7 @@ class _Times:
     def _epoch(self, first: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
         if self.params.epoch is not None:
-            try:
-                epoch = datetime.fromisoformat(self.params.epoch)
-            except ValueError as error:
-                raise UserError(
-                    f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
-                    hint="write -s epoch=2024-05-01T00:00:00+02:00",
-                ) from error
+            epoch = self.params.epoch
             epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC)
         elif self.zone is None:
             epoch = first

@@ -268,12 +268,6 @@ REFUSED: list[tuple[Any, ...]] = [
         "names the state 'power'",
         {"time_unit": "s", "initial": {"power": "on"}},
     ),
-    (
-        "table",
-        f"device,start,end\na,{DAY}00:00Z,{DAY}01:00Z\n",
-        "'yesterday'",
-        {"epoch": "yesterday"},
-    ),
 ]
 """Importer, content, a part of the message, and options instead of those above."""
 
