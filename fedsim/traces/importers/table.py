@@ -638,12 +638,6 @@ class _Log:
                 if hold is not None and levels.notna().all():
                     # Rows with a measurement are heartbeats, whatever it is.
                     example = f">= {words[text][int(levels.argmin())]}"
-                elif (
-                    hold is not None
-                    and re.fullmatch(r"\w+", word := " ".join(words[text]))
-                    and word not in OFF
-                ):
-                    example = f"== {word}"
                 also = f"; if each {self.point} reports its own states, also {self._mapping()}"
                 hint = (
                     f"give it, such as -s online='{text} {example}'{also * (self.point in words)}"
