@@ -190,14 +190,6 @@ def one(intervals, window=(0, 10), **more):
     return bundle_of([{"window": window, "intervals": intervals, **more}])
 
 
-def test_online_for_the_whole_period_is_online_for_ever():
-    index = AvailabilityIndex.from_bundle(one([(0, 10)]))
-    assert index.online_until(0, 123 * US) == NEVER
-    assert index.finish_after(0, 3, 10**12) == 3 + 10**12
-    touching = AvailabilityIndex.from_bundle(one([(0, 4), (4, 10)]))
-    assert touching.online_until(0, 1) == NEVER
-
-
 def test_on_end_error_refuses_instants_beyond_the_window():
     index = AvailabilityIndex.from_bundle(one([(8, 10)]), on_end="error")
     assert index.horizon_ns == 10 * US
@@ -269,7 +261,6 @@ def busy_week(clients, seed=0):
     return AvailabilityIndex.from_bundle(bundle_of(devices))
 
 
-ADVANCE = Sweep.advance
 WEEKS = [busy_week(40), busy_week(200, seed=1)]
 
 
@@ -363,41 +354,6 @@ def test_what_is_drawn_is_what_the_plain_way_draws(short, everybody, case):
         assert sampler.sample(k, t_ns, busy, draw) == expected
         until_ns = {client: index.online_until(client, t_ns) for client in expected}
         assert sampler.online_until_ns == until_ns or (k > 1 and not sampler.online_until_ns)
-
-
-@pytest.mark.parametrize("online", [0.01, 0.06])
-def test_a_large_population_is_swept_only_if_few_are_online(online, monkeypatch):
-    length = int(online * 1_000_000)
-    bundle = bundle_of([{"window": (0, 1_000_000), "intervals": [(0, length)]}])
-    clients = OnlineSampler._LARGE
-    shifts = np.arange(clients) * (1_000_000_000 // clients)
-    index = AvailabilityIndex.from_bundle(bundle, np.zeros(clients, np.int64), shifts)
-    swept = []
-    monkeypatch.setattr(
-        Sweep, "advance", lambda self, t_ns: swept.append(t_ns) or ADVANCE(self, t_ns)
-    )
-    sampler = OnlineSampler(index, Stream(2, Purpose.SELECTION))
-    [client] = sampler.sample(1, 500_000_000, np.zeros(clients, np.bool_), 1)
-    assert index.is_online(client, 500_000_000)
-    assert bool(swept) == (online < 1 / 32)
-
-
-def test_nobody_is_looked_for_again_before_somebody_comes_or_goes(monkeypatch):
-    index = busy_week(100)
-    t_ns = 300_000_000_000
-    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
-    online = sampler.sample(100, t_ns, np.zeros(100, np.bool_), 0)
-    first_change_ns = int(index.state_many(np.arange(100), t_ns)[1].min())
-    assert first_change_ns < sampler._bin_end
-    monkeypatch.setattr(index, "state_many", lambda *_: pytest.fail("looked at the trace"))
-    busy = np.ones(100, np.bool_)
-    busy[online[3]] = False
-    assert sampler.sample(60, first_change_ns - 1, busy, 1) == [online[3]]
-    monkeypatch.undo()
-    afterwards = index.online_clients(first_change_ns).tolist()
-    assert afterwards != sorted(online)
-    busy[:] = False
-    assert sorted(sampler.sample(100, first_change_ns, busy, 2)) == afterwards
 
 
 def test_past_the_end_of_a_trace_without_one_is_refused_though_nobody_comes_or_goes():
