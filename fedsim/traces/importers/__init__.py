@@ -63,7 +63,7 @@ class Imported:
         eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
         horizon_us: time covered, from 0 (us); by default up to the last end of a device's window, or one day, which
             repeats, if there is none (capacities, scores, latencies).
-        epoch, epoch_weekday, clock, zone, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
+        epoch, clock, zone, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
     """
 
     tables: Mapping[str, Any]
@@ -72,7 +72,6 @@ class Imported:
     eligibility: Eligibility | str | None = None
     horizon_us: int | None = None
     epoch: str | None = None
-    epoch_weekday: int | None = None
     clock: Literal["local", "utc", "device-relative"] = "device-relative"
     zone: str | None = None
     on_end: OnEnd = "wrap"
@@ -171,7 +170,6 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             caveats=[*imported.caveats, *([params.caveat] if params.caveat else [])],
             horizon_us=max(horizon_us or 0, 1),
             epoch=imported.epoch,
-            epoch_weekday=imported.epoch_weekday,
             clock=imported.clock,
             zone=imported.zone,
             on_end=imported.on_end,
@@ -179,6 +177,8 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         ),
         tables,
     )
+    if bundle.epoch is not None:
+        bundle.manifest.epoch_weekday = bundle.epoch.weekday()
     require_sound(bundle)
     return bundle
 

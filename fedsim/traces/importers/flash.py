@@ -32,7 +32,6 @@ from fedsim.units import US_PER_S
 
 EPOCH = "2020-01-02T00:00:00"
 EPOCH_UNIX_S = 1_577_923_200
-EPOCH_WEEKDAY = 3
 
 # Key and state of each of FLASH's events, in lower case.
 EVENTS: Mapping[str, tuple[str, str]] = {
@@ -107,7 +106,6 @@ class Flash(Importer):
                 expression=rule.text,
             ),
             epoch=EPOCH,
-            epoch_weekday=EPOCH_WEEKDAY,
             clock="local",
         )
 

@@ -136,7 +136,6 @@ class Fta(Importer):
             counts,
             eligibility=f"event_type {params.available_type}",
             epoch=epoch.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            epoch_weekday=epoch.weekday(),
             clock="utc",
         )
 

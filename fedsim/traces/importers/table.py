@@ -227,7 +227,6 @@ class Table(Importer):
             horizon_us=horizon_us,
             on_end=params.on_end,
             epoch=times.epoch,
-            epoch_weekday=times.weekday,
             clock=times.clock,
             zone=times.zone_name,
         )
@@ -820,7 +819,6 @@ class _Times:
 
     Attributes:
         epoch: ISO 8601 timestamp of time 0; None if times are relative.
-        weekday: its day of the week, if the files contain timestamps.
         clock: meaning of time 0.
         zone_name: zone of the local time; None if it is not known.
         dated: whether the files contain timestamps.
@@ -832,7 +830,6 @@ class _Times:
         self.zone = cells.time_zone(params.time_zone)
         self.zone_name = params.time_zone
         self.epoch = params.epoch.isoformat() if params.epoch else None
-        self.weekday: int | None = None
         self.clock = params.clock or "device-relative"
         self.dated = False
         self.epoch_us = 0
@@ -897,7 +894,7 @@ class _Times:
         if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
             self.zone, self.zone_name = cells.time_zone(offset), offset
         epoch = self._epoch(_UNIX + timedelta(microseconds=begin_us if first.size else 0))
-        self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
+        self.epoch = epoch.isoformat()
         self.clock = self.params.clock or ("local" if self.zone else "utc")
         self.epoch_us = (epoch - _UNIX) // timedelta(microseconds=1)
         for column, us in enumerate(times):
