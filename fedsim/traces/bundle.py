@@ -39,7 +39,6 @@ from fedsim.traces.tables import (
     single_chunk,
     to_numpy,
 )
-from fedsim.vocabulary.formatting import format_names
 
 _Format = Literal["fedsim.trace/1"]
 SCHEMA: _Format = "fedsim.trace/1"
@@ -417,12 +416,11 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
     """The table in the bytes of a Parquet file; every value is checked unless a digest shows that it is unchanged."""
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read()  # read_table imports pandas
-        if twice := sorted(
-            {key for key in table.column_names if table.column_names.count(key) > 1}
-        ):
-            raise ValueError(f"it has {format_names(twice)} twice")
         if not trusted:
             table.validate(full=True)
+        return make_table(name, {key: table.column(key) for key in table.column_names})
+    except UserError as error:
+        raise UserError(error.message, where=str(file), hint=error.hint) from error
     # The decoder fails on damaged files in many ways: IndexError, ValueError, OverflowError ...
     except Exception as error:
         message = (
@@ -430,7 +428,3 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
         )
         hint = "the file is truncated or not Parquet; copy the bundle or create it again"
         raise UserError(message, where=str(file), hint=hint) from error
-    try:
-        return make_table(name, {key: table.column(key) for key in table.column_names})
-    except UserError as error:
-        raise UserError(error.message, where=str(file), hint=error.hint) from error

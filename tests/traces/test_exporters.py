@@ -64,11 +64,6 @@ def test_a_series_begins_at_zero_and_has_the_name_of_a_file() -> None:
     assert link.rate_bps.tolist() == [1e6, 2e6]
 
 
-def test_two_series_of_one_file_name_are_refused() -> None:
-    with pytest.raises(UserError, match="'lab/1' and 'lab_1' would have the same file name"):
-        list(links(with_series("lab/1", "lab_1")))
-
-
 def test_an_unknown_rate_is_refused() -> None:
     with pytest.raises(UserError, match="network_series row 1 has no rate"):
         list(links(with_series("a", rate_bps=[1e6, None])))
