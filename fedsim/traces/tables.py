@@ -8,7 +8,7 @@ are not required may be absent from a table. :mod:`fedsim.traces.validation` che
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -197,8 +197,8 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
 
     Args:
         name: one of :data:`TABLES`.
-        values: columns by name; those that are not required may be left out. ``None`` (not NaN) becomes null. A single
-            text or number fills its column.
+        values: columns by name; those that are not required may be left out. ``None``, and NaN in an array, become
+            null. A single text or number fills its column.
     """
     known = TABLES[name].columns
     unknown = [key for key in values if key not in known]
@@ -228,9 +228,8 @@ def _cast(values: Any, type_: Any) -> Any:
         values = single_chunk(values)
     if not isinstance(values, pa.Array):
         plain = type_.value_type if pa.types.is_dictionary(type_) else type_
-        if isinstance(values, Iterable) and not isinstance(values, np.ndarray):
-            values = list(values)
-        values = pa.array(values, type=plain, from_pandas=False)
+        is_array = isinstance(values, np.ndarray)
+        values = pa.array(values if is_array else list(values), type=plain, from_pandas=is_array)
     if values.type == type_:
         return values
     if pa.types.is_dictionary(type_) and not pa.types.is_dictionary(values.type):

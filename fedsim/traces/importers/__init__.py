@@ -149,7 +149,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         tables["devices"] = {**defaults, **devices}
     for name, table in tables.items():
         if not isinstance(table, pa.Table):
-            tables[name] = make_table(name, _known(table))
+            tables[name] = make_table(name, table)
     name = params.name or re.sub(_ENDINGS, "", paths[0].name if paths else importer.name)
     eligibility = imported.eligibility
     if isinstance(eligibility, str):
@@ -181,13 +181,3 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         bundle.manifest.epoch_weekday = bundle.epoch.weekday()
     require_sound(bundle)
     return bundle
-
-
-def _known(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a table, with null for NaN in arrays."""
-    return {
-        name: pa.array(column, mask=np.isnan(column))
-        if isinstance(column, np.ndarray) and column.dtype.kind == "f"
-        else column
-        for name, column in table.items()
-    }
