@@ -19,15 +19,13 @@ from fedsim.traces.importers import ImporterParams
 from fedsim.traces.importers._assemble import LinkImporter, Links, Notes, link, require_units
 from fedsim.traces.tables import run_starts
 from fedsim.units import Duration
-from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
+from fedsim.vocabulary.formatting import format_names
 
 _GAP = 30
 _ROLES = ("time", "down", "up", "device", "direction")
 _WAYS = dict.fromkeys(("down", "dl", "download", "downlink", "rx", "in"), 0)
 _WAYS |= dict.fromkeys(("up", "ul", "upload", "uplink", "tx", "out"), 1)
 _WRAPS = (2.0**32, 2.0**64)
-_NOTED = 3
-"""Caveats about the gaps of one file."""
 
 
 class Throughput(LinkImporter):
@@ -120,7 +118,6 @@ class Throughput(LinkImporter):
             rows[role] = frame.number(role, 1.0, unit=str(params.rate_unit))
         if "device" not in frame and others:
             _require_one_link(file, others)
-        noted = len(notes.caveats)
         groups: Any = rows.groupby(["device", "way"])
         for (number, position), of_link in groups:
             for direction in values if position < 0 else [("down", "up")[position]]:
@@ -128,22 +125,12 @@ class Throughput(LinkImporter):
                 time = of_link["time"].to_numpy()
                 length_us, rates = _rates(time, column, direction, source, params, notes)
                 if params.rate_unit in RATES and len(length_us):
-                    limit_us = (
-                        params.max_gap * 1e6 if params.max_gap else _GAP * np.median(length_us)
-                    )
+                    limit_us = (params.max_gap or _GAP * np.median(length_us) / 1e6) * 1e6
                     gap = length_us > limit_us
                     notes.counts["gaps"] += int(np.count_nonzero(gap))
-                    if gap.any():
-                        gaps = format_counted(int(np.count_nonzero(gap)), "gap")
-                        total = format_duration(float(length_us[gap].sum()) / 1e6)
-                        notes.caveats.append(
-                            f"{ids[number]}: {gaps} longer than {format_duration(limit_us / 1e6)}, {total} in total,"
-                            " cut out (option max_gap)"
-                        )
                     length_us, rates = length_us[~gap], rates[~gap]
                 notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates)))
                 yield link(ids[number], direction, length_us, rates, source)
-        del notes.caveats[noted + _NOTED :]
 
 
 def _require_one_link(file: TableFile, others: list[str]) -> None:
