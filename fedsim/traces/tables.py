@@ -97,10 +97,9 @@ network_assign: unique device_id series_id
   series_id! id | | in network_series | series that the device follows; a series_id of network_series
   offset_us! int64 | us | | position in the series at the bundle's epoch
   scale! float32 | | > 0 | factor on the rates of the series
-rtt_matrix: unique src dst slice_us
+rtt_matrix: unique src dst
   src! id | | | node
   dst! id | | | node
-  slice_us int64 | us | | instant of the measurement
   rtt_s? float32 | s | >= 0 | round-trip time
 grid: order region unit start_us dur_us
   region! id | | | region of the grid
