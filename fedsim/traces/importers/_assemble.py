@@ -204,10 +204,8 @@ def numbers_of(
     where: Callable[[int], str],
     bounds: Bounds = NOT_NEGATIVE,
     unit: str = "",
-    *,
-    missing: bool = False,
 ) -> Floats:
-    """Values of JSON or a pickle as numbers, NaN if null, which only ``missing`` allows.
+    """Values of JSON or a pickle as numbers.
 
     ``where`` returns the location of the value with an index, for messages.
     """
@@ -217,11 +215,10 @@ def numbers_of(
         parsed = pd.to_numeric(pd.Series(list(values), dtype=object).astype(str), errors="coerce")
         numbers = parsed.to_numpy(np.float64)
     for row in np.flatnonzero(~bounds.contain(numbers)).tolist():
-        if not (missing and values[row] is None):
-            shown = "null" if values[row] is None else repr(values[row])
-            limits = f"{'' if bounds.words else 'of '}{bounds}"
-            hint = f"it must be a number{f' (in {unit})' if unit else ''} {limits}"
-            raise UserError(f"{name} is {shown[:60]}", where=where(row), hint=hint)
+        shown = "null" if values[row] is None else repr(values[row])
+        limits = f"{'' if bounds.words else 'of '}{bounds}"
+        hint = f"it must be a number{f' (in {unit})' if unit else ''} {limits}"
+        raise UserError(f"{name} is {shown[:60]}", where=where(row), hint=hint)
     return numbers
 
 

@@ -110,14 +110,12 @@ def _plain(source: SourceFile, content: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _speeds(file: Records) -> dict[str, Any]:
-    def optional(name: str) -> Any:
-        values = [record.get(name) for record in file.by_id.values()]
-        return numbers_of(values, f"'{name}'", file.where, POSITIVE, missing=True)
-
+    table = pd.DataFrame(list(file.by_id.values())).reindex(columns=["cpu_f", "ram"])
+    optional = table.apply(pd.to_numeric, errors="coerce")
     devices = {"device_id": file.ids, "kind": "phone", "model": file.texts("device")}
     sample_s = file.numbers("speed", "ms per inference", POSITIVE) / 1000.0
     work = {"task": "*", "phase": "inference", "step_fixed_s": 0.0, "sample_s": sample_s}
-    work |= {"score": optional("cpu_f"), "ram_bytes": optional("ram") * GIB}
+    work |= {"score": optional["cpu_f"].to_numpy(), "ram_bytes": optional["ram"].to_numpy() * GIB}
     return {"devices": devices, "compute": {"device_id": file.ids, **work}}
 
 
