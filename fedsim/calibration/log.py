@@ -188,7 +188,12 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     frame.load(column.values(), [column[each] for each in ("client", "outcome") if each in column])
     if not len(frame):
         raise UserError("the log has no rows", where=frame.where, hint="write one row per dispatch")
-    log = pd.DataFrame({name: _category(frame, column.get(name)) for name in ("client", "outcome")})
+    log = pd.DataFrame(index=range(len(frame)))
+    for name in ("client", "outcome"):
+        none = np.full(len(frame), -1), list[str]()
+        codes, words = frame.text(column[name]) if name in column else none
+        named = pd.Categorical.from_codes(codes, pd.Index(words, dtype=object))
+        log[name] = named.reorder_categories(pd.Index(sorted(words), dtype=object))
     seconds, clock = instants(frame, {name: column[name] for name in INSTANTS if name in column})
     for name in INSTANTS:
         log[name] = seconds.pop(name, np.nan)
@@ -218,16 +223,6 @@ def spelled(names: Mapping[str, Sequence[str]], frame: Frame) -> dict[str, str]:
     """The first spelling of each name that is a column of the frame."""
     present = {name: [each for each in every if each in frame] for name, every in names.items()}
     return {name: spellings[0] for name, spellings in present.items() if spellings}
-
-
-def _category(frame: Frame, name: str | None) -> pd.Categorical:
-    """A column of names, in their order; all unknown without one."""
-    codes, words = ([-1] * len(frame), []) if name is None else frame.text(name)
-    order = sorted(range(len(words)), key=words.__getitem__)
-    rank = np.append(np.argsort(order), -1).astype(np.int64)
-    return pd.Categorical.from_codes(
-        rank[codes], pd.Index([words[each] for each in order], dtype=object)
-    )
 
 
 def _complete(

@@ -90,12 +90,6 @@ def _parameters(model: type[BaseModel], settings: tuple[str, ...], **given: Any)
         raise all_errors(problems(error, source.data), source) from error
 
 
-def _command_line() -> str:
-    """The command that is running, without the options that only concern its output."""
-    words = click.get_current_context().obj
-    return format_command(*(word for word in words if word not in ("--force", "--json")))
-
-
 def _write_new(
     make: Callable[[], TraceBundle],
     output: Path,
@@ -108,7 +102,10 @@ def _write_new(
     with advancing(doing):
         bundle = make()
     manifest = bundle.manifest
-    manifest.name, manifest.command = output.name, _command_line()
+    words = click.get_current_context().obj
+    # Without the options that only concern its output.
+    command = format_command(*(word for word in words if word not in ("--force", "--json")))
+    manifest.name, manifest.command = output.name, command
     bundle.write(output, overwrite=force)
     rows = {name: table.num_rows for name, table in bundle.tables.items()}
     if as_json:
@@ -253,7 +250,8 @@ def import_(
         return
     importer, paths = _importer(importer_name, format_, files)
     if not paths and output is None:
-        _describe_format(importer, as_json)
+        text = without_markup(inspection.cleandoc(importer.__doc__ or ""))
+        _print_described(text, list(map(vars, parameters(importer.Params))), as_json)
         return
     if not paths or output is None:
         raise UserError("give the files to import and the output folder (-o)")
@@ -266,17 +264,12 @@ def _importer(
     name: str | None, first: str | None, files: tuple[Path, ...]
 ) -> tuple[type[Importer], tuple[Path, ...]]:
     """The importer that the options or the first argument name, or the files show, and the files to import."""
-    names_format = first is not None and (
-        first in CATALOG.parts("importer") or is_user_reference(first) or not Path(first).exists()
-    )
-    if name is None and first is not None and names_format:
-        if (
-            first not in CATALOG.parts("importer")
-            and not is_user_reference(first)
-            and Path(first).suffix
-        ):
+    if name is None and first is not None:
+        is_known = first in CATALOG.parts("importer") or is_user_reference(first)
+        if not is_known and not Path(first).exists() and Path(first).suffix:
             raise UserError("there is no such file", where=first)
-        name, first = first, None
+        if is_known or not Path(first).exists():
+            name, first = first, None
     paths = files if first is None else (Path(first), *files)
     if name is None:
         names = recognize(paths)
@@ -284,7 +277,8 @@ def _importer(
             raise UserError(
                 f"its format is not clear ({' or '.join(names) or 'none fits'})",
                 where=str(paths[0]),
-                hint=f"give its format, for example --format table; formats: {', '.join(CATALOG.parts('importer'))}",
+                hint="if it is a table of sessions, changes or measurements, give --format table; formats: "
+                + ", ".join(CATALOG.parts("importer")),
             )
         name = names[0]
         click.echo(f"format: {name}", err=True)
@@ -353,11 +347,6 @@ def export(
         return
     _print_counts(counts)
     click.echo(f"written to {output}")
-
-
-def _describe_format(importer: type[Importer], as_json: bool) -> None:
-    text = without_markup(inspection.cleandoc(importer.__doc__ or ""))
-    _print_described(text, list(map(vars, parameters(importer.Params))), as_json)
 
 
 @command.command()
@@ -465,21 +454,21 @@ def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
     return combine.scale(TraceBundle.read(bundle), devices, seed, shift=shift)
 
 
-def _correlation_option(name: str, meaning: str) -> Callable[[Any], Any]:
-    kind = options.Finite(-1, 1)
-    return click.option(name, type=kind, default=0.0, help=meaning)
-
-
 @command.command()
 @bundle_argument
 @click.option("--compute", type=bundle_type, help="Bundle with the compute columns.")
 @click.option("--network", type=bundle_type, help="Bundle with the network columns.")
-@_correlation_option(
+@click.option(
     "--compute-correlation",
-    "Rank correlation between a device's share of time online and its speed.",
+    type=options.Finite(-1, 1),
+    default=0.0,
+    help="Rank correlation between a device's share of time online and its speed.",
 )
-@_correlation_option(
-    "--network-correlation", "Rank correlation between a device's speed and its rate."
+@click.option(
+    "--network-correlation",
+    type=options.Finite(-1, 1),
+    default=0.0,
+    help="Rank correlation between a device's speed and its rate.",
 )
 @seed_option
 @makes_bundle

@@ -175,7 +175,8 @@ class _Absences:
         arrived_s = self._work["arrived_s"].to_numpy()[rows]
         # Most waiting is short: one look-up per update leaves few clients that go offline meanwhile.
         arrived_ns = np.rint(arrived_s * NS_PER_S).astype(np.int64)
-        online_until_ns = self._population.availability.online_until_many(clients, arrived_ns)
+        online, change_ns = self._population.availability.state_many(clients, arrived_ns)
+        online_until_ns = np.where(online, change_ns, arrived_ns)
         few = online_until_ns / NS_PER_S < arrived_s + waiting_s
         return self._total_s(clients[few], arrived_s[few], arrived_s[few] + waiting_s[few])
 

@@ -59,7 +59,8 @@ class Prospects:
             self.scenario.stop.simulated_time,
         )
         clients = np.arange(self.population.clients)
-        first_ns = self.population.availability.next_online_many(clients, np.zeros_like(clients))
+        online, change_ns = self.population.availability.state_many(clients, 0)
+        first_ns = np.where(online, 0, change_ns)
         end_ns = NEVER - 1 if until_s is None else to_ns(until_s)
         kept_out, short = self.population.excluded, self.population.short_of_memory
         barred, never = kept_out | short, first_ns >= NEVER

@@ -166,9 +166,10 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
         values = values.cast(pa.string())
     if not _is_text(values.type):
         floats = values.cast(pa.float64(), safe=False)
-        return _numpy(floats) * factor, np.zeros(len(values), np.bool_)
-    if (floats := _cast(values, pa.float64())) is not None:
-        return _numpy(floats) * factor, np.zeros(len(values), np.bool_)
+    else:
+        floats = _cast(values, pa.float64())
+    if floats is not None:
+        return np.asarray(floats, np.float64) * factor, np.zeros(len(values), np.bool_)
     import pandas as pd
 
     text = _known(values, UNKNOWN).to_pandas().str.strip()
@@ -211,10 +212,6 @@ def _cast(text: Any, kind: Any) -> Any:
         return None
 
 
-def _numpy(values: Any) -> npt.NDArray[Any]:
-    return np.asarray(values, np.float64)
-
-
 # Instants -----------------------------------------------------------------------------------------------------------
 
 _STAMP = (
@@ -238,7 +235,7 @@ _REWRITES = (
     (r"\s+$", ""),
 )
 _DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
-_NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never)\s*$"
+_NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never|0000-00-00.*)\s*$"
 
 
 @dataclass
@@ -292,16 +289,10 @@ def are_plain_numbers(values: Any) -> bool:
     if text is None:
         return False
     first = text[0].as_py().strip()
-    return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", first)) and not _is_compact(
-        first
-    )
-
-
-def _is_compact(text: str) -> bool:
-    """Whether digits are a date without separators: 20240501, 202405010800 or 20240501080000."""
-    return bool(
-        re.fullmatch(r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\d{4}(\d\d)?)?", text)
-    )
+    # Digits may be a date without separators: 20240501, 202405010800 or 20240501080000.
+    compact = r"(19|20)\d\d(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(\d{4}(\d\d)?)?"
+    number = rf"(?!{compact}$)[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?"
+    return re.fullmatch(number, first) is not None
 
 
 def instants(values: Any, unit: str | None = None, form: str | None = None) -> Instants:
@@ -315,14 +306,14 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     kind = values.type
     if pa.types.is_duration(kind):
         us = values.cast(pa.duration("us"), safe=False).cast(pa.int64())
-        local, bad = _none(len(us), 2)
+        local, bad = np.zeros((2, len(us)), np.bool_)
         return Instants(_filled(us), local, bad, dated=False)
     if pa.types.is_temporal(kind) and not pa.types.is_time(kind):
         zoned = pa.types.is_timestamp(kind) and kind.tz is not None
         us = values.cast(pa.timestamp("us", kind.tz if zoned else None), safe=False).cast(
             pa.int64()
         )
-        local, bad = _none(len(us), 2)
+        local, bad = np.zeros((2, len(us)), np.bool_)
         zone = "" if not zoned or kind.tz in ("UTC", "Z") else kind.tz
         return Instants(_filled(us), local | (not zoned), bad, True, zone)
     if unit is not None and form is None:
@@ -356,17 +347,13 @@ def with_years(text: Sequence[Any], form: str, year: int) -> Any:
     return pa.array(years.astype(str) + " " + plain, pa.string(), from_pandas=True)
 
 
-def _none(rows: int, count: int) -> list[Bools]:
-    return [np.zeros(rows, np.bool_) for _ in range(count)]
-
-
 def _filled(us: Any) -> Ints:
     return np.asarray(us.fill_null(NAT) if us.null_count else us, np.int64)
 
 
 def _stamps(values: Any, form: str | None) -> Instants:
     """The instants of text."""
-    local, bad = _none(len(values), 2)
+    local, bad = np.zeros((2, len(values)), np.bool_)
     if form is None:
         for zone in ("UTC", None):
             if (us := _cast(values, pa.timestamp("us", zone))) is not None:

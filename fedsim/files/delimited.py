@@ -52,9 +52,5 @@ def checked_rows(
 
 def hint_of_header(header: Iterable[str], otherwise: str) -> str:
     """The fix for a wrong header: commas if its columns are separated by semicolons or tabs, else ``otherwise``."""
-    return "separate the columns by commas" if other_separator(header) else otherwise
-
-
-def other_separator(header: Iterable[str]) -> bool:
-    """Whether the columns of a header are separated by semicolons or tabs."""
-    return any(";" in name or "\t" in name for name in header)
+    others = any(";" in name or "\t" in name for name in header)
+    return "separate the columns by commas" if others else otherwise

@@ -62,10 +62,9 @@ class TableFile:
     def __init__(self, source: SourceFile, *, header: bool = True) -> None:
         self.source = source
         self._header = header
+        # The lines of the rows of a text, and those rows that have a value; as far as they are known.
         self._lines: Sequence[int] | None = None
         self._kept: Ints | None = None
-        self._scanned: list[int] = []
-        self._scan = self._line_numbers()
         self._separator: str | None = None
         head = source.head(_HEAD_BYTES)
         self._whole: Any = None
@@ -235,25 +234,18 @@ class TableFile:
         if empty is None:
             return table
         kept = ~np.asarray(empty)
-        if self._lines is not None:
-            self._lines = [
-                line for line, keep in zip(self._lines, kept.tolist(), strict=True) if keep
-            ]
-        else:
-            self._kept = np.flatnonzero(kept)
+        self._kept = np.flatnonzero(kept)
         return table.filter(pa.array(kept))
 
     def place(self, row: int) -> str:
-        """Location of a row that was read: the line of a text, or the number of the row in the table (from 1)."""
-        if self._lines is not None:
-            return self.source.line(self._lines[row])
+        """Location of a row that was read: the line of a text, the row of a spreadsheet, or the number of the row."""
         row = row if self._kept is None else int(self._kept[row])
         if self._whole is not None:
-            return f"{self.source.where}, row {row + 1}"
-        # Scanned once, and only as far as needed: errors may name many rows, in any order.
-        while len(self._scanned) <= row:
-            self._scanned.append(next(self._scan))
-        return self.source.line(self._scanned[row])
+            header = self.source.name.endswith(".xlsx")
+            return f"{self.source.where}, row {row + 1 + header}"
+        if self._lines is None:
+            self._lines = [*self._line_numbers()]
+        return self.source.line(self._lines[row])
 
     def _line_numbers(self) -> Iterator[int]:
         """The line at which each row of a text ends."""
@@ -448,24 +440,18 @@ class Frame:
             texts = [chunk for column in columns for chunk in _chunks(column.cast(pa.string()))]
             columns, form = [cells.with_years(texts, str(form), year)], f"%Y {form}"
         parts = [cells.instants(column, unit, form) for column in columns]
-        if len(parts) == 1:
-            return self._readable(parts[0], name, unit, hint)
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
             np.concatenate([getattr(part, key) for part in parts]) for key in ("us", "local", "bad")
         )
         offset = known[0].offset if len({part.offset for part in known}) == 1 else ""
-        joined = Instants(us, local, bad, any(part.dated for part in known), offset)
-        return self._readable(joined, name, unit, hint)
-
-    def _readable(self, moments: Instants, name: str, unit: str | None, hint: str) -> Instants:
         what = f"a number of {unit}" if unit else "an instant that can be read"
         if unit:
             hint = (
                 f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
             )
-        self.refuse(moments.bad, f"{name} is {{}}, which is not {what}", hint, name)
-        return moments
+        self.refuse(bad, f"{name} is {{}}, which is not {what}", hint, name)
+        return Instants(us, local, bad, any(part.dated for part in known), offset)
 
     def clock(self) -> str:
         """The first column with times of day that is no duration; empty if there is none."""

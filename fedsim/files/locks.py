@@ -64,17 +64,14 @@ def locked(folder: Path) -> Iterator[None]:
                 stacklevel=3,
             )
     try:
-        write_text(owner_path, json.dumps(_myself()) + "\n")
+        now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+        owner = {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
+        write_text(owner_path, json.dumps(owner) + "\n")
         yield
     finally:
         with contextlib.suppress(OSError):
             owner_path.unlink()
         lock.release()
-
-
-def _myself() -> dict[str, object]:
-    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return {"pid": os.getpid(), "host": socket.gethostname(), "since": now}
 
 
 def is_owned(folder: Path) -> bool:

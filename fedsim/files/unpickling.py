@@ -10,18 +10,6 @@ import io
 import pickle
 from typing import Any
 
-_DAMAGED = (
-    pickle.UnpicklingError,
-    EOFError,
-    ValueError,
-    TypeError,
-    AttributeError,
-    IndexError,
-    KeyError,
-    OverflowError,
-    MemoryError,
-    RecursionError,
-)
 # NumPy 1 writes numpy.core, NumPy 2 numpy._core.
 _ALLOWED = {
     ("numpy._core.multiarray", "scalar"),
@@ -56,7 +44,8 @@ def load_plain(data: bytes, *, encoding: str = "ASCII") -> Any:
         return _Unpickler(io.BytesIO(data), encoding=encoding).load()
     except RefusedPickle:
         raise
-    except _DAMAGED as error:
+    # The decoder fails on damaged data in many ways: EOFError, KeyError, OverflowError ...
+    except Exception as error:
         raise DamagedPickle(str(error) or type(error).__name__) from error
 
 

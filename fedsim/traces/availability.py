@@ -10,7 +10,6 @@ if and only if it contains that instant rounded down to a microsecond.
 
 from __future__ import annotations
 
-import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
@@ -207,12 +206,6 @@ class AvailabilityIndex:
         unknown += observed._online_before_ns(from_ns)
         return float(unknown[end > begin].sum(dtype=np.float64) / (until_ns * self.clients))
 
-    def sampler(
-        self, stream: Stream, prepare: Callable[[Ints], None] | None = None
-    ) -> OnlineSampler:
-        """Uniform draws from the clients that are online; see :class:`OnlineSampler`."""
-        return OnlineSampler(self, stream, prepare)
-
     # One client -----------------------------------------------------------------------------------------------------
 
     def is_online(self, client: int, t_ns: int) -> bool:
@@ -331,16 +324,6 @@ class AvailabilityIndex:
             np.copyto(low, after, where=passed)
         return low
 
-    def online_until_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Ints:
-        """:meth:`online_until` for arrays (ns), shape (n,)."""
-        on, change = self.state_many(clients, t_ns)
-        return np.where(on, change, t_ns)
-
-    def next_online_many(self, clients: npt.ArrayLike, t_ns: npt.ArrayLike) -> Ints:
-        """:meth:`next_online` for arrays (ns), shape (n,)."""
-        on, change = self.state_many(clients, t_ns)
-        return np.where(on, t_ns, change)
-
     def online_clients(self, t_ns: int) -> Ints:
         """Clients online at ``t_ns``, ascending. Cheapest if the instants of successive calls do not decrease."""
         self._sweep.advance(t_ns)
@@ -353,7 +336,7 @@ class AvailabilityIndex:
         arrival = int(change_ns.min(initial=NEVER, where=~online))
         # A client that is online now may leave and return before that.
         leaving = np.flatnonzero(online & (change_ns < min(arrival, self.horizon_ns)))
-        back = self.next_online_many(leaving, change_ns[leaving])
+        _, back = self.state_many(leaving, change_ns[leaving])
         return min(arrival, int(back.min(initial=NEVER)))
 
     def intervals_between(
@@ -395,19 +378,6 @@ class AvailabilityIndex:
         some = end > begin
         return join_touching(owner[some], begin[some], end[some])
 
-    def _chunks(self, span_ns: int) -> Iterator[Ints]:
-        """Ranges of clients whose intervals in a span of time fit in memory together."""
-        span_us = -(-span_ns // _NS)
-        first, last, _, period = self._layout.T
-        laps = np.where(period > 0, span_us // np.maximum(period, 1) + 2, 1)
-        total = np.cumsum((last - first) // 2 * laps + 1)
-        cuts = np.searchsorted(
-            total, np.arange(_CHUNK_ROWS, int(total.max(initial=0)), _CHUNK_ROWS)
-        )
-        edges = np.unique(np.concatenate([[0], cuts, [self.clients]]))
-        for low, high in itertools.pairwise(edges):
-            yield np.arange(low, high)
-
     def online_summary(self, step_ns: int, end_ns: int) -> tuple[Ints, Ints]:
         """The number of clients online over time, and how long each is online.
 
@@ -422,7 +392,13 @@ class AvailabilityIndex:
         last = end_ns // step_ns
         change = np.zeros(last + 2, np.int64)
         beyond_ns = max(end_ns, last * step_ns + 1)
-        for clients in self._chunks(beyond_ns):
+        # Ranges of clients whose intervals fit in memory together.
+        span_us = -(-beyond_ns // _NS)
+        first, behind, _, period = self._layout.T
+        laps = np.where(period > 0, span_us // np.maximum(period, 1) + 2, 1)
+        total = np.cumsum((behind - first) // 2 * laps + 1)
+        full = np.arange(_CHUNK_ROWS, int(total.max(initial=0)), _CHUNK_ROWS)
+        for clients in np.split(np.arange(self.clients), np.unique(np.searchsorted(total, full))):
             _, begin, until = self.intervals_between(clients, 0, beyond_ns)
             change += np.bincount(-(-begin // step_ns), minlength=len(change))
             change -= np.bincount(-(-until // step_ns), minlength=len(change))
@@ -632,10 +608,7 @@ class OnlineSampler:
     def _passes(self, k: int, t_ns: int, attempts: Iterable[tuple[int, int]]) -> bool:
         """Whether ``k`` clients of these attempts are online and not busy; they are in :attr:`online_until_ns`.
 
-        Args:
-            k: number of clients.
-            t_ns: the instant.
-            attempts: clients, and until when each is online; if negative, when it comes; either may be long ago.
+        ``attempts`` are clients, and until when each is online; if negative, when it comes; either may be long ago.
         """
         busy, chosen = self._busy_view, self.online_until_ns
         for client, until_ns in attempts:
@@ -696,17 +669,16 @@ class OnlineSampler:
             draws = np.arange(draw, draw + size)
             self._uniforms = self._stream.uniforms(draws[:, None], np.arange(ahead)).ravel().data
         at = (draw - self._block_start) * self._block_width
-        first, further = self._uniforms[at : at + ahead], self._further(ahead, k, t_ns, draw)
         count, listed, sure_until = self._count, self._listed_view, self._sure_until_view
-        for uniform in itertools.chain(first, further):
+        for uniform in self._uniforms[at : at + ahead]:
             position = int(uniform * count)
             yield listed[position], sure_until[position]
-
-    def _further(self, first: int, k: int, t_ns: int, draw: int) -> Iterator[float]:
-        """The uniform numbers of attempts from ``first`` on; none if a short list shows that too few could pass."""
-        if self._count > self._SHORT or len(self._acceptable(t_ns, self._busy)) >= max(k, 2):
+        # A short list may show that too few could pass.
+        if count > self._SHORT or len(self._acceptable(t_ns, self._busy)) >= max(k, 2):
             limit = self._ATTEMPTS + (8 * k if k > 1 else 0)
-            yield from self._stream.uniforms(draw, np.arange(first, limit)).tolist()
+            for uniform in self._stream.uniforms(draw, np.arange(ahead, limit)).tolist():
+                position = int(uniform * count)
+                yield listed[position], sure_until[position]
 
     def _of_all(self, t_ns: int, draw: int) -> Iterator[tuple[int, int]]:
         """As many attempts on all clients as most draws of one need, for :meth:`_passes`."""

@@ -34,13 +34,11 @@ from fedsim.traces.tables import (
     TABLES,
     Bools,
     Ints,
-    columns,
     filled,
     make_table,
     single_chunk,
     to_numpy,
 )
-from fedsim.vocabulary.formatting import format_names
 
 _Format = Literal["fedsim.trace/1"]
 SCHEMA: _Format = "fedsim.trace/1"
@@ -277,7 +275,7 @@ class TraceBundle:
             trusted = name not in altered and name not in unverified
             loaded[name] = _parse_table(content, file, name, trusted=trusted)
             for key in loaded[name].column_names if verify else ():
-                if loaded[name].column(key).null_count and not columns(name)[key].nullable:
+                if loaded[name].column(key).null_count and not TABLES[name].columns[key].nullable:
                     message = f"values of {key} are missing"
                     raise UserError(message, where=str(file), hint="create the bundle again")
         # After decoding, the pool holds twice the memory that the tables need.
@@ -297,35 +295,33 @@ class TraceBundle:
         folder = path.resolve()
         try:
             with replacing_folder(folder) as new:
-                self._write_files(new)
+                digests = {}
+                for name, table in self.tables.items():
+                    table = make_table(name, {key: table.column(key) for key in table.column_names})
+                    file, schema = table_path(new, name), table.schema
+                    integers = [field.name for field in schema if field.type == pa.int64()]
+                    pq.write_table(
+                        table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
+                        file,
+                        compression="zstd",
+                        row_group_size=ROW_GROUP_ROWS,
+                        use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
+                        column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
+                        dictionary_pagesize_limit=1 << 26,
+                    )
+                    digests[name] = file_sha256(file)
+                self.manifest.sha256 = digests
+                self.manifest.written_by = f"fedsim {package_version()}"
+                content = self.manifest.model_dump(mode="json", by_alias=True)
+                document = stamped(content, MANIFEST_DIGEST)
+                self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
+                write_text(new / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
                 if folder.exists():
                     shutil.rmtree(folder)
         except OSError as error:
             message = f"the trace bundle cannot be written: {error.strerror}"
             raise UserError(message, where=str(path)) from error
         self.path = path
-
-    def _write_files(self, folder: Path) -> None:
-        digests = {}
-        for name, table in self.tables.items():
-            table = make_table(name, {key: table.column(key) for key in table.column_names})
-            file, schema = table_path(folder, name), table.schema
-            integers = [field.name for field in schema if field.type == pa.int64()]
-            pq.write_table(
-                table.replace_schema_metadata({"table": name, "schema": SCHEMA}),
-                file,
-                compression="zstd",
-                row_group_size=ROW_GROUP_ROWS,
-                use_dictionary=[f.name for f in schema if pa.types.is_dictionary(f.type)],
-                column_encoding=dict.fromkeys(integers, "DELTA_BINARY_PACKED"),
-                dictionary_pagesize_limit=1 << 26,
-            )
-            digests[name] = file_sha256(file)
-        self.manifest.sha256 = digests
-        self.manifest.written_by = f"fedsim {package_version()}"
-        document = stamped(self.manifest.model_dump(mode="json", by_alias=True), MANIFEST_DIGEST)
-        self.manifest.manifest_sha256 = document[MANIFEST_DIGEST]
-        write_text(folder / MANIFEST_NAME, f"{json.dumps(document, indent=2)}\n")
 
 
 def table_path(folder: Path, name: str) -> Path:
@@ -420,12 +416,11 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
     """The table in the bytes of a Parquet file; every value is checked unless a digest shows that it is unchanged."""
     try:
         table = pq.ParquetFile(pa.BufferReader(content)).read()  # read_table imports pandas
-        if twice := sorted(
-            {key for key in table.column_names if table.column_names.count(key) > 1}
-        ):
-            raise ValueError(f"it has {format_names(twice)} twice")
         if not trusted:
             table.validate(full=True)
+        return make_table(name, {key: table.column(key) for key in table.column_names})
+    except UserError as error:
+        raise UserError(error.message, where=str(file), hint=error.hint) from error
     # The decoder fails on damaged files in many ways: IndexError, ValueError, OverflowError ...
     except Exception as error:
         message = (
@@ -433,7 +428,3 @@ def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any
         )
         hint = "the file is truncated or not Parquet; copy the bundle or create it again"
         raise UserError(message, where=str(file), hint=hint) from error
-    try:
-        return make_table(name, {key: table.column(key) for key in table.column_names})
-    except UserError as error:
-        raise UserError(error.message, where=str(file), hint=error.hint) from error

@@ -66,7 +66,7 @@ def sample(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     ids = single_chunk(devices_table.column("device_id"))
     tables = {"devices": devices_table} | _copies(bundle, DEVICE_TABLES, rows, ids)
     manifest = _derived("sample", {"bundle": bundle}, {"devices": devices}, seed)
-    return TraceBundle(manifest, tables | _chosen(bundle))
+    return TraceBundle(manifest, tables | _shared(bundle))
 
 
 def scale(bundle: TraceBundle, devices: int, seed: int = 0, *, shift: bool = True) -> TraceBundle:
@@ -212,9 +212,6 @@ def join(
         compute_correlation: Spearman correlation, -1 to 1, between a device's share of time online and its speed.
         network_correlation: Spearman correlation, -1 to 1, between a device's speed and its rate.
     """
-    for name, value in (("compute", compute_correlation), ("network", network_correlation)):
-        if not -1 <= value <= 1:
-            raise UserError(f"the {name} correlation is {value:g}, outside -1 to 1")
     ids = availability.device_ids
     same = np.arange(len(ids))
     rows, link_rows = same, same
@@ -233,9 +230,10 @@ def join(
             network, "network", speeds, network_correlation, len(ids), seed, _NETWORK
         )
     links = network or availability
-    tables = _chosen(availability, ("devices", "availability", "device_events"))
+    own = ("devices", "availability", "device_events")
+    tables = {name: table for name, table in availability.tables.items() if name in own}
     tables |= _copies(compute or availability, ("compute", "compute_series"), rows, ids)
-    tables |= _copies(links, ("network", "network_assign"), link_rows, ids) | _chosen(links)
+    tables |= _copies(links, ("network", "network_assign"), link_rows, ids) | _shared(links)
     sources = {"availability": availability, "compute": compute, "network": network}
     options = {
         "compute_correlation": compute_correlation,
@@ -286,7 +284,7 @@ def _copied(
     if shift:
         # A Monday of one copy may now coincide with a Thursday of another.
         manifest.epoch_weekday = None
-    return TraceBundle(manifest, tables | _chosen(bundle))
+    return TraceBundle(manifest, tables | _shared(bundle))
 
 
 def _copies(bundle: TraceBundle, names: Sequence[str], rows: Ints, ids: Any) -> dict[str, Any]:
@@ -305,13 +303,13 @@ def _copies(bundle: TraceBundle, names: Sequence[str], rows: Ints, ids: Any) -> 
     return tables
 
 
+def _shared(bundle: TraceBundle) -> dict[str, Any]:
+    return {name: table for name, table in bundle.tables.items() if name in SHARED_TABLES}
+
+
 def _changed(name: str, table: Any, columns: dict[str, Any]) -> Any:
     """A table with other values in some columns."""
     return make_table(name, {key: table.column(key) for key in table.column_names} | columns)
-
-
-def _chosen(bundle: TraceBundle, names: Sequence[str] = SHARED_TABLES) -> dict[str, Any]:
-    return {name: bundle.tables[name] for name in names if name in bundle.tables}
 
 
 def _shifted(table: Any, ids: Any, low: Ints, whole: Ints, shift_us: Ints) -> Any:

@@ -19,11 +19,12 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from textwrap import shorten
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import Eligibility, TraceBundle
@@ -45,21 +46,42 @@ ON = {"on", "true", "yes", "1"}
 OFF = {"off", "false", "no", "0"}
 
 _ORDERS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
-_MOST_LEVELS = 100
 # From the position of each key's state among its states (-1: unknown) to 1 (holds), -1 (does not) or 0 (undecided).
 _Test = Callable[[Mapping[str, Ints]], Ints]
 
 
-class _Parser:
-    """Reads a rule with Python's parser, whose grammar contains that of rules; methods return a test of states."""
+class Rule:
+    """A rule over ``states`` in lower case, read with Python's parser, whose grammar contains that of rules.
 
-    def __init__(self, text: str, states: Mapping[str, tuple[str, ...]], option: str) -> None:
-        self.text = text
-        self.states = states
-        self.option = option
+    Args:
+        text: the expression.
+        states: the possible states of each key.
+        option: where the rule is written, for messages.
+
+    Attributes:
+        text: the expression.
+        keys: the keys that it names.
+        holds: from the position of each key's state among its states (-1: unknown) to 1 where the rule holds, -1 where
+            it does not, and 0 where the unknown states decide.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        states: Mapping[str, tuple[str, ...]] = STATES,
+        option: str = "eligibility",
+    ) -> None:
+        self.text, self.states, self.option = text, states, option
         self.keys: set[str] = set()
+        # A name cannot begin with a digit in Python: 5g is read as g5.
+        python = re.sub(r"\s", " ", re.sub(r"\b([2-5])g\b", r"g\1", text.lower()))
+        try:
+            # In parentheses, it may begin with a space.
+            self.holds = self._test(ast.parse(f"({python})", mode="eval").body)
+        except SyntaxError as error:
+            raise self._error(error.msg, (error.offset or 0) - 2) from error
 
-    def error(self, message: str, column: int) -> UserError:
+    def _error(self, message: str, column: int) -> UserError:
         return UserError(
             f"{message} in '{shorten(self.text, 200)}'",
             where=f"{self.option}, column {max(column, 0) + 1}",
@@ -67,105 +89,63 @@ class _Parser:
             "<, <=, >, >=",
         )
 
-    def parse(self) -> _Test:
-        # A name cannot begin with a digit in Python: 5g is read as g5.
-        text = re.sub(r"\b([2-5])g\b", r"g\1", self.text.lower())
-        text = re.sub(r"\s", " ", text)
-        try:
-            # In parentheses, it may begin with a space.
-            return self.test(ast.parse(f"({text})", mode="eval").body)
-        except SyntaxError as error:
-            raise self.error(error.msg, (error.offset or 0) - 2) from error
-        except (RecursionError, MemoryError) as error:  # MemoryError is that of the parser's stack.
-            raise self.error("the rule is nested too deeply", 0) from error
-
-    def test(self, node: ast.expr, level: int = 0) -> _Test:
-        if level > _MOST_LEVELS:
-            raise RecursionError
+    def _test(self, node: ast.expr) -> _Test:
         match node:
             case ast.BoolOp(op, values):
                 combined = np.maximum if isinstance(op, ast.Or) else np.minimum
-                tests = [self.test(value, level + 1) for value in values]
+                tests = [self._test(value) for value in values]
                 return lambda codes: combined.reduce([test(codes) for test in tests])
             case ast.UnaryOp(ast.Not(), operand):
-                test = self.test(operand, level + 1)
+                test = self._test(operand)
                 return lambda codes: -test(codes)
             case ast.Name(key) if key in self.states and set(self.states[key]) <= ON | OFF:
-                return self.among(key, ON)
+                return self._among(key, ON)
             case ast.Compare(ast.Name(key), [comparison], [values]) if key in self.states:
                 if type(comparison) in _ORDERS and isinstance(values, ast.Constant | ast.UnaryOp):
                     compare = _ORDERS[type(comparison)]
-                    limit = self.number(_word(values), values)
+                    limit = self._number(_word(values), values)
                     words = self.states[key]
-                    return self.among(
-                        key, {word for word in words if compare(self.number(word, node), limit)}
+                    return self._among(
+                        key, {word for word in words if compare(self._number(word, node), limit)}
                     )
                 several = isinstance(comparison, ast.In | ast.NotIn)
                 if several or isinstance(comparison, ast.Eq | ast.NotEq):
                     items = values.elts if several and isinstance(values, ast.Tuple) else [values]
-                    equal = self.among(key, {self.value(key, item) for item in items})
+                    equal = self._among(key, {self._value(key, item) for item in items})
                     if isinstance(comparison, ast.NotEq | ast.NotIn):
                         return lambda codes: -equal(codes)
                     return equal
             case ast.Name(key) if key in self.states:
-                raise self.error(
+                raise self._error(
                     f"{key} is not a switch; compare it with a value", node.col_offset - 1
                 )
         names = ", ".join(self.states)
-        raise self.error(f"expected one of {names}, or a comparison of it", node.col_offset - 1)
+        raise self._error(f"expected one of {names}, or a comparison of it", node.col_offset - 1)
 
-    def among(self, key: str, words: set[str]) -> _Test:
+    def _among(self, key: str, words: set[str]) -> _Test:
         self.keys.add(key)
         # The last one is that of the code -1.
         holds: Any = np.array([*(2 * (word in words) - 1 for word in self.states[key]), 0], np.int8)
         return lambda codes: holds[codes[key]]
 
-    def value(self, key: str, node: ast.expr) -> str:
+    def _value(self, key: str, node: ast.expr) -> str:
         word = re.sub(r"^g([2-5])$", r"\1g", _word(node))
         if word.lower() not in self.states[key]:
-            raise self.error(
+            raise self._error(
                 f"{key} is one of {format_names(self.states[key], 12)}", node.col_offset - 1
             )
         return word.lower()
 
-    def number(self, word: str, node: ast.expr) -> float:
+    def _number(self, word: str, node: ast.expr) -> float:
         try:
             return float(word.removesuffix("%"))
         except ValueError as error:
-            raise self.error(f"'{word}' is not a number", node.col_offset - 1) from error
+            raise self._error(f"'{word}' is not a number", node.col_offset - 1) from error
 
 
 def _word(node: ast.expr) -> str:
     """A value as it is written, without quotes; it may be negative."""
     return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A parsed rule.
-
-    Args:
-        text: the expression.
-        keys: the keys that it names.
-        holds: from the position of each key's state among its states (-1: unknown) to 1 where the rule holds, -1 where
-            it does not, and 0 where the unknown states decide.
-    """
-
-    text: str
-    keys: frozenset[str]
-    holds: _Test
-
-    @classmethod
-    def parse(
-        cls,
-        text: str,
-        states: Mapping[str, tuple[str, ...]] = STATES,
-        option: str = "eligibility",
-    ) -> Rule:
-        """The rule written as ``text``, over ``states`` in lower case; ``option`` is where it is written."""
-        parser = _Parser(text, states, option)
-        test = parser.parse()
-        return cls(text, frozenset(parser.keys), test)
 
 
 def held(device: Ints, code: Ints, initial: int = -1) -> Ints:
@@ -179,7 +159,7 @@ def held(device: Ints, code: Ints, initial: int = -1) -> Ints:
 
 
 def eligible_intervals(
-    rule: Rule, device: Ints, time_us: Ints, key: Ints, value: Ints
+    rule: Rule, device: Ints, time_us: Ints, codes: Mapping[str, Ints]
 ) -> Intervals:
     """Intervals in which the rule holds, from state changes; those still open at a device's end are dropped.
 
@@ -187,47 +167,43 @@ def eligible_intervals(
     ones are merged, as in FLASH.
 
     Args:
+        rule: over the keys of :data:`STATES`.
         device: row of the device of each change; sorted by device, then time, then the source's order.
         time_us: instant of the change.
-        key: position in :data:`KEYS`; other numbers are changes that rules ignore.
-        value: position among the states of the key.
+        codes: by key, the position among its states of the one after each change; -1 if it does not change.
 
     Returns:
         The intervals, with the counts of :func:`~fedsim.traces.intervals.normalize` and ``open_at_end``.
     """
-    codes = {
-        name: held(device, np.where(key == position, value, -1), STATES[name].index(INITIAL[name]))
-        for position, name in enumerate(KEYS)
+    states = {
+        name: held(device, code, STATES[name].index(INITIAL[name])) for name, code in codes.items()
     }
-    holds = rule.holds(codes) == 1
+    holds = rule.holds(states) == 1
     heads = np.flatnonzero(run_starts(device, holds))
-    on = holds[heads]
+    device, time_us, on = device[heads], time_us[heads], holds[heads]
     # The rule ceases to hold at the next change, if it belongs to the same device.
-    closed = on & np.append(device[heads[1:]] == device[heads[:-1]], False)[: len(heads)]
-    begins, ends = heads[closed], np.append(heads[1:], 0)[: len(heads)][closed]
-    result = normalize(device[begins], time_us[begins], time_us[ends], merge_touching=True)
-    result.counts["open_at_end"] = int(np.count_nonzero(on & ~closed))
+    closed = np.flatnonzero(on[:-1] & (device[1:] == device[:-1]))
+    result = normalize(device[closed], time_us[closed], time_us[closed + 1], merge_touching=True)
+    result.counts["open_at_end"] = int(np.count_nonzero(on)) - len(closed)
     return result
 
 
 def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
     """The bundle with its availability derived from ``device_events`` by another rule."""
-    rule = Rule.parse(expression)
-    device = bundle.device_rows("device_events")
-    key = _positions(KEYS, *bundle.text_codes("device_events", "key"))
-    codes, words = bundle.text_codes("device_events", "value")
-    value = np.full(len(key), -1, np.int64)
-    for position, name in enumerate(KEYS):
-        chosen = np.flatnonzero(key == position)
-        value[chosen] = _positions(STATES[name], codes[chosen], words)
-        unknown = chosen[value[chosen] < 0]
+    rule, table = Rule(expression), bundle.table("device_events")
+    keys, values = (table.column(name).cast(pa.string()) for name in ("key", "value"))
+    codes = {}
+    for name, states in STATES.items():
+        chosen = np.asarray(pc.equal(keys, name))
+        position = np.asarray(pc.index_in(values, pa.array(states)).fill_null(-1), np.int64)
+        unknown = np.flatnonzero(chosen & (position < 0))
         if len(unknown):
             row = int(unknown[0])
-            message = f"device_events row {row}: {name} has no state '{[*words, None][codes[row]]}'"
-            raise bundle.error(message, f"its states are: {', '.join(STATES[name])}")
-    intervals = eligible_intervals(
-        rule, device, bundle.numpy("device_events", "time_us"), key, value
-    )
+            message = f"device_events row {row}: {name} has no state '{values[row]}'"
+            raise bundle.error(message, f"its states are: {', '.join(states)}")
+        codes[name] = np.where(chosen, position, -1)
+    device, time_us = bundle.device_rows("device_events"), bundle.numpy("device_events", "time_us")
+    intervals = eligible_intervals(rule, device, time_us, codes)
     manifest = bundle.manifest.model_copy(
         update={
             "eligibility": Eligibility(words=expression, expression=expression),
@@ -239,8 +215,3 @@ def rederive(bundle: TraceBundle, expression: str) -> TraceBundle:
     return TraceBundle(
         manifest, bundle.tables | {"availability": intervals.table(bundle.device_ids)}
     )
-
-
-def _positions(known: tuple[str, ...], codes: Ints, words: list[str]) -> Ints:
-    """Position in ``known`` of the word of each code; -1 if it is not in it. Shape (n,)."""
-    return np.array([known.index(word) if word in known else -1 for word in [*words, None]])[codes]

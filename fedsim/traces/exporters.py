@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import pandas as pd
 
 from fedsim.errors import UserError
 from fedsim.files.durable import replacing
@@ -20,7 +21,7 @@ from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.importers.fta import COLUMNS
 from fedsim.traces.importers.links import PACKET_BITS
 from fedsim.traces.intervals import device_periods
-from fedsim.traces.tables import Bools, Floats, Ints, run_starts
+from fedsim.traces.tables import Floats, Ints
 from fedsim.units import US_PER_S
 
 Files = Iterator[tuple[Path, str | bytes]]
@@ -70,41 +71,23 @@ class Exporter:
         return counts
 
 
-class Rows(NamedTuple):
-    """Available intervals of a bundle, sorted by device and start: row of the device, start, end (us). Shape (n,)."""
-
-    device: Ints
-    start: Ints
-    end: Ints
-
-
-def available_rows(bundle: TraceBundle) -> Rows:
-    """The intervals in which devices are available."""
-    device = bundle.device_rows("availability")
-    start, end = bundle.numpy("availability", "start_us"), bundle.numpy("availability", "end_us")
+def available_rows(bundle: TraceBundle) -> pd.DataFrame:
+    """The intervals in which devices are available: row of the device, start, end (us), by device and start."""
+    columns = {name: bundle.numpy("availability", f"{name}_us") for name in ("start", "end")}
+    rows = pd.DataFrame({"device": bundle.device_rows("availability"), **columns})
     if bundle.has("availability", "state"):
-        on = bundle.numpy("availability", "state") == 1
-        device, start, end = device[on], start[on], end[on]
-    order = np.lexsort((start, device))
-    return Rows(device[order], start[order], end[order])
+        rows = rows[bundle.numpy("availability", "state") == 1]
+    return rows.sort_values(["device", "start"])
 
 
-def whole_seconds(rows: Rows, counts: dict[str, int]) -> Rows:
-    """Intervals rounded to whole seconds (s); intervals that become empty are dropped.
-
-    Adds to ``counts``: ``rounded``, the intervals moved, and ``vanished``, those dropped.
-    """
-    start, end = ((time + US_PER_S // 2) // US_PER_S for time in (rows.start, rows.end))
-    moved = (start * US_PER_S != rows.start) | (end * US_PER_S != rows.end)
-    keep = end > start
-    counts["rounded"] = int(np.count_nonzero(moved))
-    counts["vanished"] = int(np.count_nonzero(~keep))
-    return Rows(rows.device[keep], start[keep], end[keep])
-
-
-def offsets(rows: Rows, devices: int) -> Ints:
-    """First row of each device, and the number of rows. Shape (devices + 1,)."""
-    return np.asarray(np.searchsorted(rows.device, np.arange(devices + 1)))
+def whole_seconds(rows: pd.DataFrame, counts: dict[str, int]) -> pd.DataFrame:
+    """Intervals rounded to whole seconds (s); ``counts`` receives how many were moved, and dropped as empty."""
+    exact = rows[["start", "end"]]
+    rounded = (exact + US_PER_S // 2) // US_PER_S
+    kept = rounded["end"] > rounded["start"]
+    counts["rounded"] = int((rounded * US_PER_S != exact).any(axis=1).sum())
+    counts["vanished"] = int((~kept).sum())
+    return rounded.assign(device=rows["device"])[kept]
 
 
 class Link(NamedTuple):
@@ -125,44 +108,30 @@ class Link(NamedTuple):
 
 
 def links(bundle: TraceBundle) -> Iterator[Link]:
-    """The series of a bundle, which must have a known rate in all pieces and different file names."""
-    start = bundle.numpy("network_series", "start_us")
-    end = start + bundle.numpy("network_series", "dur_us")
-    rate = bundle.numpy("network_series", "rate_bps")
-    unknown = np.flatnonzero(np.isnan(rate))
-    if len(unknown):
-        raise bundle.error(
-            f"network_series row {unknown[0]} has no rate, which the format requires"
-        )
-    series = bundle.texts("network_series", "series_id")
-    direction = bundle.texts("network_series", "direction")
-    first = np.flatnonzero(run_starts(series, direction))
-    seen: dict[tuple[str, str], str] = {}
-    for low, high in zip(first, np.append(first[1:], len(series)), strict=True):
-        name, way = str(series[low]), str(direction[low])
-        file_name = name.replace("/", "_")
-        other = seen.setdefault((file_name, way), name)
-        if other != name:
-            raise bundle.error(f"the series '{other}' and '{name}' would have the same file name")
-        edges_us = np.append(start[low:high], end[high - 1]) - start[low]
-        yield Link(name, way, file_name, edges_us, rate[low:high])
+    """The series of a bundle, which must have a known rate in all pieces."""
+    table = bundle.table("network_series").to_pandas()
+    if (unknown := table["rate_bps"].isna()).any():
+        row = int(unknown.to_numpy().argmax())
+        raise bundle.error(f"network_series row {row} has no rate, which the format requires")
+    by_link: Any = table.groupby(["series_id", "direction"], observed=True, sort=False)
+    for (name, way), pieces in by_link:
+        edges_us = np.append(0, np.cumsum(pieces["dur_us"]))
+        yield Link(name, way, name.replace("/", "_"), edges_us, pieces["rate_bps"].to_numpy())
 
 
 def _avt(bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]) -> Files:
     """One line per valid device with its up intervals, in whole seconds; AVT has neither windows nor periods."""
     rows = whole_seconds(available_rows(bundle), counts)
-    first = offsets(rows, bundle.device_count).tolist()
-    times = np.column_stack([rows.start, rows.end]).tolist()
-    valid = bundle.valid
+    texts = rows["start"].astype(str) + " " + rows["end"].astype(str)
+    spans = texts.groupby(rows["device"]).agg(list).to_dict()
     lines = []
-    for row in np.flatnonzero(valid):
+    for row in np.flatnonzero(bundle.valid).tolist():
         name = bundle.device_ids[row].as_py()
         if len(name.split()) != 1 or name.startswith("#"):
             raise bundle.error(f"the device '{name}' has spaces, which separate fields in AVT")
-        intervals = times[first[row] : first[row + 1]]
-        spans = " ".join(f"{start} {end}" for start, end in intervals)
-        lines.append(f"{name}\t{len(intervals)}\t {spans}\n")
-    counts |= {"nodes": len(lines), "invalid_devices": int(np.count_nonzero(~valid))}
+        intervals = spans.get(row, [])
+        lines.append(f"{name}\t{len(intervals)}\t {' '.join(intervals)}\n")
+    counts |= {"nodes": len(lines), "invalid_devices": bundle.device_count - len(lines)}
     yield path, "".join(lines)
 
 
@@ -210,51 +179,38 @@ def _client_ids(bundle: TraceBundle) -> list[int]:
 def _behaviour(
     bundle: TraceBundle, params: FedScaleParams, counts: dict[str, int]
 ) -> dict[int, dict[str, Any]]:
-    rows = available_rows(bundle)
-    window_start, window_end = bundle.windows
-    period = device_periods(bundle, window_end - window_start)
+    rows, (low, high) = available_rows(bundle), bundle.windows
+    period = device_periods(bundle, high - low)
     if params.align == "device":
-        shift = window_start[rows.device]
-        rows = Rows(rows.device, rows.start - shift, rows.end - shift)
+        shift = low[rows["device"]]
+        rows = rows.assign(start=rows["start"] - shift, end=rows["end"] - shift)
     else:
-        rows = _rotated(rows, period, counts)
+        # Modulo the period; what crosses its end is split in two.
+        lap = period[rows["device"]]
+        start = rows["start"] % lap
+        end = start + rows["end"] - rows["start"]
+        over = end > lap
+        rest = rows.assign(start=0, end=end - lap)[over]
+        rows = pd.concat([rows.assign(start=start, end=np.minimum(end, lap)), rest])
+        rows = rows.sort_values(["device", "start"])
+        counts["split_at_seam"] = int(over.sum())
     rows = whole_seconds(rows, counts)
-    period_s = np.maximum((period + US_PER_S // 2) // US_PER_S, 1)
-
-    first = offsets(rows, bundle.device_count)
-    start_s, end_s = rows.start.tolist(), rows.end.tolist()
-    valid = bundle.valid
+    period_s = np.maximum((period + US_PER_S // 2) // US_PER_S, 1).tolist()
+    lists: Any = rows.groupby("device")[["start", "end"]].agg(list)
+    usable = int(np.count_nonzero(bundle.valid))
+    counts["invalid_devices"] = bundle.device_count - usable
+    counts["never_available"] = usable - len(lists)
     ids, models = _client_ids(bundle), bundle.texts("devices", "model")
-    records: dict[int, dict[str, Any]] = {}
-    for row, client in enumerate(ids):
-        low, high = int(first[row]), int(first[row + 1])
-        if low == high:
-            continue
-        active, inactive = start_s[low:high], end_s[low:high]
-        records[client] = {
+    return {
+        ids[row]: {
             "duration": sum(inactive) - sum(active),
             "inactive": inactive,
-            "finish_time": int(period_s[row]),
+            "finish_time": period_s[row],
             "active": active,
             "model": models[row] or "unknown",
         }
-    counts["invalid_devices"] = int(np.count_nonzero(~valid))
-    counts["never_available"] = int(np.count_nonzero(valid & (np.diff(first) == 0)))
-    return records
-
-
-def _rotated(rows: Rows, period: Any, counts: dict[str, int]) -> Rows:
-    """Intervals modulo their device's period; those across its end are split in two."""
-    lap = period[rows.device]
-    start = rows.start % lap
-    end = start + rows.end - rows.start
-    over = end > lap
-    counts["split_at_seam"] = int(np.count_nonzero(over))
-    device = np.append(rows.device, rows.device[over])
-    start = np.append(start, np.zeros(np.count_nonzero(over), np.int64))
-    end = np.append(np.minimum(end, lap), (end - lap)[over])
-    order = np.lexsort((start, device))
-    return Rows(device[order], start[order], end[order])
+        for row, active, inactive in lists.itertuples()
+    }
 
 
 def _capacity(
@@ -314,23 +270,28 @@ def _fta(bundle: TraceBundle, path: Path, params: FtaParams, counts: dict[str, i
     If a bundle has available intervals only, the gaps inside each device's window become unavailable rows. Time 0 is
     the bundle's epoch, read as UTC, or 1970 if it has none. Invalid devices are left out.
     """
-    device = bundle.device_rows("availability")
-    start, end = (bundle.numpy("availability", name) for name in ("start_us", "end_us"))
-    reason = bundle.texts("availability", "end_reason")
-    state = np.ones(len(device), np.int64)
+    valid, (low, high) = bundle.valid, bundle.windows
+    columns = {name: bundle.numpy("availability", f"{name}_us") for name in ("start", "end")}
+    rows = pd.DataFrame({"device": bundle.device_rows("availability"), **columns, "state": 1})
+    rows["reason"] = bundle.texts("availability", "end_reason")
     if bundle.has("availability", "state"):
-        state = bundle.numpy("availability", "state").astype(np.int64)
-    valid = bundle.valid
+        rows["state"] = bundle.numpy("availability", "state")
     counts["gaps_written"] = 0
-    if not (state == 0).any():
-        between = _gaps(bundle, device, start, end, valid)
-        device, start, end = map(np.append, (device, start, end), between)
-        gaps = counts["gaps_written"] = len(between[0])
-        state = np.append(state, np.zeros(gaps, np.int64))
-        reason = np.append(reason, np.full(gaps, None))
-    order = np.lexsort((start, device))
-    order = order[valid[device[order]]]
-    counts |= {"events": len(order), "invalid_devices": int(np.count_nonzero(~valid))}
+    if rows["state"].all():
+        # With the window's edges as empty intervals, every gap lies between two neighbors.
+        devices = np.flatnonzero(valid)
+        edges = [
+            pd.DataFrame({"device": devices, "start": e, "end": e})
+            for e in (low[valid], high[valid])
+        ]
+        every = pd.concat([rows, *edges]).sort_values(["device", "start", "end"], kind="stable")
+        before = every.groupby("device")["end"].shift(fill_value=np.iinfo(np.int64).max)
+        gaps = every.assign(start=before, end=every["start"], state=0, reason=None)
+        gaps = gaps[before < every["start"]]
+        counts["gaps_written"] = len(gaps)
+        rows = pd.concat([rows, gaps])
+    rows = rows[valid[rows["device"]]].sort_values(["device", "start"], kind="stable")
+    counts |= {"events": len(rows), "invalid_devices": int(np.count_nonzero(~valid))}
 
     epoch = bundle.epoch or datetime(1970, 1, 1)
     epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=UTC)
@@ -341,30 +302,13 @@ def _fta(bundle: TraceBundle, path: Path, params: FtaParams, counts: dict[str, i
     source_ids, groups = (bundle.texts("devices", name) for name in ("source_id", "group"))
     labels = [label or name for label, name in zip(source_ids, names, strict=True)]
     platforms = [platform or "1" for platform in groups]
-    owners = np.array([nodes, nodes, platforms, labels], object)[:, device[order]]
+    owners = np.array([nodes, nodes, platforms, labels], object)[:, rows["device"]]
     types = np.array([1 - params.available_type, params.available_type]).astype(str)
-    times = ([_seconds(us + epoch_us) for us in each[order].tolist()] for each in (start, end))
-    reasons = [each or "NULL" for each in reason[order]]
-    numbers = map(str, range(len(order)))
-    rows = zip(numbers, *owners, types[state[order]], *times, reasons, strict=True)
-    yield path, "\n".join(["# " + "\t".join(COLUMNS), *map("\t".join, rows)]) + "\n"
-
-
-def _gaps(
-    bundle: TraceBundle, device: Ints, start: Ints, end: Ints, valid: Bools
-) -> tuple[Ints, Ints, Ints]:
-    """Gaps in the windows of valid devices: device row, start and end (us) of each part that no interval covers."""
-    rows = np.flatnonzero(valid)
-    low, high = (edge[rows] for edge in bundle.windows)
-    # With the window's edges as empty intervals, every gap lies between two neighbors.
-    device, start, end = (
-        np.concatenate(parts)
-        for parts in ((device, rows, rows), (start, low, high), (end, low, high))
-    )
-    order = np.lexsort((end, start, device))
-    device, start, end = device[order], start[order], end[order]
-    gap = (device[1:] == device[:-1]) & (start[1:] > end[:-1])
-    return device[1:][gap], end[:-1][gap], start[1:][gap]
+    times = ([_seconds(us + epoch_us) for us in rows[name].tolist()] for name in ("start", "end"))
+    reasons = [reason or "NULL" for reason in rows["reason"]]
+    numbers = map(str, range(len(rows)))
+    lines = zip(numbers, *owners, types[rows["state"]], *times, reasons, strict=True)
+    yield path, "\n".join(["# " + "\t".join(COLUMNS), *map("\t".join, lines)]) + "\n"
 
 
 def _seconds(time_us: int) -> str:
@@ -380,34 +324,26 @@ def _mahimahi(bundle: TraceBundle, path: Path, params: Any, counts: dict[str, in
     """
     counts |= {"files": 0, "opportunities": 0, "idle_end_ms": 0}
     for link in links(bundle):
-        packets_ms, length_ms = _opportunities(link)
-        if not len(packets_ms):
+        sent = np.append(0.0, np.cumsum(link.rate_bps * np.diff(link.edges_us) / 1e6))
+        length_ms = -(-int(link.edges_us[-1]) // 1000)
+        ends_us = np.minimum(np.arange(1, length_ms + 1) * 1000, link.edges_us[-1])
+        # Sums of many rates have rounding errors: a packet that lacks no more than these is complete.
+        packets = np.interp(ends_us, link.edges_us, sent) / PACKET_BITS * (1 + 1e-12) + 1e-6
+        number = np.diff(np.floor(packets), prepend=0).astype(np.int64)
+        packets_ms = np.repeat(np.arange(length_ms), number).tolist()
+        if not packets_ms:
             raise bundle.error(
                 f"the series '{link.series_id}' carries less than one packet",
                 "Mahimahi needs at least one packet of 1,500 bytes",
             )
+        text = "\n".join(map(str, packets_ms)) + "\n"
         for direction in ("down", "up") if link.direction == "both" else (link.direction,):
-            yield (
-                path / f"{link.file_name}.{direction}",
-                "\n".join(map(str, packets_ms.tolist())) + "\n",
-            )
+            yield path / f"{link.file_name}.{direction}", text
             counts["files"] += 1
             counts["opportunities"] += len(packets_ms)
-            counts["idle_end_ms"] += length_ms - 1 - int(packets_ms[-1])
+            counts["idle_end_ms"] += length_ms - 1 - packets_ms[-1]
     if not counts["files"]:
         raise bundle.error("has no series")
-
-
-def _opportunities(link: Link) -> tuple[Ints, int]:
-    """Milliseconds of the packets, ascending, and the length of the series in milliseconds."""
-    edges_us = link.edges_us
-    sent = np.append(0.0, np.cumsum(link.rate_bps * np.diff(edges_us) / 1e6))
-    length_ms = -(-int(edges_us[-1]) // 1000)
-    ends_us = np.minimum(np.arange(1, length_ms + 1) * 1000, edges_us[-1])
-    # Sums of many rates have rounding errors: a packet that lacks no more than these is complete.
-    packets = np.floor(np.interp(ends_us, edges_us, sent) / PACKET_BITS * (1 + 1e-12) + 1e-6)
-    number = np.diff(np.append(0, packets)).astype(np.int64)
-    return np.repeat(np.arange(length_ms, dtype=np.int64), number), length_ms
 
 
 class PensieveParams(Parameters):

@@ -60,10 +60,9 @@ def lognormal(ordered: Floats) -> Fit:
     """Lognormal with parameters mu and sigma."""
     from scipy import stats
 
-    logs = np.log(ordered)
-    mu, sigma = float(logs.mean()), max(float(logs.std()), 1e-12)
-    distribution = stats.lognorm(sigma, scale=np.exp(mu))
-    return _fit("lognormal", {"mu": mu, "sigma": sigma}, ordered, distribution)
+    sigma, _, scale = stats.lognorm.fit(ordered, floc=0)
+    parameters = {"mu": float(np.log(scale)), "sigma": float(sigma)}
+    return _fit("lognormal", parameters, ordered, stats.lognorm(max(sigma, 1e-12), scale=scale))
 
 
 def exponential(ordered: Floats) -> Fit:
@@ -77,21 +76,10 @@ def exponential(ordered: Floats) -> Fit:
 def weibull(ordered: Floats) -> Fit:
     """Weibull with shape k and its scale."""
     from scipy import stats
-    from scipy.optimize import brentq
 
-    logs = np.log(ordered)
-    center = logs.mean()
-    scaled = logs - logs.max()
-
-    def slope(shape: float) -> float:
-        # Derivative of the profile likelihood; the largest term is scaled to 1, so nothing overflows.
-        weights = np.exp(shape * scaled)
-        return float(np.average(logs, weights=weights) - 1 / shape - center)
-
-    shape = float(brentq(slope, 1e-3, 1e3))
-    scale = float(np.exp(logs.max() + np.log(np.mean(np.exp(shape * scaled))) / shape))
-    distribution = stats.weibull_min(shape, scale=scale)
-    return _fit("weibull", {"k": shape, "scale": scale}, ordered, distribution)
+    shape, _, scale = stats.weibull_min.fit(ordered, floc=0)
+    parameters = {"k": float(shape), "scale": float(scale)}
+    return _fit("weibull", parameters, ordered, stats.weibull_min(shape, scale=scale))
 
 
 def two_lognormals(ordered: Floats) -> Fit:

@@ -37,16 +37,13 @@ Rows = dict[str, str]
 Text = Callable[[float], str]
 
 
-def _spread(spread: Spread, text: Text, percents: Sequence[float] = (10, 50, 90)) -> str:
+def _spread(
+    spread: Spread, text: Text, percents: Sequence[float] = (10, 50, 90), *, mean: bool = True
+) -> str:
     if not spread.count:
         return "-"
-    return f"{_percentiles(spread, text, percents)}  (mean {text(spread.mean)})"
-
-
-def _percentiles(spread: Spread, text: Text, percents: Sequence[float]) -> str:
-    if not spread.count:
-        return "-"
-    return " / ".join(text(spread.percentile(percent)) for percent in percents)
+    percentiles = " / ".join(text(spread.percentile(percent)) for percent in percents)
+    return f"{percentiles}  (mean {text(spread.mean)})" if mean else percentiles
 
 
 def _fit_text(fit: Fit) -> str:
@@ -131,14 +128,10 @@ def first_rows(look: FirstLook, *, bars: bool = True) -> Rows:
     if look.by_hour is not None:
         rows["sessions"] = format_count(look.sessions or 0)
         if bars:
-            rows["online by hour, 0 to 23"] = (
-                f"{_bars(look.by_hour)} (at most {_most(look.by_hour)})"
-            )
+            known = look.by_hour[np.isfinite(look.by_hour)]
+            most = format_share(float(known.max())) if len(known) else "-"
+            rows["online by hour, 0 to 23"] = f"{_bars(look.by_hour)} (at most {most})"
     return rows
-
-
-def _most(shares: np.ndarray[Any, Any]) -> str:
-    return format_share(float(np.nanmax(shares))) if np.isfinite(shares).any() else "-"
 
 
 def _availability(online: AvailabilityStatistics) -> dict[str, Rows]:
@@ -147,8 +140,8 @@ def _availability(online: AvailabilityStatistics) -> dict[str, Rows]:
         "online, share of the time": format_share(online.online_share),
         "share per device, percentiles 10 / 50 / 90": _spread(online.share, format_share),
         "devices never online": format_count(online.never_online),
-        "share at full hours, min / median / max": _percentiles(
-            online.moments, format_share, (0, 50, 100)
+        "share at full hours, min / median / max": _spread(
+            online.moments, format_share, (0, 50, 100), mean=False
         ),
     }
     if np.isfinite(hours).all() and hours.max() > 0:
@@ -209,8 +202,19 @@ def write_text(all_statistics: Sequence[BundleStatistics], console: Console) -> 
 
 def as_data(value: Any) -> Any:
     """Statistics as plain data for scripts: percentiles instead of samples; seconds, bit/s and shares from 0 to 1."""
+    if isinstance(value, Spread) and not value.count:
+        return {"count": 0}
     if isinstance(value, Spread):
-        return _figures(value)
+        percents = (0, 5, 10, 25, 50, 75, 90, 95, 100)
+        return {
+            "count": value.count,
+            "mean": value.mean,
+            "percentiles": {str(percent): value.percentile(percent) for percent in percents},
+            "fits": [
+                {"family": fit.family, **fit.parameters, "ks": fit.ks, "aic": fit.aic}
+                for fit in value.fits
+            ],
+        }
     if dataclasses.is_dataclass(value):
         return {
             field.name: as_data(getattr(value, field.name)) for field in dataclasses.fields(value)
@@ -220,18 +224,3 @@ def as_data(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return [float(item) if math.isfinite(item) else None for item in value]
     return [as_data(item) for item in value] if isinstance(value, list) else value
-
-
-def _figures(spread: Spread) -> dict[str, Any]:
-    if not spread.count:
-        return {"count": 0}
-    percents = (0, 5, 10, 25, 50, 75, 90, 95, 100)
-    return {
-        "count": spread.count,
-        "mean": spread.mean,
-        "percentiles": {str(percent): spread.percentile(percent) for percent in percents},
-        "fits": [
-            {"family": fit.family, **fit.parameters, "ks": fit.ks, "aic": fit.aic}
-            for fit in spread.fits
-        ],
-    }

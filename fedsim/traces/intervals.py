@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.tables import Bools, Ints, id_column, make_table, order_of, run_starts
+from fedsim.traces.tables import Ints, id_column, make_table, order_of, run_starts
 from fedsim.traces.validation import require_sound
 from fedsim.units import NEVER, NS_PER_US
 
@@ -126,42 +125,6 @@ def normalize(
     return Intervals(device, start, end, counts)
 
 
-def overlaps_any(
-    device: Ints, start: Ints, end: Ints, device_b: Ints, start_b: Ints, end_b: Ints
-) -> Bools:
-    """Whether each interval overlaps any of the sorted disjoint intervals ``b`` of its device. Shape (n,)."""
-    times = np.unique(np.concatenate([start, end, start_b, end_b]))
-    scale = len(times) + 1
-
-    def key(group: Ints, time: Ints) -> Ints:
-        return group * scale + np.searchsorted(times, time)
-
-    begun = np.searchsorted(key(device_b, start_b), key(device, end), side="left")
-    ended = np.searchsorted(key(device_b, end_b), key(device, start), side="right")
-    result: Bools = begun > ended
-    return result
-
-
-def polling_interval(length: Ints) -> int | None:
-    """The interval (us) at which a source was probably polled, or None.
-
-    The lengths of sessions in a polled source cluster at multiples of the polling interval (Skype: 30 min). The
-    estimate is the tenth percentile. It is accepted if there are at least 50 lengths of up to five intervals and nine
-    in ten of them differ from a multiple by at most 5% of an interval (by chance, one in ten would).
-    """
-    if len(length) < 50:
-        return None
-    unit = float(np.quantile(length, 0.1, method="lower"))
-    ratio = length[length <= 5.5 * unit] / unit
-    near = np.abs(ratio - np.round(ratio)) <= 0.05
-    if len(ratio) < 50 or np.mean(near & (ratio > 0.5)) < 0.9 or unit < 60e6:
-        return None
-    # A single length means a fixed schedule, not polling.
-    if np.ptp(np.round(ratio)) == 0:
-        return None
-    return round(unit)
-
-
 def ranks(counts: Ints) -> Ints:
     """0, 1, ..., counts[0] - 1, 0, 1, ..., counts[1] - 1, ..."""
     total = int(counts.sum())
@@ -170,18 +133,16 @@ def ranks(counts: Ints) -> Ints:
 
 
 def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
-    """All online intervals of a bundle, with touching ones joined.
+    """All online intervals of a bundle, whose availability must be sound, with touching ones joined.
 
     Returns:
         The device of each interval; the edges (us): start, end, start, end, ..., by device; and for each device the
         index of its first edge and of the one after its last, both even, and equal for invalid devices.
     """
+    require_sound(bundle, "availability")
     rows = bundle.device_rows("availability")
     starts: Ints = bundle.numpy("availability", "start_us")
     ends: Ints = bundle.numpy("availability", "end_us")
-    if not _sound(rows, starts, ends, *bundle.windows):
-        require_sound(bundle)
-        raise bundle.error("its availability is inconsistent")
     if bundle.has("availability", "state"):
         on = bundle.numpy("availability", "state") == 1
         if not on.all():
@@ -194,29 +155,6 @@ def device_edges(bundle: TraceBundle) -> tuple[Ints, Ints, Ints, Ints]:
     last[rows[heads]] = 2 * np.append(heads[1:], len(rows))
     last = np.where(bundle.valid, last, first)
     return rows, np.stack([starts, ends], axis=1).ravel(), first, last
-
-
-def _sound(
-    rows: Ints,
-    starts: npt.NDArray[Any],
-    ends: npt.NDArray[Any],
-    window_start: Ints,
-    window_end: Ints,
-) -> bool:
-    """Whether intervals are in order and consistent; validation lists the rows that are not."""
-    if not len(rows):
-        return True
-    if starts.dtype != np.int64 or ends.dtype != np.int64 or rows.min() < 0:
-        return False
-    if window_start.dtype != np.int64 or window_end.dtype != np.int64:
-        return False
-    same = rows[1:] == rows[:-1]
-    if (ends <= starts).any() or (same & (starts[1:] < ends[:-1])).any():
-        return False
-    if (starts < window_start[rows]).any() or (ends > window_end[rows]).any():
-        return False
-    heads = rows[np.append(True, ~same)]
-    return bool(np.bincount(heads).max() == 1)
 
 
 def device_periods(bundle: TraceBundle, window: Ints) -> Ints:

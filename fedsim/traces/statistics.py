@@ -5,7 +5,6 @@ Shares of time are exact (integrals over the intervals, not samples) and refer t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
@@ -15,10 +14,10 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.files.cells import time_zone
-from fedsim.traces.bundle import Manifest, TraceBundle
+from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.fitting import Fit, fit_all, lognormal, thinned
 from fedsim.traces.intervals import device_edges
-from fedsim.traces.tables import DIRECTIONS, Bools, Floats, Ints
+from fedsim.traces.tables import DIRECTIONS, Floats, Ints
 from fedsim.traces.validation import LAST_S
 from fedsim.units import DAY_S, DAY_US
 from fedsim.vocabulary.numbers import varies
@@ -158,18 +157,29 @@ def describe(bundle: TraceBundle) -> BundleStatistics:
             from scipy.stats import spearmanr
 
             correlation = float(spearmanr(speed[both], bandwidth[both]).statistic)
+    steps = ("relative_speed", "sample_s", "step_fixed_s", "score", "ram_bytes")
+    compute = _spreads(bundle, "compute", *steps)
+    manifest, rule = bundle.manifest, bundle.manifest.eligibility
+    origin = {
+        "source": manifest.source,
+        "license": manifest.license,
+        "cite": manifest.citation,
+        "available": rule and rule.words,
+        "caveats": "; ".join(manifest.caveats),
+    }
     return BundleStatistics(
-        name=bundle.manifest.name,
+        name=manifest.name,
         first_look=first_look(bundle),
-        origin=_origin(bundle.manifest),
+        origin={key: text for key, text in origin.items() if text},
         devices=bundle.device_count,
         valid_devices=len(days),
         device_days=float(days.sum()),
         observed_days=Spread.of(days),
-        clock=bundle.manifest.clock,
+        clock=manifest.clock,
         availability=_availability(bundle) if "availability" in bundle.tables else None,
-        compute=_compute(bundle),
-        network=_network(bundle),
+        # Only the time of a step that a bundle gives: the other of its two parts is zero for all devices.
+        compute={name: spread for name, spread in compute.items() if spread.samples.any()},
+        network=_spreads(bundle, "network", "bandwidth_bps", "rtt_s"),
         network_series_bps=_series(bundle),
         speed_bandwidth_rank_correlation=correlation,
         grid=_grid(bundle),
@@ -194,18 +204,6 @@ def first_look(bundle: TraceBundle) -> FirstLook:
         look.sessions = len(device)
         look.by_hour, _ = _rhythms(bundle, device, edges[::2], edges[1::2])
     return look
-
-
-def _origin(manifest: Manifest) -> dict[str, str]:
-    rule = manifest.eligibility
-    origin = {
-        "source": manifest.source,
-        "license": manifest.license,
-        "cite": manifest.citation,
-        "available": rule and rule.words,
-        "caveats": "; ".join(manifest.caveats),
-    }
-    return {key: text for key, text in origin.items() if text}
 
 
 def device_speeds(bundle: TraceBundle) -> Floats | None:
@@ -249,8 +247,6 @@ def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
     device, edges, first, last = device_edges(bundle)
     count = (last - first) // 2
     valid = bundle.valid
-    if not valid[device].all():
-        raise bundle.error("invalid devices have intervals", "see `fedsim traces validate`")
     start, end = edges[::2], edges[1::2]
     lengths = (end - start) / 1e6
     gaps = (start[1:] - end[:-1])[device[1:] == device[:-1]] / 1e6
@@ -266,19 +262,21 @@ def _availability(bundle: TraceBundle) -> AvailabilityStatistics:
         gaps_s=Spread.of(gaps, fitted=True),
         sessions_a_day=Spread.of(count[valid] / np.maximum(window / DAY_S, 1e-9)),
         remaining_s=_remaining(lengths),
-        at_least=[_at_least(level, lengths) for level in LEVELS],
+        at_least=[
+            {
+                "length_s": level,
+                "sessions": float((lengths >= level).mean()) if len(lengths) else np.nan,
+                "devices_picked_online": float(np.maximum(lengths - level, 0).sum() / total)
+                if total
+                else np.nan,
+            }
+            for level in LEVELS
+        ],
         by_hour=by_hour,
         by_weekday=by_weekday,
         moments=_moments(start, end, low[valid], high[valid]),
         rhythm=_rhythm(by_hour),
     )
-
-
-def _at_least(level: float, lengths: Floats) -> dict[str, float]:
-    total = lengths.sum()
-    sessions = float((lengths >= level).mean()) if len(lengths) else float("nan")
-    picked = float(np.maximum(lengths - level, 0).sum() / total) if total else float("nan")
-    return {"length_s": level, "sessions": sessions, "devices_picked_online": picked}
 
 
 def _remaining(lengths: Floats) -> Spread:
@@ -380,62 +378,42 @@ def _rhythm(by_hour: Floats) -> dict[str, float] | None:
     return {"mean": mean, "amplitude": amplitude, "peak_hour": peak_hour, "r2": r2}
 
 
-def _columns(
-    bundle: TraceBundle, table: str, names: Sequence[str], rows: Bools | None = None
-) -> dict[str, Spread]:
-    """The spreads of the columns with known values, in all or some rows, each with a fitted lognormal."""
-    spreads = {}
-    for name in names:
-        if not bundle.has(table, name):
-            continue
-        values = bundle.numpy(table, name).astype(np.float64)
-        spread = Spread.of(values if rows is None else values[rows])
-        positive = spread.samples[spread.samples > 0]
-        if len(np.unique(positive)) >= 3:
-            spread.fits = [lognormal(positive)]
-        if spread.count:
-            spreads[name] = spread
+def _spreads(bundle: TraceBundle, table: str, *names: str) -> dict[str, Spread]:
+    """The spreads of columns with known values, by direction if there is one, each with a fitted lognormal."""
+    spreads: dict[str, Spread] = {}
+    if table not in bundle.tables:
+        return spreads
+    direction = bundle.texts(table, "direction")
+    for way in (*DIRECTIONS, None):
+        rows = direction == way
+        for name in names if rows.any() else ():
+            if not bundle.has(table, name):
+                continue
+            spread = Spread.of(bundle.numpy(table, name).astype(np.float64)[rows])
+            positive = spread.samples[spread.samples > 0]
+            if len(np.unique(positive)) >= 3:
+                spread.fits = [lognormal(positive)]
+            if spread.count:
+                spreads[name if way is None else f"{name} {way}"] = spread
     return spreads
 
 
-def _compute(bundle: TraceBundle) -> dict[str, Spread]:
-    names = ("relative_speed", "sample_s", "step_fixed_s", "score", "ram_bytes")
-    spreads = _columns(bundle, "compute", names)
-    # Only the time of a step that a bundle gives: the other of its two parts is zero for all devices.
-    return {name: spread for name, spread in spreads.items() if spread.samples.any()}
-
-
-def _network(bundle: TraceBundle) -> dict[str, Spread]:
-    return {
-        f"{name} {way}": spread
-        for way, rows in _directions(bundle, "network").items()
-        for name, spread in _columns(bundle, "network", ("bandwidth_bps", "rtt_s"), rows).items()
-    }
-
-
-def _directions(bundle: TraceBundle, table: str) -> dict[str, Bools]:
-    """The rows of each direction that a table has."""
-    if table not in bundle.tables:
-        return {}
-    direction = bundle.texts(table, "direction")
-    return {way: direction == way for way in DIRECTIONS if (direction == way).any()}
-
-
 def _series(bundle: TraceBundle) -> dict[str, Spread]:
+    if "network_series" not in bundle.tables:
+        return {}
     result = {}
-    for way, rows in _directions(bundle, "network_series").items():
-        rate = bundle.numpy("network_series", "rate_bps")
-        rows = rows & np.isfinite(rate)
-        if not rows.any():
-            continue
-        order = np.flatnonzero(rows)[np.argsort(rate[rows])]
-        duration = bundle.numpy("network_series", "dur_us")[order].astype(np.float64)
-        weight = np.cumsum(duration)
-        # Evenly spaced in time, not in rows.
-        levels = (np.arange(10_000) + 0.5) / 10_000 * weight[-1]
-        samples = rate[order][np.searchsorted(weight, levels)]
-        mean = float(np.average(rate[order], weights=duration))
-        result[way] = Spread(samples, len(order), mean)
+    direction = bundle.texts("network_series", "direction")
+    rate, duration = (bundle.numpy("network_series", name) for name in ("rate_bps", "dur_us"))
+    for way in DIRECTIONS:
+        rows = np.flatnonzero((direction == way) & np.isfinite(rate))
+        if len(rows):
+            rows = rows[np.argsort(rate[rows])]
+            # Evenly spaced in time, not in rows.
+            weight = np.cumsum(duration[rows].astype(np.float64))
+            levels = (np.arange(10_000) + 0.5) / 10_000 * weight[-1]
+            samples = rate[rows][np.searchsorted(weight, levels)]
+            mean = float(np.average(rate[rows], weights=duration[rows].astype(np.float64)))
+            result[way] = Spread(samples, len(rows), mean)
     return result
 
 

@@ -8,7 +8,7 @@ are not required may be absent from a table. :mod:`fedsim.traces.validation` che
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -97,10 +97,9 @@ network_assign: unique device_id series_id
   series_id! id | | in network_series | series that the device follows; a series_id of network_series
   offset_us! int64 | us | | position in the series at the bundle's epoch
   scale! float32 | | > 0 | factor on the rates of the series
-rtt_matrix: unique src dst slice_us
+rtt_matrix: unique src dst
   src! id | | | node
   dst! id | | | node
-  slice_us int64 | us | | instant of the measurement
   rtt_s? float32 | s | >= 0 | round-trip time
 grid: order region unit start_us dur_us
   region! id | | | region of the grid
@@ -175,26 +174,21 @@ class Schema:
     ``order`` has the columns of the group, and then those of the start, and of the end or length of an interval.
     """
 
-    columns: tuple[Column, ...]
+    columns: Mapping[str, Column]
     unique: tuple[str, ...] = ()
     order: tuple[str, ...] = ()
 
 
-def _schema(keys: str, lines: str) -> Schema:
-    kind, *names = keys.split()
-    return Schema(tuple(map(Column.parse, lines.splitlines())), **{kind: tuple(names)})
-
-
 TABLES: Mapping[str, Schema] = {
-    name: _schema(keys, lines)
-    for name, keys, lines in re.findall(r"^(\w+): (.*)\n((?:  .*\n)+)", DECLARED, re.MULTILINE)
+    name: Schema(
+        {column.name: column for column in map(Column.parse, lines.splitlines())},
+        **{kind: tuple(keys.split())},
+    )
+    for name, kind, keys, lines in re.findall(
+        r"^(\w+): (\w+) (.*)\n((?:  .*\n)+)", DECLARED, re.MULTILINE
+    )
 }
 DIRECTIONS = ("down", "up", "both")
-
-
-def columns(table_name: str) -> dict[str, Column]:
-    """The columns of a table by name, in their order on disk."""
-    return {column.name: column for column in TABLES[table_name].columns}
 
 
 def make_table(name: str, values: Mapping[str, Any]) -> Any:
@@ -202,10 +196,10 @@ def make_table(name: str, values: Mapping[str, Any]) -> Any:
 
     Args:
         name: one of :data:`TABLES`.
-        values: columns by name; those that are not required may be left out. ``None`` (not NaN) becomes null. A single
-            text or number fills its column.
+        values: columns by name; those that are not required may be left out. ``None``, and NaN in an array, become
+            null. A single text or number fills its column.
     """
-    known = columns(name)
+    known = TABLES[name].columns
     unknown = [key for key in values if key not in known]
     missing = [key for key, column in known.items() if column.required and key not in values]
     if unknown or missing:
@@ -233,9 +227,8 @@ def _cast(values: Any, type_: Any) -> Any:
         values = single_chunk(values)
     if not isinstance(values, pa.Array):
         plain = type_.value_type if pa.types.is_dictionary(type_) else type_
-        if isinstance(values, Iterable) and not isinstance(values, np.ndarray):
-            values = list(values)
-        values = pa.array(values, type=plain, from_pandas=False)
+        is_array = isinstance(values, np.ndarray)
+        values = pa.array(values if is_array else list(values), type=plain, from_pandas=is_array)
     if values.type == type_:
         return values
     if pa.types.is_dictionary(type_) and not pa.types.is_dictionary(values.type):

@@ -65,8 +65,10 @@ class Finding:
         return str(printable(f"{location}: {self.message}"))
 
 
-def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> list[Finding]:
-    """The problems of a bundle, by table and kind; empty for a sound bundle.
+def validate_bundle(
+    bundle: TraceBundle, *tables: str, limit: int = LISTED_PER_KIND
+) -> list[Finding]:
+    """The problems of some tables (by default all) of a bundle, by table and kind; empty for a sound bundle.
 
     At most ``limit`` findings of each kind are listed; one more then gives the number of the others.
     """
@@ -74,16 +76,14 @@ def validate_bundle(bundle: TraceBundle, *, limit: int = LISTED_PER_KIND) -> lis
         Finding(name, None, "its file has changed since fedsim wrote it: the SHA-256 differs")
         for name in sorted(bundle.altered)
     ]
-    for name in bundle.tables:
-        checker = _TableChecker(bundle, name, limit)
-        checker.run()
-        findings += checker.findings
+    for name in tables or bundle.tables:
+        findings += _TableChecker(bundle, name, limit).run()
     return findings
 
 
-def require_sound(bundle: TraceBundle) -> None:
-    """Refuse a bundle that is not sound, with its first ten problems."""
-    findings = [str(finding) for finding in validate_bundle(bundle, limit=_SHOWN)]
+def require_sound(bundle: TraceBundle, *tables: str) -> None:
+    """Refuse a bundle some tables of which (by default all) are not sound, with the first ten problems."""
+    findings = [str(finding) for finding in validate_bundle(bundle, *tables, limit=_SHOWN)]
     if len(findings) > _SHOWN:
         findings[_SHOWN:] = ["and more; `fedsim traces validate` lists them all"]
     raise_all(bundle.error(finding) for finding in findings)
@@ -162,7 +162,7 @@ def _repeats(numbers: Ints) -> Bools:
 
 
 class _TableChecker:
-    """The checks of one table; the problems are in ``findings``."""
+    """The checks of one table."""
 
     def __init__(self, bundle: TraceBundle, name: str, limit: int) -> None:
         self.bundle, self.name, self.limit = bundle, name, limit
@@ -170,9 +170,10 @@ class _TableChecker:
         self.present = set(self.table.column_names)
         self.findings: list[Finding] = []
 
-    def run(self) -> None:
+    def run(self) -> list[Finding]:
+        """The problems."""
         schema = TABLES[self.name]
-        for column in schema.columns:
+        for column in schema.columns.values():
             if column.name in self.present:
                 self._column(column)
         if schema.unique:
@@ -183,6 +184,7 @@ class _TableChecker:
         relations = getattr(self, f"_{self.name}", None)
         if relations is not None:
             relations()
+        return self.findings
 
     def add(self, bad: Bools, message: str, *values: Any) -> None:
         """Report the rows marked by ``bad``; ``values`` fill the braces of ``message``: columns, or texts by name."""

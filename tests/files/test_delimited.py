@@ -8,15 +8,6 @@ from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
 
 
-def test_rows_have_the_number_of_their_line() -> None:
-    text = ["\n", "a,b\n", '1,"x\n', 'y"\n', ",\n", "3,\n"]
-    assert list(checked_rows(text, "f.csv")) == [
-        (2, ["a", "b"]),
-        (4, ["1", "x\ny"]),
-        (6, ["3", ""]),
-    ]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -144,6 +144,7 @@ def test_a_spreadsheet_needs_its_package(tmp_path: Path) -> None:
     else:
         frame = frame_of(path).load(["device_id", "rate"])
         assert frame.text("device_id")[1] == ["007", "7", "a b"]
+        assert frame.place(0) == f"{path}, row 2"
         names = ["Laptops, spring 2024", *[""] * (TABLE.shape[1] - 1)]
         TABLE.to_excel(path, index=False, header=names)
         with pytest.raises(UserError, match="first row names 1"):

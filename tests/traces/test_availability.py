@@ -139,8 +139,6 @@ def test_every_look_up_agrees_with_the_reference(case, t_ns, work_ns):
             reference_finish(states, t_ns, work_ns), SPAN_US * US
         )
     assert index.state_many(clients, t_ns)[0].tolist() == table[:, now].tolist()
-    assert index.online_until_many(clients, t_ns).tolist() == until
-    assert index.next_online_many(clients, t_ns).tolist() == following
     assert index.online_clients(t_ns).tolist() == np.flatnonzero(table[:, now]).tolist()
     rises = np.flatnonzero((table[:, now + 1 :] & ~table[:, now:-1]).any(axis=0))
     assert index.next_arrival(t_ns) == ((now + 1 + int(rises[0])) * US if len(rises) else NEVER)
@@ -190,40 +188,6 @@ def test_the_sweep_answers_the_same_in_any_order_of_instants(case, instants):
 
 def one(intervals, window=(0, 10), **more):
     return bundle_of([{"window": window, "intervals": intervals, **more}])
-
-
-def test_seam_an_interval_that_touches_the_end_goes_on_at_the_start_of_the_next_lap():
-    index = AvailabilityIndex.from_bundle(one([(0, 2), (8, 10)]))
-    assert index.online_until(0, 8 * US) == 12 * US
-    assert index.online_until(0, 9 * US + 1) == 12 * US
-    assert index.online_until(0, 1 * US) == 2 * US
-    assert index.online_until(0, 5 * US) == 5 * US
-    assert index.next_online(0, 3 * US) == 8 * US
-    assert index.next_online(0, 12 * US) == 18 * US
-    # 2 us to the seam, 2 after it, then from 18 on.
-    assert index.finish_after(0, 8 * US, 4 * US) == 12 * US
-    assert index.finish_after(0, 8 * US, 5 * US) == 19 * US
-    # 4 us a lap: 41 us take 10 laps and 1 us more.
-    assert index.finish_after(0, 8 * US, 41 * US) == 109 * US
-
-
-def test_online_for_the_whole_period_is_online_for_ever():
-    index = AvailabilityIndex.from_bundle(one([(0, 10)]))
-    assert index.online_until(0, 123 * US) == NEVER
-    assert index.finish_after(0, 3, 10**12) == 3 + 10**12
-    touching = AvailabilityIndex.from_bundle(one([(0, 4), (4, 10)]))
-    assert touching.online_until(0, 1) == NEVER
-
-
-@pytest.mark.parametrize(
-    ("mode", "until", "afterwards"), [("unavailable", 10 * US, NEVER), ("hold", NEVER, 11 * US)]
-)
-def test_beyond_the_window(mode, until, afterwards):
-    index = AvailabilityIndex.from_bundle(one([(8, 10)]), on_end=mode)
-    assert index.online_until(0, 8 * US) == until
-    assert index.next_online(0, 11 * US) == afterwards
-    assert index.finish_after(0, 0, 2 * US) == 10 * US
-    assert index.finish_after(0, 0, 3 * US) == (NEVER if mode == "unavailable" else 11 * US)
 
 
 def test_on_end_error_refuses_instants_beyond_the_window():
@@ -282,23 +246,6 @@ def test_a_contradictory_trace_is_refused_with_its_row(intervals, message):
         AvailabilityIndex.from_bundle(one(intervals))
 
 
-def test_who_is_online_may_leave_and_arrive_again_first():
-    index = AvailabilityIndex.from_bundle(
-        bundle_of(
-            [
-                {"window": (0, 90), "intervals": [(0, 4), (7, 20)]},
-                {"window": (0, 90), "intervals": [(50, 60)]},
-            ]
-        )
-    )
-    assert index.next_arrival(0) == 7 * US
-    assert index.next_arrival(8 * US) == 50 * US
-    everybody = AvailabilityIndex.from_bundle(
-        bundle_of([{"window": (0, 90), "intervals": [(0, 4), (7, 20)]}])
-    )
-    assert everybody.next_arrival(0) == 7 * US
-
-
 # Sampling ---------------------------------------------------------------------------------------------------------
 
 
@@ -314,7 +261,6 @@ def busy_week(clients, seed=0):
     return AvailabilityIndex.from_bundle(bundle_of(devices))
 
 
-ADVANCE = Sweep.advance
 WEEKS = [busy_week(40), busy_week(200, seed=1)]
 
 
@@ -408,41 +354,6 @@ def test_what_is_drawn_is_what_the_plain_way_draws(short, everybody, case):
         assert sampler.sample(k, t_ns, busy, draw) == expected
         until_ns = {client: index.online_until(client, t_ns) for client in expected}
         assert sampler.online_until_ns == until_ns or (k > 1 and not sampler.online_until_ns)
-
-
-@pytest.mark.parametrize("online", [0.01, 0.06])
-def test_a_large_population_is_swept_only_if_few_are_online(online, monkeypatch):
-    length = int(online * 1_000_000)
-    bundle = bundle_of([{"window": (0, 1_000_000), "intervals": [(0, length)]}])
-    clients = OnlineSampler._LARGE
-    shifts = np.arange(clients) * (1_000_000_000 // clients)
-    index = AvailabilityIndex.from_bundle(bundle, np.zeros(clients, np.int64), shifts)
-    swept = []
-    monkeypatch.setattr(
-        Sweep, "advance", lambda self, t_ns: swept.append(t_ns) or ADVANCE(self, t_ns)
-    )
-    sampler = OnlineSampler(index, Stream(2, Purpose.SELECTION))
-    [client] = sampler.sample(1, 500_000_000, np.zeros(clients, np.bool_), 1)
-    assert index.is_online(client, 500_000_000)
-    assert bool(swept) == (online < 1 / 32)
-
-
-def test_nobody_is_looked_for_again_before_somebody_comes_or_goes(monkeypatch):
-    index = busy_week(100)
-    t_ns = 300_000_000_000
-    sampler = OnlineSampler(index, Stream(1, Purpose.SELECTION))
-    online = sampler.sample(100, t_ns, np.zeros(100, np.bool_), 0)
-    first_change_ns = int(index.state_many(np.arange(100), t_ns)[1].min())
-    assert first_change_ns < sampler._bin_end
-    monkeypatch.setattr(index, "state_many", lambda *_: pytest.fail("looked at the trace"))
-    busy = np.ones(100, np.bool_)
-    busy[online[3]] = False
-    assert sampler.sample(60, first_change_ns - 1, busy, 1) == [online[3]]
-    monkeypatch.undo()
-    afterwards = index.online_clients(first_change_ns).tolist()
-    assert afterwards != sorted(online)
-    busy[:] = False
-    assert sorted(sampler.sample(100, first_change_ns, busy, 2)) == afterwards
 
 
 def test_past_the_end_of_a_trace_without_one_is_refused_though_nobody_comes_or_goes():

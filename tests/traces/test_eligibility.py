@@ -60,14 +60,14 @@ EXPRESSIONS = st.recursive(
     ],
 )
 def test_expressions_mean_what_python_would(text: str, python: str) -> None:
-    rule = Rule.parse(text)
+    rule = Rule(text)
     for state in ALL:
         assert holds(rule, state) == eval(python, {"s": state})  # noqa: S307
 
 
 @given(EXPRESSIONS)
 def test_precedence_is_pythons(text: str) -> None:
-    rule = Rule.parse(text)
+    rule = Rule(text)
     for state in ALL:
         assert holds(rule, state) == eval(python_of(text), {"s": state})  # noqa: S307
 
@@ -96,7 +96,7 @@ def test_precedence_is_pythons(text: str) -> None:
 )
 def test_mistakes_name_their_column(text: str, column: int) -> None:
     with pytest.raises(UserError) as caught:
-        Rule.parse(text)
+        Rule(text)
     assert caught.value.where == f"eligibility, column {column}"
     assert "charging and network == wifi and lock" in str(caught.value.hint)
 
@@ -120,7 +120,7 @@ BATTERY = {"battery": ("19", "20", "20.5", "100"), "plug": ("no", "yes")}
     ],
 )
 def test_numbers_are_compared_and_the_unknown_decides_nothing(text: str, values: list[int]) -> None:
-    rule = Rule.parse(text, BATTERY, "online")
+    rule = Rule(text, BATTERY, "online")
     codes = {"battery": np.array([0, 1, 2, 3, -1]), "plug": np.full(5, -1)}
     assert rule.holds(codes).tolist() == values
     assert rule.keys == {word for word in ("battery", "plug") if word in text}

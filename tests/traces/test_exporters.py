@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.parts.parameters import Parameters
 from fedsim.traces.bundle import TraceBundle
-from fedsim.traces.exporters import Exporter, Files, available_rows, links, offsets, whole_seconds
+from fedsim.traces.exporters import FORMATS, links
 from tests.traces.cases import bundle_of
 from tests.traces.helpers import (
     behaviour,
@@ -30,36 +29,17 @@ from tests.traces.helpers import (
 )
 
 
-def two_files(bundle: Any, path: Path, params: Any, counts: dict[str, int]) -> Files:
-    counts["files"] = 2
-    yield path / "a", "text ü"
-    yield path / "b", b"\x00bytes"
-
-
-TWO = Exporter("Writes two files", two_files)
-
-
-@pytest.fixture
-def bundle() -> Any:
-    return bundle_of({"d0": [(0, 60_000_000)]})
-
-
-def test_text_and_bytes_are_written_into_a_new_folder(bundle: Any, tmp_path: Path) -> None:
-    folder = tmp_path / "new" / "folder"
-    assert TWO.write(bundle, folder, Parameters()) == {"files": 2}
-    assert (folder / "a").read_bytes() == "text ü".encode()
-    assert (folder / "b").read_bytes() == b"\x00bytes"
-    assert sorted(path.name for path in folder.iterdir()) == ["a", "b"]
-
-
-def test_existing_files_are_replaced_only_on_request(bundle: Any, tmp_path: Path) -> None:
-    (tmp_path / "b").write_text("mine")
+def test_existing_files_are_replaced_only_on_request(tmp_path: Path) -> None:
+    bundle, exporter = bundle_of({"d0": [(0, 60_000_000)]}), FORMATS["avt"]
+    path = tmp_path / "new" / "a.avt"
+    exporter.write(bundle, path, exporter.Params())
+    written = path.read_text()
+    path.write_text("mine")
     with pytest.raises(UserError, match="the output already exists") as caught:
-        TWO.write(bundle, tmp_path, Parameters())
-    assert caught.value.where == str(tmp_path / "b")
-    assert (tmp_path / "b").read_text() == "mine"
-    TWO.write(bundle, tmp_path, Parameters(), overwrite=True)
-    assert (tmp_path / "b").read_bytes() == b"\x00bytes"
+        exporter.write(bundle, path, exporter.Params())
+    assert (caught.value.where, path.read_text()) == (str(path), "mine")
+    exporter.write(bundle, path, exporter.Params(), overwrite=True)
+    assert path.read_text() == written
 
 
 S = 1_000_000
@@ -77,30 +57,11 @@ def with_series(*series: str, **columns: Any) -> TraceBundle:
     return bundle_of({"a": []}, tables={"network_series": {**table, **columns}})
 
 
-def test_intervals_are_sorted_by_device_and_start() -> None:
-    rows = available_rows(bundle_of({"a": [], "b": [(5, 9), (20, 30)], "c": [(1, 2)]}))
-    assert list(zip(*map(list, rows), strict=True)) == [(1, 5, 9), (1, 20, 30), (2, 1, 2)]
-    assert offsets(rows, 3).tolist() == [0, 0, 2, 3]
-
-
-def test_intervals_are_rounded_and_counted() -> None:
-    spans = [(0, 2 * S), (3 * S + 1, 4 * S - 1), (5 * S + 100, 5 * S + 200)]
-    counts: dict[str, int] = {}
-    rows = whole_seconds(available_rows(bundle_of({"a": spans})), counts)
-    assert (rows.start.tolist(), rows.end.tolist()) == ([0, 3], [2, 4])
-    assert counts == {"rounded": 2, "vanished": 1}
-
-
 def test_a_series_begins_at_zero_and_has_the_name_of_a_file() -> None:
     link, other = links(with_series("lab/1", "lab-2"))
     assert (link.series_id, link.file_name, other.file_name) == ("lab/1", "lab_1", "lab-2")
     assert link.edges_us.tolist() == [0, 5 * S, 8 * S]
     assert link.rate_bps.tolist() == [1e6, 2e6]
-
-
-def test_two_series_of_one_file_name_are_refused() -> None:
-    with pytest.raises(UserError, match="'lab/1' and 'lab_1' would have the same file name"):
-        list(links(with_series("lab/1", "lab_1")))
 
 
 def test_an_unknown_rate_is_refused() -> None:

@@ -11,11 +11,9 @@ from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import (
     TABLES,
-    columns,
     filled,
     id_column,
     make_table,
-    run_starts,
     to_numpy,
 )
 from tests.traces.sound import build, manifest
@@ -26,7 +24,7 @@ def test_columns_on_disk_carry_units_and_descriptions(tmp_path):
     for name in TABLES:
         schema = pq.read_schema(tmp_path / "b" / f"{name}.parquet")
         for field in schema:
-            column = columns(name)[field.name]
+            column = TABLES[name].columns[field.name]
             assert field.metadata[b"description"].decode() == column.description
             assert field.metadata.get(b"unit", b"").decode() == column.unit
 
@@ -74,15 +72,3 @@ def test_a_slice_begins_at_its_own_first_value() -> None:
     values = pa.array([9, None, 7, None, 5])[2:]
     assert filled(values, -1).tolist() == [7, -1, 5]
     assert filled(pa.array([True, None, False])[1:].cast(pa.int8()), 1).tolist() == [1, 0]
-
-
-def test_numbers_without_nulls_are_not_copied() -> None:
-    values = pa.array([1.0, 2.0])
-    assert to_numpy(values).ctypes.data == values.buffers()[1].address
-
-
-def test_a_run_ends_where_any_column_changes() -> None:
-    names = np.array(["a", "a", "b", "b"], dtype=object)
-    assert run_starts(names).tolist() == [True, False, True, False]
-    assert run_starts(names, np.array([1, 2, 2, 2])).tolist() == [True, True, True, False]
-    assert run_starts(names[:0], np.zeros(0)).tolist() == []

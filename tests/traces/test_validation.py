@@ -60,9 +60,9 @@ WRONG = [
     ("rtt_matrix", {"rtt_s": [-0.1]}, 0, "rtt_s is -0.1"),
     (
         "rtt_matrix",
-        {"src": ["x"] * 3, "dst": ["y", "x", "y"], "slice_us": [5, 5, 5], "rtt_s": [0.1] * 3},
+        {"src": ["x"] * 3, "dst": ["y", "x", "y"], "rtt_s": [0.1] * 3},
         2,
-        "src, dst, slice_us",
+        "src, dst",
     ),
 ]
 

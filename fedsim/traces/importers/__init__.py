@@ -63,7 +63,7 @@ class Imported:
         eligibility: what "available" means, in words or as an :class:`~fedsim.traces.bundle.Eligibility`.
         horizon_us: time covered, from 0 (us); by default up to the last end of a device's window, or one day, which
             repeats, if there is none (capacities, scores, latencies).
-        epoch, epoch_weekday, clock, zone, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
+        epoch, clock, zone, on_end: as in :class:`~fedsim.traces.bundle.Manifest`.
     """
 
     tables: Mapping[str, Any]
@@ -72,7 +72,6 @@ class Imported:
     eligibility: Eligibility | str | None = None
     horizon_us: int | None = None
     epoch: str | None = None
-    epoch_weekday: int | None = None
     clock: Literal["local", "utc", "device-relative"] = "device-relative"
     zone: str | None = None
     on_end: OnEnd = "wrap"
@@ -150,7 +149,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         tables["devices"] = {**defaults, **devices}
     for name, table in tables.items():
         if not isinstance(table, pa.Table):
-            tables[name] = make_table(name, _known(table))
+            tables[name] = make_table(name, table)
     name = params.name or re.sub(_ENDINGS, "", paths[0].name if paths else importer.name)
     eligibility = imported.eligibility
     if isinstance(eligibility, str):
@@ -171,7 +170,6 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             caveats=[*imported.caveats, *([params.caveat] if params.caveat else [])],
             horizon_us=max(horizon_us or 0, 1),
             epoch=imported.epoch,
-            epoch_weekday=imported.epoch_weekday,
             clock=imported.clock,
             zone=imported.zone,
             on_end=imported.on_end,
@@ -179,15 +177,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         ),
         tables,
     )
+    if bundle.epoch is not None:
+        bundle.manifest.epoch_weekday = bundle.epoch.weekday()
     require_sound(bundle)
     return bundle
-
-
-def _known(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The columns of a table, with null for NaN in arrays."""
-    return {
-        name: pa.array(column, mask=np.isnan(column))
-        if isinstance(column, np.ndarray) and column.dtype.kind == "f"
-        else column
-        for name, column in table.items()
-    }

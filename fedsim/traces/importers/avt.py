@@ -1,7 +1,7 @@
 """AVT, the text form of the Repository of Availability Traces (Godfrey): one line per node, up-intervals in seconds.
 
 ``id TAB n TAB start stop start stop ...``, whole seconds from the trace's start. The observation window is not in the
-file. The repository's Skype trace was polled about every 30 minutes.
+file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
     microseconds,
     note_outside,
-    note_polling,
     numbers_of,
     observed_tables,
 )
@@ -81,5 +80,4 @@ class Avt(Importer):
         window = 0, window_us
         tables, intervals = observed_tables(ids, device, start_us, end_us, window, counts)
         note_outside(intervals, counts, window_us, caveats, sources.where)
-        note_polling(intervals, counts, caveats)
         return Imported(tables, counts, caveats, eligibility="up")

@@ -86,17 +86,10 @@ class FedScale(Importer):
 
 
 def _behavior_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
-    active, inactive = lists = file.field("active"), file.field("inactive")
-    for row, pair in enumerate(zip(*lists, strict=True)):
-        are_lists = all(isinstance(times, list | tuple) for times in pair)
-        if not are_lists or len(pair[0]) != len(pair[1]):
-            raise UserError(
-                "'active' and 'inactive' are not two lists of equal length",
-                where=file.where(row),
-                hint="they must contain the starts and ends in seconds from the client's trace start",
-            )
-    device, start_us = file.instants_us(active, "'active'")
-    _, end_us = file.instants_us(inactive, "'inactive'")
+    device, start_us = file.instants_us(file.field("active"), "'active'")
+    again, end_us = file.instants_us(file.field("inactive"), "'inactive'")
+    if not np.array_equal(device, again):
+        raise file.source.error("'active' and 'inactive' are not two lists of equal length")
     period_us = microseconds(file.numbers("finish_time", "s", Bounds(1e-6, TIME_S.high)))
     more = {"kind": "phone", "period_us": period_us, "model": file.texts("model")}
     window = 0, period_us

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError
-from fedsim.files.cells import POSITIVE, TIME_S, Bounds, Floats
+from fedsim.files.cells import POSITIVE, Bounds, Floats
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import FLASH_RULE, KEYS, STATES, Rule, eligible_intervals
@@ -23,7 +23,6 @@ from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
     Records,
     microseconds,
-    numbers_of,
     observed_tables,
     records_by_field,
 )
@@ -32,7 +31,6 @@ from fedsim.units import US_PER_S
 
 EPOCH = "2020-01-02T00:00:00"
 EPOCH_UNIX_S = 1_577_923_200
-EPOCH_WEEKDAY = 3
 
 # Key and state of each of FLASH's events, in lower case.
 EVENTS: Mapping[str, tuple[str, str]] = {
@@ -81,7 +79,7 @@ class Flash(Importer):
         if {"messages", "ready_time"} <= set(files):
             message = "raw states and timers give the same availability twice"
             raise sources.error(message, "give one of the two")
-        rule = Rule.parse(params.eligibility or FLASH_RULE)
+        rule = Rule(params.eligibility or FLASH_RULE)
         counts: dict[str, int] = {}
         if "messages" in files:
             tables = _raw_tables(files["messages"], rule, counts)
@@ -107,7 +105,6 @@ class Flash(Importer):
                 expression=rule.text,
             ),
             epoch=EPOCH,
-            epoch_weekday=EPOCH_WEEKDAY,
             clock="local",
         )
 
@@ -167,7 +164,8 @@ def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, 
     key_names = [*KEYS, "battery_pct"]
     key = np.array([key_names.index(key) for key, _ in EVENTS.values()] + [len(KEYS)])[code]
     value = np.array([STATES[key].index(value) for key, value in EVENTS.values()] + [-1])[code]
-    intervals = eligible_intervals(rule, device, time_us, key, value)
+    codes = {name: np.where(key == position, value, -1) for position, name in enumerate(KEYS)}
+    intervals = eligible_intervals(rule, device, time_us, codes)
     counts |= intervals.counts
     counts["never_eligible"] = int(valid.sum()) - len(np.unique(intervals.device))
     # The value of a battery level is its text without the percent sign.
@@ -192,36 +190,19 @@ def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, 
 
 
 def _timer_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
-    ready = file.field("ready_time")
-    valid = np.zeros(len(ready), np.bool_)
-    window_s = np.zeros((2, len(ready)))
-    for row, record in enumerate(file.by_id.values()):
-        where, success = file.where(row), record.get("isSuccess")
-        if not isinstance(success, bool):
-            raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
-        pairs = ready[row] if isinstance(ready[row], list) else [None]
-        if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
-            raise UserError("'ready_time' is not a list of [start, end]", where=where)
-        valid[row] = success
-        if success:
-            bounds: Any = record.get("trace_start"), record.get("trace_end")
-            low, high = bounds
-            if not all(isinstance(each, int | float) for each in bounds) or not low < high:
-                raise UserError(
-                    f"is marked as usable but runs from {low} to {high}",
-                    where=where,
-                    hint="set 'isSuccess' to false, or give numbers with trace_start < trace_end",
-                )
-            window_s[:, row] = bounds
+    valid = np.array(file.field("isSuccess"), np.bool_)
+    ready = [
+        pairs if use else [] for pairs, use in zip(file.field("ready_time"), valid, strict=True)
+    ]
     counts["invalid_devices"] = int(np.count_nonzero(~valid))
-    counts["intervals_of_invalid_devices"] = sum(map(len, np.array(ready, object)[~valid]))
-    usable = [pairs if use else [] for pairs, use in zip(ready, valid, strict=True)]
-    ends = ([[pair[end] for pair in pairs] for pairs in usable] for end in (0, 1))
+    counts["intervals_of_invalid_devices"] = sum(map(len, file.field("ready_time"))) - sum(
+        map(len, ready)
+    )
+    ends = ([[pair[end] for pair in pairs] for pairs in ready] for end in (0, 1))
     device, start_us = file.instants_us(next(ends), "a start")
     _, end_us = file.instants_us(next(ends), "an end")
-    for bound in window_s:
-        numbers_of(bound.tolist(), "the window", file.where, TIME_S, "s")
-    low, high = microseconds(window_s)
+    bounds = (file.field(name) for name in ("trace_start", "trace_end"))
+    low, high = microseconds(np.where(valid, np.array([*bounds], np.float64), 0))
     window = low, high
     return observed_tables(file.ids, device, start_us, end_us, window, counts, valid=valid)[0]
 

@@ -20,7 +20,7 @@ from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import microseconds
-from fedsim.traces.intervals import normalize, overlaps_any
+from fedsim.traces.intervals import normalize
 from fedsim.traces.tables import id_column
 from fedsim.units import DAY_US
 
@@ -55,7 +55,19 @@ class Fta(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per node."""
-        frame = _frame(sources)
+        files = []
+        for source in sources:
+            # The header may begin with # and may be missing.
+            named = source.head(4096).lstrip(b"# ").startswith(b"event_id")
+            file = TableFile(source, header=named and source.head(1) != b"#")
+            if (count := len(file.names)) != len(COLUMNS):
+                layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
+                raise source.error(f"has {count} fields, not {len(COLUMNS)}", layout, line=1)
+            file.names = list(COLUMNS)
+            files.append(file)
+        frame = Frame(files).load(COLUMNS)
+        if not len(frame):
+            raise sources.error("has no events")
         text = {name: frame.text(name) for name in COLUMNS if not name.endswith("_time")}
         table = pd.DataFrame(
             {n: np.array([*words, ""], object)[code] for n, (code, words) in text.items()}
@@ -124,26 +136,8 @@ class Fta(Importer):
             counts,
             eligibility=f"event_type {params.available_type}",
             epoch=epoch.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            epoch_weekday=epoch.weekday(),
             clock="utc",
         )
-
-
-def _frame(sources: Sources) -> Frame:
-    """The events of files, whose header may begin with ``#`` and may be missing."""
-    files = []
-    for source in sources:
-        named = source.head(4096).lstrip(b"# ").startswith(b"event_id")
-        file = TableFile(source, header=named and source.head(1) != b"#")
-        if len(file.names) != len(COLUMNS):
-            layout = f"an event_trace has: {', '.join(COLUMNS)}, separated by tabs"
-            raise source.error(f"has {len(file.names)} fields, not {len(COLUMNS)}", layout, line=1)
-        file.names = list(COLUMNS)
-        files.append(file)
-    frame = Frame(files).load(COLUMNS)
-    if not len(frame):
-        raise sources.error("has no events")
-    return frame
 
 
 def _both_states(table: pd.DataFrame, available: int, counts: dict[str, int]) -> pd.DataFrame:
@@ -160,7 +154,18 @@ def _both_states(table: pd.DataFrame, available: int, counts: dict[str, int]) ->
         )
         reasons = last[["device", "stop", "event_end_reason"]]
         parts.append(pd.DataFrame(joined).merge(reasons, "left", ["device", "stop"]))
-    up, down = ([part[n].to_numpy() for n in ("device", "start", "stop")] for part in parts)
-    clash = overlaps_any(*down, *up)
+    up, down = (part.sort_values("start") for part in parts)
+    down = down.sort_values("stop")
+    # The last available interval of the node that begins before the end of the unavailable one.
+    latest = pd.merge_asof(
+        down,
+        up,
+        left_on="stop",
+        right_on="start",
+        by="device",
+        suffixes=("", "_up"),
+        allow_exact_matches=False,
+    )
+    clash = (latest["stop_up"] > latest["start"]).to_numpy()
     counts["contradictions"] = int(np.count_nonzero(clash))
-    return pd.concat([parts[0], parts[1][~clash]]).sort_values(["device", "start"], kind="stable")
+    return pd.concat([up, down[~clash]]).sort_values(["device", "start"], kind="stable")

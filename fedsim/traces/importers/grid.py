@@ -83,8 +83,7 @@ class Grid(Importer):
             "grid": {"region": id_column(region, ids), **rows},
         }
         counts = {"unknown_values": int(table["value"].isna().sum())}
-        epoch: dict[str, Any] = {"epoch": begin.isoformat(), "epoch_weekday": begin.weekday()}
-        return Imported(tables, counts, clock="utc", **epoch)
+        return Imported(tables, counts, clock="utc", epoch=begin.isoformat())
 
 
 def _pieces(source: SourceFile, params: Grid.Params) -> Iterator[pd.DataFrame]:

@@ -207,9 +207,6 @@ class Ucc5g(LinkImporter):
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
         """The two directions of one file."""
         file = TableFile(source)
-        if lacking := [column for column in REQUIRED if column not in file.names]:
-            hint = f"a UCC 5G log has the columns: {', '.join(REQUIRED)}"
-            raise source.error(f"has no column {', '.join(lacking)}", hint, line=1)
         numbers = [*_BITRATES.values()]
         numbers += [column for column in ("PINGAVG", "PINGLOSS") if column in file.names]
         used = {column: column for column in (*REQUIRED, *numbers)}

@@ -52,15 +52,13 @@ class AiBenchmark(Importer):
                 "give one of the raw list, benchmark2score and client_spec_speed; real2benchmark only with scores",
             )
         counts: dict[str, int] = {}
-        table = _raw(*files["raw"], counts) if "raw" in files else _plain(*files["score"])
+        table = _raw(files["raw"][1], counts) if "raw" in files else _plain(*files["score"])
         ids = models = table.index.tolist()
         if "codes" in files:
-            source, content = files["codes"]
+            _, content = files["codes"]
             known = {code: model for code, model in content.items() if model in table.index}
             counts["unknown_codes"] = sum(model == UNKNOWN for model in content.values())
             counts["codes_without_score"] = len(content) - len(known) - counts["unknown_codes"]
-            if not known:
-                raise source.error("no code names a model with a score")
             ids, models = list(known), list(known.values())
         columns = {str(name): column.to_numpy() for name, column in table.loc[models].items()}
         work = {"task": "*", "phase": "inference", **columns}
@@ -88,13 +86,9 @@ def _kind(source: SourceFile, content: Any) -> str:
     )
 
 
-def _raw(source: SourceFile, content: Any, counts: dict[str, int]) -> pd.DataFrame:
+def _raw(content: Any, counts: dict[str, int]) -> pd.DataFrame:
     """Score and memory of each model, in the order in which the models appear first."""
     table = pd.DataFrame(content).reindex(columns=["Model", "AI_Score", "RAM"])
-    unnamed = ~table["Model"].map(lambda model: isinstance(model, str) and model != "")
-    if unnamed.any():
-        number = int(unnamed.to_numpy().argmax()) + 1
-        raise UserError("has no 'Model'", where=f"{source.where}, record {number}")
     # In "76206 1,6", the text after the first number is a remnant of the web page.
     for name in ("AI_Score", "RAM"):
         first = table[name].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
@@ -102,8 +96,6 @@ def _raw(source: SourceFile, content: Any, counts: dict[str, int]) -> pd.DataFra
     scored = table[table["AI_Score"] > 0]
     counts["repeated_models"] = int(scored["Model"].duplicated().sum())
     counts["without_score"] = len(table) - len(scored)
-    if scored.empty:
-        raise source.error("has no 'AI_Score'")
     last = scored.drop_duplicates("Model", keep="last").set_index("Model")
     last = last.loc[scored["Model"].unique()]
     ram_bytes = last["RAM"].where(last["RAM"] > 0) * GIB
@@ -118,14 +110,12 @@ def _plain(source: SourceFile, content: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _speeds(file: Records) -> dict[str, Any]:
-    def optional(name: str) -> Any:
-        values = [record.get(name) for record in file.by_id.values()]
-        return numbers_of(values, f"'{name}'", file.where, POSITIVE, missing=True)
-
+    table = pd.DataFrame(list(file.by_id.values())).reindex(columns=["cpu_f", "ram"])
+    optional = table.apply(pd.to_numeric, errors="coerce")
     devices = {"device_id": file.ids, "kind": "phone", "model": file.texts("device")}
     sample_s = file.numbers("speed", "ms per inference", POSITIVE) / 1000.0
     work = {"task": "*", "phase": "inference", "step_fixed_s": 0.0, "sample_s": sample_s}
-    work |= {"score": optional("cpu_f"), "ram_bytes": optional("ram") * GIB}
+    work |= {"score": optional["cpu_f"].to_numpy(), "ram_bytes": optional["ram"].to_numpy() * GIB}
     return {"devices": devices, "compute": {"device_id": file.ids, **work}}
 
 
@@ -153,8 +143,6 @@ class Mobiperf(Importer):
         counts = {"tests": 0, "without_samples": 0, "all_zero": 0}
         for source in sources:
             content = source.json()
-            if not isinstance(content, list):
-                raise source.error(f"is a {type(content).__name__}, not a list of tests")
             for number, record in enumerate(content, start=1):
                 counts["tests"] += 1
                 where = f"{source.where}, record {number}"

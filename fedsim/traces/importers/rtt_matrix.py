@@ -10,15 +10,13 @@ import warnings
 from typing import Literal
 
 import numpy as np
-from pydantic import Field
 
 from fedsim.files.cells import Floats
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.tables import id_column
-from fedsim.units import DAY_US, Duration
-from fedsim.vocabulary.formatting import format_duration, natural_order
+from fedsim.vocabulary.formatting import format_duration
 
 _FACTOR = {"ms": 1e-3, "s": 1.0}
 # Median round-trip times of real networks lie within these bounds.
@@ -26,7 +24,7 @@ _PLAUSIBLE_S = (1e-4, 10.0)
 
 
 class RttMatrix(Importer):
-    """One table of pairs; several files are slices of time, in the order of the numbers in their names.
+    """One table of pairs; of several files, each of them a slice of time, the median of each pair counts.
 
     The diagonal is left out. A cell that is 0 off the diagonal, empty, ``-`` or ``nan`` is unknown and has no row. The
     nodes n0, n1, ... are the devices.
@@ -40,14 +38,11 @@ class RttMatrix(Importer):
 
         unit: Literal["ms", "s"]
         """Unit of the numbers (PlanetLab and WonderNetwork: ms; Seattle: s)."""
-        slice_interval: Duration | None = Field(None, ge=1e-6)
-        """Time between files, each of which becomes a slice of time. By default the files are reduced to the median of
-        each pair."""
 
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per node, one row per known pair."""
-        files = sorted(sources, key=lambda file: natural_order(file.name))
+        files = list(sources)
         slices = [_matrix(file) * _FACTOR[params.unit] for file in files]
         nodes = len(slices[0])
         for file, matrix in zip(files, slices, strict=True):
@@ -71,21 +66,17 @@ class RttMatrix(Importer):
                 f"the median round-trip time would be {format_duration(median_s)}",
                 f"the numbers do not seem to be in {params.unit}; try unit={other}",
             )
-        interval_us = round((params.slice_interval or 0) * 1e6)
-        if not interval_us:
-            with warnings.catch_warnings():
-                # A pair that is unknown in all slices stays unknown.
-                warnings.filterwarnings("ignore", message="All-NaN slice")
-                stack = np.nanmedian(stack, axis=0, keepdims=True)
-        counts["unknown_pairs"] = int(np.count_nonzero(np.isnan(stack) & off))
-        which, src, dst = np.nonzero(~np.isnan(stack))
+        with warnings.catch_warnings():
+            # A pair that is unknown in all files stays unknown.
+            warnings.filterwarnings("ignore", message="All-NaN slice")
+            matrix = np.nanmedian(stack, axis=0)
+        counts["unknown_pairs"] = int(np.count_nonzero(np.isnan(matrix) & off))
+        src, dst = np.nonzero(~np.isnan(matrix))
         ids = [f"n{node}" for node in range(nodes)]
         rows = {"src": id_column(src, ids), "dst": id_column(dst, ids)}
-        rows["rtt_s"] = stack[which, src, dst].astype(np.float32)
-        if interval_us:
-            rows["slice_us"] = which * interval_us
+        rows["rtt_s"] = matrix[src, dst].astype(np.float32)
         tables = {"devices": {"device_id": ids, "group": ids}, "rtt_matrix": rows}
-        return Imported(tables, counts, horizon_us=interval_us * len(slices) or DAY_US)
+        return Imported(tables, counts)
 
 
 def _matrix(source: SourceFile) -> Floats:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from pydantic import Field, field_validator
 
-from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.errors import nearest_or_all, raise_all
 from fedsim.files import cells
 from fedsim.files.cells import (
     FAR_US,
@@ -29,17 +29,16 @@ from fedsim.files.cells import (
 from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
-from fedsim.traces.eligibility import OFF, ON, Rule
+from fedsim.traces.eligibility import OFF, ON, Rule, held
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import (
     note_outside,
-    note_polling,
-    observed_changes,
     observed_tables,
+    require_units,
 )
-from fedsim.traces.intervals import Intervals
+from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import id_column
+from fedsim.traces.tables import id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_names
 
@@ -183,7 +182,7 @@ class Table(Importer):
         """Length of the observation from time 0; by default up to the last end or row in the files."""
         on_end: OnEnd = "wrap"
         """Behavior of a device at times that were not observed."""
-        epoch: str | None = None
+        epoch: datetime | None = None
         """ISO 8601 timestamp of time 0. By default the first time in the files, or if the zone is known (``time_zone``,
         or the same offset in all cells), the local midnight before it."""
         clock: Literal["local", "utc", "device-relative"] | None = None
@@ -228,7 +227,6 @@ class Table(Importer):
             horizon_us=horizon_us,
             on_end=params.on_end,
             epoch=times.epoch,
-            epoch_weekday=times.weekday,
             clock=times.clock,
             zone=times.zone_name,
         )
@@ -324,14 +322,7 @@ class _Log:
         if names := columns.get("time_unit"):
             fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
-        raise_all(
-            frame.error(
-                f"the unit of the column{'s' * (len(names) > 1)} {format_names(names)} is not declared",
-                f"give it with -s {option}=..., one of {examples[option]}",
-            )
-            for option, names in columns.items()
-            if names and getattr(self.params, option) is None
-        )
+        require_units(frame, self.params, columns, examples)
 
     # Availability ---------------------------------------------------------------------------------------------------
 
@@ -356,7 +347,7 @@ class _Log:
         if params.online is not None:
             codes = self._states()
             words = {name: tuple(words) for name, (_, words) in codes.items()}
-            rule = Rule.parse(params.online, words, "online")
+            rule = Rule(params.online, words, "online")
             chosen = rule.holds({name: codes[name][0][~empty] for name in rule.keys}) == 1
             self.counts["rows_without_the_rule"] = int(np.count_nonzero(~chosen))
         open_ = (end == NAT) | (end >= FAR_US)
@@ -391,7 +382,9 @@ class _Log:
             self.ids, device, start, end, window, self.counts, **devices
         )
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, times.origin)
-        self._note(spans, len(self.ids))
+        self.counts["never_available"] = len(self.ids) - int(
+            np.count_nonzero(np.bincount(spans.device))
+        )
         return horizon_us, tables, None if rule is None else rule.text
 
     def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
@@ -425,11 +418,6 @@ class _Log:
         time = time[rows]
         after = {key: codes[key][0][rows] for key in rule.keys}
         before = {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial}
-        window_us, hold_us = (
-            None if seconds is None else round(seconds * 1e6)
-            for seconds in (params.window, params.hold)
-        )
-
         reports = np.arange(len(self.ids)), self.device
         if self.point and self.point not in rule.keys:
             by_point = self._by_point(stateful)
@@ -437,8 +425,8 @@ class _Log:
                 reports = by_point
             else:
                 self._require_choice(by_point[0], after, rule, time, rows)
-        changes = (reports[0], reports[1][rows], time, after, rule, before, window_us, hold_us)
-        tables, spans = observed_changes(self.ids, *changes, self.counts, **devices)
+        owner, source = reports
+        tables, spans = self._observed(owner, source[rows], time, after, rule, before, devices)
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
             raise frame.error(
@@ -446,21 +434,124 @@ class _Log:
                 "give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
                 "-s initial.STATE=...",
             )
-        self._note(spans, valid)
+        self.counts["never_available"] = valid - int(np.count_nonzero(np.bincount(spans.device)))
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
+
+    def _observed(
+        self,
+        owner: Ints,
+        source: Ints,
+        time_us: Ints,
+        codes: Mapping[str, Ints],
+        rule: Rule,
+        initial: Mapping[str, int],
+        columns: dict[str, Any],
+    ) -> tuple[dict[str, Any], Intervals]:
+        """Tables ``devices`` and ``availability`` of a log of changes, and the intervals.
+
+        A source of reports, such as an access point that a device uses, has its own states; a device is available while
+        the rule holds at one of its sources. A state lasts until the source's next row that changes it, but for
+        ``hold`` after its last row at most; of rows at the same time, the later one counts. All devices share the log's
+        window, from its first row to its last one: a device is observed from the first instant after which the states
+        of one of its sources always decide the rule to the end of that window. If it repeats, all repeat together. A
+        device is invalid if no time lies between.
+
+        ``owner`` is the device row of each source; ``source``, ``time_us`` and ``codes`` belong to the changes, in the
+        order of the log, and a code of -1 changes nothing; keys without an ``initial`` code are unknown at time 0.
+        """
+        ids, counts = self.ids, self.counts
+        window_us, hold_us = (
+            None if seconds is None else round(seconds * 1e6)
+            for seconds in (self.params.window, self.params.hold)
+        )
+        back = np.flatnonzero(time_us[1:] < time_us[:-1])
+        disorder = int(np.count_nonzero(source[back + 1] == source[back]))
+        first_us = 0
+        if window_us is None and not initial:
+            first_us = max(int(time_us.min(initial=FAR_US if len(time_us) else 0)), 0)
+        end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
+        inside = time_us < end_us + (window_us is None)
+        counts["after_window"] = int(np.count_nonzero(~inside))
+        codes = {key: codes[key] for key in rule.keys}
+        if counts["after_window"]:
+            source, time_us = source[inside], time_us[inside]
+            codes = {key: code[inside] for key, code in codes.items()}
+        if initial:
+            # Every source has a row at time 0 that changes nothing: it has the initial states.
+            present = np.flatnonzero(np.bincount(source, minlength=len(owner))).astype(source.dtype)
+            source = np.append(present, source)
+            time_us = np.append(np.zeros(len(present), np.int64), time_us)
+            unchanged = np.full(len(present), -1)
+            codes = {key: np.append(unchanged, code) for key, code in codes.items()}
+        order = order_of(source, time_us)
+        source, time_us = source[order], time_us[order]
+        # A run of rows that no long silence interrupts; only a source's first one knows its initial states.
+        run, is_first = source, np.ones(1, np.bool_)
+        if hold_us is not None:
+            head, following = _following(source, time_us, end_us)
+            silent = following - time_us > hold_us
+            counts["states_expired"] = int(np.count_nonzero(silent))
+            run = np.cumsum(head | np.append(False, silent[:-1]), dtype=source.dtype)
+            is_first = run == np.maximum.accumulate(np.where(head, run, 0))
+        again = np.flatnonzero(~run_starts(source, time_us))
+        clash = np.zeros(len(again), np.bool_)
+        states = {}
+        for key in rule.keys:
+            code = codes.pop(key)[order]
+            now, before = code[again], code[again - 1]
+            clash |= (now >= 0) & (before >= 0) & (now != before)
+            states[key] = held(run, code)
+            if key in initial:
+                states[key] = np.where((states[key] < 0) & is_first, initial[key], states[key])
+        counts["contradictory"] = int(np.count_nonzero(clash))
+        counts["repeated_states"] = int(np.count_nonzero(~run_starts(run, *states.values())))
+        value = rule.holds(states)
+        if hold_us is not None:
+            # A source whose states expire is not online; it is unknown only before its first state.
+            row = np.arange(len(value))
+            known = np.maximum.accumulate(np.where(value != 0, row, -1))
+            value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
+        else:
+            changes = np.flatnonzero(run_starts(source, value))
+            source, time_us, value = source[changes], time_us[changes], value[changes]
+            head, following = _following(source, time_us, end_us)
+
+        heads = np.flatnonzero(head)
+        begin, stop = np.zeros((2, len(owner)), np.int64)
+        begin[source[heads]], stop[source[heads]] = heads, np.append(heads[1:], len(source))
+        undecided = np.flatnonzero(value == 0)
+        begin[source[undecided]] = undecided + 1
+        window = np.full((2, len(ids)), end_us)
+        decided = np.flatnonzero(begin < stop)
+        since_us = np.maximum(time_us[begin[decided]], first_us)
+        np.minimum.at(window[0], owner[decided], since_us)
+        valid = window[1] > window[0]
+        window[:, ~valid] = 0
+        counts["not_observed"] = int(np.count_nonzero(~valid))
+        period_us = np.where(valid, max(end_us - first_us, 1), 1)
+        if (window[1] - window[0] != period_us)[valid].any():
+            columns["period_us"] = period_us
+
+        on = np.flatnonzero((value == 1) & valid[owner[source]])
+        ends = (
+            following[on] if hold_us is None else np.minimum(following[on], time_us[on] + hold_us)
+        )
+        source, start_us, ends = join_touching(source[on], time_us[on], ends)
+        device, lasting = owner[source], ends > start_us
+        counts["open_at_end"] = len(np.unique(device[~lasting & (ends == end_us)]))
+        spans = device[lasting], start_us[lasting], ends[lasting]
+        if len(owner) > len(ids):
+            joined = normalize(*spans, merge_touching=True)
+            spans = joined.device, joined.start, joined.end
+        edges = window[0], window[1]
+        tables, intervals = observed_tables(ids, *spans, edges, counts, valid=valid, **columns)
+        counts["out_of_order"] = disorder
+        return tables, intervals
 
     def _require_choice(
         self, owner: Ints, after: Mapping[str, Ints], rule: Rule, time: Ints, rows: Any
     ) -> None:
-        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference.
-
-        Args:
-            owner: the device of each pair of a device and an access point.
-            after: the states in each row.
-            rule: when a device is available.
-            time: time of each row.
-            rows: the rows that have a time.
-        """
+        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference."""
         several = np.bincount(owner, minlength=len(self.ids)) > 1
         # If every row shows its device online, it makes no difference where.
         doubtful = several[self.device[rows]] & (rule.holds(after) != 1)
@@ -505,11 +596,6 @@ class _Log:
         name = given.pop("access_point", self.point)
         return _columns({**given, role: name})
 
-    def _note(self, spans: Intervals, devices: int) -> None:
-        some = np.bincount(spans.device, minlength=1) > 0
-        self.counts["never_available"] = devices - int(np.count_nonzero(some))
-        note_polling(spans, self.counts, self.caveats)
-
     def _states(self) -> dict[str, tuple[Ints, list[str]]]:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
         frame = self.frame
@@ -551,12 +637,6 @@ class _Log:
                 if hold is not None and levels.notna().all():
                     # Rows with a measurement are heartbeats, whatever it is.
                     example = f">= {words[text][int(levels.argmin())]}"
-                elif (
-                    hold is not None
-                    and re.fullmatch(r"\w+", word := " ".join(words[text]))
-                    and word not in OFF
-                ):
-                    example = f"== {word}"
                 also = f"; if each {self.point} reports its own states, also {self._mapping()}"
                 hint = (
                     f"give it, such as -s online='{text} {example}'{also * (self.point in words)}"
@@ -564,7 +644,7 @@ class _Log:
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
                 raise frame.error(message, hint)
-        rule = Rule.parse(text, words, "online")
+        rule = Rule(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
             raise frame.error(
@@ -675,6 +755,13 @@ class _Log:
             raise self.frame.error(f"has none of the columns {', '.join(names)}", hint)
 
 
+def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
+    """Whether each row is the first one of its source, and the time of the next one of that source."""
+    head, following = run_starts(source), np.append(time_us[1:], end_us)
+    following[np.append(head[1:], True)[: len(head)]] = end_us
+    return head, following[: len(head)]
+
+
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
     """Whether some device has different measurements."""
     return table is not None and bool((table["std"] > 0).any())
@@ -732,7 +819,6 @@ class _Times:
 
     Attributes:
         epoch: ISO 8601 timestamp of time 0; None if times are relative.
-        weekday: its day of the week, if the files contain timestamps.
         clock: meaning of time 0.
         zone_name: zone of the local time; None if it is not known.
         dated: whether the files contain timestamps.
@@ -743,8 +829,7 @@ class _Times:
         self.params = params
         self.zone = cells.time_zone(params.time_zone)
         self.zone_name = params.time_zone
-        self.epoch = params.epoch
-        self.weekday: int | None = None
+        self.epoch = params.epoch.isoformat() if params.epoch else None
         self.clock = params.clock or "device-relative"
         self.dated = False
         self.epoch_us = 0
@@ -809,7 +894,7 @@ class _Times:
         if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
             self.zone, self.zone_name = cells.time_zone(offset), offset
         epoch = self._epoch(_UNIX + timedelta(microseconds=begin_us if first.size else 0))
-        self.epoch, self.weekday = epoch.isoformat(), epoch.weekday()
+        self.epoch = epoch.isoformat()
         self.clock = self.params.clock or ("local" if self.zone else "utc")
         self.epoch_us = (epoch - _UNIX) // timedelta(microseconds=1)
         for column, us in enumerate(times):
@@ -847,13 +932,7 @@ class _Times:
     def _epoch(self, first: datetime) -> datetime:
         """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
         if self.params.epoch is not None:
-            try:
-                epoch = datetime.fromisoformat(self.params.epoch)
-            except ValueError as error:
-                raise UserError(
-                    f"epoch is '{self.params.epoch}', which is not an ISO 8601 timestamp",
-                    hint="write -s epoch=2024-05-01T00:00:00+02:00",
-                ) from error
+            epoch = self.params.epoch
             epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC)
         elif self.zone is None:
             epoch = first

@@ -11,24 +11,21 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from fedsim.errors import UserError, raise_all
 from fedsim.files import cells
 from fedsim.files.cells import AMOUNTS, RATES, DataUnit, Floats, Ints
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers import ImporterParams
-from fedsim.traces.importers._assemble import LinkImporter, Links, Notes, link
+from fedsim.traces.importers._assemble import LinkImporter, Links, Notes, link, require_units
 from fedsim.traces.tables import run_starts
 from fedsim.units import Duration
-from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
+from fedsim.vocabulary.formatting import format_names
 
 _GAP = 30
 _ROLES = ("time", "down", "up", "device", "direction")
 _WAYS = dict.fromkeys(("down", "dl", "download", "downlink", "rx", "in"), 0)
 _WAYS |= dict.fromkeys(("up", "ul", "upload", "uplink", "tx", "out"), 1)
 _WRAPS = (2.0**32, 2.0**64)
-_NOTED = 3
-"""Caveats about the gaps of one file."""
 
 
 class Throughput(LinkImporter):
@@ -90,17 +87,10 @@ class Throughput(LinkImporter):
         if not len(frame):
             raise source.error("has no rows")
         plain = params.time_format is None and frame.are_plain_numbers("time")
-        units = [("rate_unit", values, cells.RATE_EXAMPLES)]
-        units += [("time_unit", ["time"], "s, ms or unix_s")] * plain
-        raise_all(
-            UserError(
-                f"the unit of {format_names([str(chosen[role]) for role in roles])} is not declared",
-                where=source.where,
-                hint=f"give it with -s {option}=..., such as {examples}",
-            )
-            for option, roles, examples in units
-            if getattr(params, option) is None
-        )
+        units = {"rate_unit": values, "time_unit": ["time"] * plain}
+        of_file = {option: [str(chosen[role]) for role in units[option]] for option in units}
+        examples = {"rate_unit": cells.RATE_EXAMPLES, "time_unit": ", ".join(cells.TIME_UNITS)}
+        require_units(frame, params, of_file, examples)
         form = "give -s time_format='%d.%m.%Y %H:%M', the form of the times"
         time_us = frame.instants("time", params.time_unit, params.time_format, form).us
         frame.refuse(time_us == cells.NAT, "has no time")
@@ -128,18 +118,19 @@ class Throughput(LinkImporter):
             rows[role] = frame.number(role, 1.0, unit=str(params.rate_unit))
         if "device" not in frame and others:
             _require_one_link(file, others)
-        noted = len(notes.caveats)
         groups: Any = rows.groupby(["device", "way"])
         for (number, position), of_link in groups:
             for direction in values if position < 0 else [("down", "up")[position]]:
                 column = of_link[direction if direction in values else values[0]].to_numpy()
                 time = of_link["time"].to_numpy()
                 length_us, rates = _rates(time, column, direction, source, params, notes)
-                if params.rate_unit in RATES:
-                    length_us, rates = _without_gaps(ids[number], length_us, rates, params, notes)
+                if params.rate_unit in RATES and len(length_us):
+                    limit_us = (params.max_gap or _GAP * np.median(length_us) / 1e6) * 1e6
+                    gap = length_us > limit_us
+                    notes.counts["gaps"] += int(np.count_nonzero(gap))
+                    length_us, rates = length_us[~gap], rates[~gap]
                 notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates)))
                 yield link(ids[number], direction, length_us, rates, source)
-        del notes.caveats[noted + _NOTED :]
 
 
 def _require_one_link(file: TableFile, others: list[str]) -> None:
@@ -184,27 +175,6 @@ def _rates(
     else:
         grown = amount[1:]
     return length_us, grown * AMOUNTS[unit] / (length_us / 1e6)
-
-
-def _without_gaps(
-    name: str,
-    length_us: Ints,
-    rates: Floats,
-    params: Throughput.Params,
-    notes: Notes,
-) -> tuple[Ints, Floats]:
-    """The intervals that are short enough for their rate to stand for them."""
-    median_us = float(np.median(length_us)) if len(length_us) else 0.0
-    limit_us = params.max_gap * 1e6 if params.max_gap else _GAP * median_us
-    gap = length_us > limit_us
-    if gap.any():
-        notes.counts["gaps"] += int(np.count_nonzero(gap))
-        gaps = format_counted(int(np.count_nonzero(gap)), "gap")
-        limit, total = (format_duration(us / 1e6) for us in (limit_us, float(length_us[gap].sum())))
-        notes.caveats.append(
-            f"{name}: {gaps} longer than {limit}, {total} in total, cut out (option max_gap)"
-        )
-    return length_us[~gap], rates[~gap]
 
 
 def _grown(counter: Any, counts: dict[str, int]) -> Any:

@@ -32,7 +32,7 @@ from fedsim.traces.synthesis.columns import (
     network_table,
 )
 from fedsim.traces.synthesis.families import FAMILIES as FAMILIES
-from fedsim.traces.synthesis.families import Family, Sessions
+from fedsim.traces.synthesis.families import Family
 from fedsim.traces.synthesis.presets import PRESETS as PRESETS
 from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import id_column, make_table
@@ -82,44 +82,38 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         blocks.append(family.sessions(sections["availability"], devices, spec.days * DAY_S, stream))
         if progress is not None:
             progress(low + len(devices))
-    sessions = Sessions(*map(np.concatenate, zip(*blocks, strict=True)))
+    device, start_us, end_us, censored = map(np.concatenate, zip(*blocks, strict=True))
     numbers = pa.array(np.arange(spec.devices)).cast(pa.string())
     ids = pc.utf8_lpad(numbers, ID_DIGITS, padding="0")
     ids = pc.binary_join_element_wise("d", ids, "")
-    tables = {
-        "devices": make_table(
-            "devices",
-            {
-                "device_id": ids,
-                "kind": preset.kind,
-                "window_start_us": 0,
-                "window_end_us": span_us,
-                "valid": True,
-            },
-        ),
-        "availability": make_table(
-            "availability",
-            {
-                "device_id": id_column(sessions.device, ids),
-                "start_us": sessions.start_us,
-                "end_us": sessions.end_us,
-                "censored": sessions.censored,
-            },
-        ),
-        "compute": compute_table(
-            sections["compute"], ids, Stream(spec.seed, Purpose.COMPUTE_PROFILE)
-        ),
-        "network": network_table(
-            sections["network"], ids, Stream(spec.seed, Purpose.NETWORK_PROFILE)
-        ),
+    compute, network = (
+        Stream(spec.seed, purpose) for purpose in (Purpose.COMPUTE_PROFILE, Purpose.NETWORK_PROFILE)
+    )
+    tables: dict[str, dict[str, Any]] = {
+        "devices": {
+            "device_id": ids,
+            "kind": preset.kind,
+            "window_start_us": 0,
+            "window_end_us": span_us,
+            "valid": True,
+        },
+        "availability": {
+            "device_id": id_column(device, ids),
+            "start_us": start_us,
+            "end_us": end_us,
+            "censored": censored,
+        },
+        "compute": compute_table(sections["compute"], ids, compute),
+        "network": network_table(sections["network"], ids, network),
     }
     if spec.compute_series is not None:
         tables["compute_series"] = compute_series_table(
             spec.compute_series, ids, span_us / 1e6, Stream(spec.seed, Purpose.COMPUTE_JITTER)
         )
     if spec.network_series is not None:
+        rates_bps = tables["network"]["bandwidth_bps"]
         tables["network_series"], tables["network_assign"] = network_series_tables(
-            spec.network_series, tables["network"], ids, Stream(spec.seed, Purpose.NETWORK_JITTER)
+            spec.network_series, rates_bps, ids, Stream(spec.seed, Purpose.NETWORK_JITTER)
         )
     manifest = Manifest(
         name=spec.name or spec.population,
@@ -141,11 +135,12 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         seed=spec.seed,
         counts={
             "devices": spec.devices,
-            "sessions": len(sessions.device),
-            "devices_never_available": spec.devices - len(np.unique(sessions.device)),
+            "sessions": len(device),
+            "devices_never_available": spec.devices - len(np.unique(device)),
         },
     )
-    return TraceBundle(manifest, tables)
+    made = {name: make_table(name, columns) for name, columns in tables.items()}
+    return TraceBundle(manifest, made)
 
 
 def find_population(name: str) -> tuple[Family, Preset]:

@@ -10,7 +10,7 @@ from pydantic import Field
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
-from fedsim.traces.tables import Bools, Floats, id_column, make_table
+from fedsim.traces.tables import Bools, Floats, id_column
 from fedsim.units import US_PER_S, Duration, Rate
 from fedsim.vocabulary.formatting import format_count
 
@@ -96,7 +96,11 @@ class NetworkSeriesParams(Parameters):
     """Standard deviation of the logarithm of its length."""
 
 
-def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
+Columns = dict[str, Any]
+"""Columns of a table by name, for :func:`~fedsim.traces.tables.make_table`."""
+
+
+def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Columns:
     """The table ``compute``: one training row per device, for any task."""
     from scipy.special import ndtr, ndtri
 
@@ -113,18 +117,15 @@ def compute_table(params: ComputeParams, ids: Any, stream: Stream) -> Any:
     phones = np.cumsum(list(RAM_GB.values()))
     step = np.searchsorted(phones[:-1] / phones[-1], rank, side="right")
     ram_bytes = np.rint(params.ram_factor * 1e9 * np.array(list(RAM_GB))[step]).astype(np.int64)
-    return make_table(
-        "compute",
-        {
-            "device_id": id_column(devices, ids),
-            "task": "*",
-            "phase": "training",
-            "step_fixed_s": params.step_fixed / speed,
-            "sample_s": params.sample / speed,
-            "relative_speed": speed,
-            "ram_bytes": ram_bytes,
-        },
-    )
+    return {
+        "device_id": id_column(devices, ids),
+        "task": "*",
+        "phase": "training",
+        "step_fixed_s": params.step_fixed / speed,
+        "sample_s": params.sample / speed,
+        "relative_speed": speed,
+        "ram_bytes": ram_bytes,
+    }
 
 
 def pearson_of_spearman(spearman: float) -> float:
@@ -132,22 +133,19 @@ def pearson_of_spearman(spearman: float) -> float:
     return float(2 * np.sin(np.pi * spearman / 6))
 
 
-def network_table(params: NetworkParams, ids: Any, stream: Stream) -> Any:
+def network_table(params: NetworkParams, ids: Any, stream: Stream) -> Columns:
     """The table ``network``: one row down and one row up per device."""
     devices = np.arange(len(ids))
     down = params.down * np.exp(params.down_sigma * stream.normals(devices, 0))
     ratio = params.up_ratio * np.exp(params.up_ratio_sigma * stream.normals(devices, 1))
     rtt = params.rtt * np.exp(params.rtt_sigma * stream.normals(devices, 2))
-    return make_table(
-        "network",
-        {
-            "device_id": id_column(np.repeat(devices, 2), ids),
-            "direction": id_column(np.tile(np.array([0, 1]), len(ids)), ["down", "up"]),
-            "bandwidth_bps": np.stack([down, down * ratio], axis=1).ravel(),
-            "bandwidth_cv": params.bandwidth_cv,
-            "rtt_s": np.repeat(rtt, 2),
-        },
-    )
+    return {
+        "device_id": id_column(np.repeat(devices, 2), ids),
+        "direction": id_column(np.tile(np.array([0, 1]), len(ids)), ["down", "up"]),
+        "bandwidth_bps": np.stack([down, down * ratio], axis=1).ravel(),
+        "bandwidth_cv": params.bandwidth_cv,
+        "rtt_s": np.repeat(rtt, 2),
+    }
 
 
 def _autoregressive(normal: Floats, correlation: float) -> Floats:
@@ -170,7 +168,7 @@ def _check_rows(rows: int, table: str, hint: str) -> None:
 
 def compute_series_table(
     params: ComputeSeriesParams, ids: Any, span_s: float, stream: Stream
-) -> Any:
+) -> Columns:
     """The table ``compute_series``: multipliers of the step time of each device over the whole window."""
     pieces = int(np.ceil(span_s / params.piece))
     _check_rows(pieces * len(ids), "compute_series", "use longer pieces or fewer devices")
@@ -187,15 +185,12 @@ def compute_series_table(
     multiplier = np.exp(params.sd * noise) * np.where(straggles, slow_down, 1.0)
     start = np.rint(np.minimum(np.arange(pieces + 1) * params.piece, span_s) * US_PER_S)
     start = start.astype(np.int64)
-    return make_table(
-        "compute_series",
-        {
-            "device_id": id_column(np.repeat(np.arange(len(ids)), pieces), ids),
-            "start_us": np.tile(start[:-1], len(ids)),
-            "dur_us": np.tile(np.diff(start), len(ids)),
-            "multiplier": multiplier.ravel().astype(np.float32),
-        },
-    )
+    return {
+        "device_id": id_column(np.repeat(np.arange(len(ids)), pieces), ids),
+        "start_us": np.tile(start[:-1], len(ids)),
+        "dur_us": np.tile(np.diff(start), len(ids)),
+        "multiplier": multiplier.ravel().astype(np.float32),
+    }
 
 
 def _two_states(uniform: Floats, share: float, length: float) -> Bools:
@@ -212,8 +207,8 @@ def _two_states(uniform: Floats, share: float, length: float) -> Bools:
 
 
 def network_series_tables(
-    params: NetworkSeriesParams, network: Any, ids: Any, stream: Stream
-) -> tuple[Any, Any]:
+    params: NetworkSeriesParams, bandwidth_bps: Floats, ids: Any, stream: Stream
+) -> tuple[Columns, Columns]:
     """The tables ``network_series`` (mean rate 1 Mbit/s) and ``network_assign`` (scaled to each device's mean rate)."""
     pieces = int(np.ceil(params.length / params.piece))
     count = 2 * params.series
@@ -223,8 +218,8 @@ def network_series_tables(
     sigma = np.sqrt(np.log1p(params.cv**2))
     normal = stream.normals(np.arange(count)[:, None], numbers[None, :])
     rate = np.exp(sigma * _autoregressive(normal, params.correlation) - sigma**2 / 2)
-    for series in range(count):
-        rate[series, _outages(params, pieces, stream.generator(series, 1 << 40))] = 0.0
+    for number in range(count):
+        rate[number, _outages(params, pieces, stream.generator(number, 1 << 40))] = 0.0
     means = rate.mean(axis=1, keepdims=True)
     rate *= 1e6 / np.where(means > 0, means, 1.0)
     # Adjacent pieces of equal rate (outages) become one row.
@@ -237,33 +232,25 @@ def network_series_tables(
     is_last = np.append(row_series[1:] != row_series[:-1], True)
     end = np.where(is_last, total_us, np.append(start[1:], total_us))
     directions = id_column((row_series >= params.series).astype(np.int64), ["down", "up"])
-    series_table = make_table(
-        "network_series",
-        {
-            "series_id": id_column(row_series, names),
-            "direction": directions,
-            "start_us": start,
-            "dur_us": end - start,
-            "rate_bps": rate[row_series, row_piece],
-        },
-    )
+    series = {
+        "series_id": id_column(row_series, names),
+        "direction": directions,
+        "start_us": start,
+        "dur_us": end - start,
+        "rate_bps": rate[row_series, row_piece],
+    }
     devices = np.arange(len(ids))
     followed = (stream.uniforms(devices, 1 << 41) * params.series).astype(np.int64)
     offset = (stream.uniforms(devices, (1 << 41) + 1) * pieces).astype(np.int64)
     offset_us = np.rint(offset * params.piece * US_PER_S).astype(np.int64)
-    bandwidth = network.column("bandwidth_bps").to_numpy()
-    assign_table = make_table(
-        "network_assign",
-        {
-            "device_id": id_column(np.repeat(devices, 2), ids),
-            "series_id": id_column(
-                np.stack([followed, followed + params.series], axis=1).ravel(), names
-            ),
-            "offset_us": np.repeat(offset_us, 2),
-            "scale": (bandwidth / 1e6).astype(np.float32),
-        },
-    )
-    return series_table, assign_table
+    follows = np.stack([followed, followed + params.series], axis=1).ravel()
+    assign = {
+        "device_id": id_column(np.repeat(devices, 2), ids),
+        "series_id": id_column(follows, names),
+        "offset_us": np.repeat(offset_us, 2),
+        "scale": (bandwidth_bps / 1e6).astype(np.float32),
+    }
+    return series, assign
 
 
 def _outages(params: NetworkSeriesParams, pieces: int, generator: np.random.Generator) -> Bools:

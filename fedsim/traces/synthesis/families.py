@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -37,22 +37,6 @@ Intervals = Iterator[tuple[Ints, Floats, Floats]]
 """Groups of intervals: the number of the device, start and end (s) of each."""
 
 
-class Sessions(NamedTuple):
-    """Online intervals, sorted by device and start, disjoint and not touching, within ``[0, span)``.
-
-    Args:
-        device: device number, int64.
-        start_us: first instant (us).
-        end_us: first instant after it (us).
-        censored: bit 0: began before the window; bit 1: continued after it.
-    """
-
-    device: Ints
-    start_us: Ints
-    end_us: Ints
-    censored: npt.NDArray[np.int8]
-
-
 @dataclass(frozen=True)
 class Family:
     """A family of synthetic availability.
@@ -69,8 +53,15 @@ class Family:
     intervals: Callable[[Any, Ints, float, Stream], Intervals]
     Params: type[Parameters] = Parameters
 
-    def sessions(self, params: Any, devices: Ints, span_s: float, stream: Stream) -> Sessions:
-        """The intervals of some devices, clipped to the window and rounded; touching ones are joined."""
+    def sessions(
+        self, params: Any, devices: Ints, span_s: float, stream: Stream
+    ) -> tuple[Ints, Ints, Ints, npt.NDArray[np.int8]]:
+        """The intervals of some devices, clipped to the window and rounded; touching ones are joined.
+
+        Returns:
+            Number of the device, start and end (us), by device and start; and censored: bit 0: began before the window;
+            bit 1: continued after it.
+        """
         none = np.zeros(0, np.int64), np.zeros(0), np.zeros(0)
         groups = self.intervals(params, devices, span_s, stream)
         device, start_s, end_s = map(np.concatenate, zip(none, *groups, strict=True))
@@ -83,7 +74,7 @@ class Family:
         )
         inside = (np.minimum(end, span) > np.maximum(start, 0)) & (end > start)
         device, start, end = join_touching(device[inside], start[inside], end[inside])
-        return Sessions(
+        return (
             device,
             np.maximum(start, 0) * RESOLUTION_US,
             np.minimum(end, span) * RESOLUTION_US,

@@ -19,20 +19,6 @@ from tests.traces.helpers import import_, intervals, put, refused
 US = 1_000_000
 
 
-@pytest.mark.parametrize(
-    ("unit", "factor"), [("ms", 1000), ("s", US), ("min", 60 * US), ("h", 3600 * US)]
-)
-def test_intervals_in_the_declared_unit(tmp_path: Path, unit: str, factor: int) -> None:
-    path = put(tmp_path / "a.csv", "device,start,end\na,1,2\nb,0.5,3\na,4,6\n")
-    bundle = import_("table", path, time_unit=unit)
-    assert intervals(bundle) == {
-        "a": [(factor, 2 * factor), (4 * factor, 6 * factor)],
-        "b": [(factor // 2, 3 * factor)],
-    }
-    assert bundle.manifest.horizon_us == 6 * factor
-    assert bundle.manifest.options["time_unit"] == unit
-
-
 def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
     text = "device,start,end,step_time,down,up,rtt\na,1,2,3,4,5,6\n"
     message = refused("table", put(tmp_path / "a.csv", text), compute_unit="s")
@@ -48,33 +34,7 @@ def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
     assert "time_unit" not in refused("table", put(tmp_path / "b.csv", dated))
 
 
-UNIX = "device,start,end\na,1714550400,1714557600\nb,1714554000,1714561200\nb,,\n"
 """From 2024-05-01T08:00:00Z on."""
-
-
-@pytest.mark.parametrize(("unit", "factor"), [("s", 1), ("ms", 1000)])
-def test_unix_times(tmp_path: Path, unit: str, factor: int) -> None:
-    text = re.sub(r"\d+", lambda number: str(int(number[0]) * factor), UNIX)
-    path = put(tmp_path / "a.csv", text)
-    bundle = import_("table", path, time_unit=f"unix_{unit}", window="1d")
-    hour = 60 * MINUTE
-    # No zone is known: time 0 is the first time.
-    assert intervals(bundle) == {"a": [(0, 2 * hour)], "b": [(hour, 3 * hour)]}
-    manifest = bundle.manifest
-    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-05-01T08:00:00+00:00", 2)
-    assert (manifest.clock, manifest.zone) == ("utc", None)
-    local = import_("table", path, time_unit=f"unix_{unit}", time_zone="Europe/Berlin")
-    assert intervals(local)["a"] == [(10 * hour, 12 * hour)]
-    late = import_("table", path, time_unit=f"unix_{unit}", epoch="2024-05-01T06:00:00Z")
-    assert intervals(late)["a"] == [(2 * hour, 4 * hour)]
-
-
-def test_an_import_of_which_nothing_is_left_is_refused(tmp_path: Path) -> None:
-    path = put(tmp_path / "a.csv", "device,start,end\na,100,200\n")
-    assert "-s window=" in refused("table", path, time_unit="s", window="1min")
-    assert "which is no time of an observation" in refused(
-        "table", put(tmp_path / "b.csv", "device,start,end\na,1,1e12\n"), time_unit="unix_s"
-    )
 
 
 def test_profiles_in_a_second_file(tmp_path: Path) -> None:
@@ -107,47 +67,8 @@ def test_profiles_in_a_second_file(tmp_path: Path) -> None:
     ]
 
 
-def test_all_in_one_file_must_agree(tmp_path: Path) -> None:
-    good = "device,start,end,score\na,0,1,7\na,2,3,\na,4,5,7\n"
-    bundle = import_("table", put(tmp_path / "a.csv", good), time_unit="s")
-    assert [r["score"] for r in bundle.tables["compute"].to_pylist()] == [7.0]
-
-
 # 2024-03-31 is the day on which Berlin's clocks skip from 02:00 (+01:00) to 03:00 (+02:00). By hand, in UTC:
 # a: 00:30 to 01:30 (half an hour before to half an hour after the change), b: 22:30 of the day before to 06:00.
-TIMESTAMPS = """device,start,end
-a,2024-03-31T01:30:00+01:00,2024-03-31T03:30:00+02:00
-b,2024-03-30T22:30:00Z,2024-03-31T08:00:00+02:00
-b,,
-"""
-MINUTE = 60 * US
-
-
-def test_timestamps_with_offsets(tmp_path: Path) -> None:
-    bundle = import_("table", put(tmp_path / "a.csv", TIMESTAMPS))
-    # The offsets differ, so no zone is known: time 0 is the first start, 2024-03-30T22:30Z, a Saturday.
-    assert intervals(bundle) == {
-        "a": [(120 * MINUTE, 180 * MINUTE)],
-        "b": [(0, 450 * MINUTE)],
-    }
-    manifest = bundle.manifest
-    assert (manifest.epoch, manifest.epoch_weekday) == ("2024-03-30T22:30:00+00:00", 5)
-    assert manifest.clock == "utc"
-
-
-def test_timestamps_without_offsets_are_in_the_given_time_zone(tmp_path: Path) -> None:
-    text = TIMESTAMPS.replace("+01:00", "").replace("+02:00", "").replace("22:30:00Z", "23:30:00")
-    bundle = import_("table", put(tmp_path / "a.csv", text), time_zone="Europe/Berlin")
-    # Time 0 is the local midnight before: 2024-03-30T00:00+01:00, an hour before that of UTC.
-    assert intervals(bundle) == {
-        "a": [((24 * 60 + 90) * MINUTE, (24 * 60 + 150) * MINUTE)],
-        "b": [((23 * 60 + 30) * MINUTE, (24 * 60 + 420) * MINUTE)],
-    }
-    assert bundle.manifest.epoch == "2024-03-30T00:00:00+01:00"
-    assert bundle.manifest.clock == "local"
-    assert "give -s time_zone=" in refused("table", tmp_path / "a.csv")
-    fixed = import_("table", tmp_path / "a.csv", time_zone="+01:00")
-    assert intervals(fixed)["a"] == [((24 * 60 + 90) * MINUTE, (24 * 60 + 210) * MINUTE)]
 
 
 def test_an_epoch_of_ones_own_and_fractions_of_a_second(tmp_path: Path) -> None:
@@ -206,41 +127,6 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
     assert not [caveat for caveat in caveats if "not in all files" in caveat]
 
 
-@pytest.mark.parametrize("ending", ["parquet", "feather", "arrow", "stream"])
-def test_tables_of_other_formats_are_read_by_their_content(tmp_path: Path, ending: str) -> None:
-    import pyarrow as pa
-    from pyarrow import feather, parquet
-
-    zone = ZoneInfo("Europe/Berlin")
-    start = datetime(2026, 1, 5, 8, tzinfo=zone)
-    starts = [start, start + timedelta(hours=2), None]
-    ends = [start + timedelta(hours=1), start + timedelta(hours=3), None]
-    table = pa.table(
-        {
-            "device": pa.array(["a", "b", "b"]).dictionary_encode(),
-            "start": pa.array(starts, pa.timestamp("us", "Europe/Berlin")),
-            "end": pa.array(ends, pa.timestamp("us", "Europe/Berlin")),
-        }
-    ).slice(0, 2)
-    # The name says nothing.
-    path = tmp_path / f"table_{ending}.csv"
-    if ending == "parquet":
-        parquet.write_table(table, path)
-    elif ending == "feather":
-        feather.write_feather(table, path, compression="uncompressed")
-    else:
-        new = pa.ipc.new_file if ending == "arrow" else pa.ipc.new_stream
-        with pa.OSFile(str(path), "wb") as sink, new(sink, table.schema) as writer:
-            writer.write_table(table)
-    bundle = import_("table", path)
-    # From midnight in Berlin, which the type of the column names.
-    assert intervals(bundle) == {
-        "a": [(8 * 3600 * US, 9 * 3600 * US)],
-        "b": [(10 * 3600 * US, 11 * 3600 * US)],
-    }
-    assert bundle.manifest.zone == "Europe/Berlin"
-
-
 def windows(bundle: TraceBundle) -> dict[str, tuple[int, int] | None]:
     """Window of each valid device in seconds."""
     return {
@@ -285,19 +171,6 @@ def test_a_log_of_one_switch(tmp_path: Path) -> None:
     assert bundle.manifest.eligibility is not None
     assert bundle.manifest.eligibility.expression == "state"
     assert any("the log's last row" in caveat for caveat in bundle.manifest.caveats)
-
-
-def test_the_window_ends_the_last_state(tmp_path: Path) -> None:
-    bundle = import_("table", put(tmp_path / "a.csv", SWITCHES), time_unit="s", window="45s")
-    assert spans(bundle) == {"a": [(10, 20), (30, 45)], "b": [(40, 45)], "c": [(7, 45)]}
-    assert windows(bundle) == {"a": (10, 45), "b": (5, 45), "c": (7, 45)}
-    assert bundle.manifest.counts["after_window"] == 1
-    state = {"state": "on"}
-    given = import_("table", tmp_path / "a.csv", time_unit="s", window="45s", initial=state)
-    assert spans(given) == {"a": [(0, 20), (30, 45)], "b": [(0, 5), (40, 45)], "c": [(0, 45)]}
-    assert set(windows(given).values()) == {(0, 45)}
-    # Rows a,10 and a,25 and c,7 change nothing any more; a,50 is outside.
-    assert given.manifest.counts["repeated_states"] == 3
 
 
 PHONES = """\

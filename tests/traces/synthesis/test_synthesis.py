@@ -1,12 +1,8 @@
 """Every synthesized population is sound, reproducible and extensible."""
 
-import numpy as np
 import pytest
-from pandas.testing import assert_series_equal
 
-from fedsim import bundled
 from fedsim.errors import UserError, UserErrors
-from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.synthesis import (
     FAMILIES,
     PRESETS,
@@ -16,7 +12,6 @@ from fedsim.traces.synthesis import (
     synthesize,
 )
 from fedsim.traces.validation import validate_bundle
-from tests.docs.pages import exit_code, working_in
 from tests.traces.synthesis.making import make
 
 HOUR_NS = 3_600_000_000_000
@@ -41,27 +36,6 @@ def test_every_population_is_sound_reproducible_and_extensible(population, tmp_p
         assert columns == bundle.tables[name].to_pydict()
     other = make(population, 60, days=3, seed=6)
     assert other.tables["compute"].to_pydict() != bundle.tables["compute"].to_pydict()
-
-
-@pytest.mark.parametrize("name", ["desktops_week", "phones_week", "phones_mostly_on_week"])
-def test_the_command_of_a_bundled_trace_gives_its_tables(name, tmp_path):
-    """The exponential function rounds differently on different processors: real numbers agree to 14 digits."""
-    shipped = TraceBundle.read(bundled.resolved(f"builtin:{name}"))
-    with working_in(tmp_path):
-        assert exit_code(shipped.manifest.command) == 0
-    again = TraceBundle.read(tmp_path / name)
-    assert again.tables.keys() == shipped.tables.keys()
-    for table_name, table in shipped.tables.items():
-        assert again.tables[table_name].column_names == table.column_names
-        for column in table.column_names:
-            values = table.column(column).to_pandas()
-            assert_series_equal(
-                again.tables[table_name].column(column).to_pandas(),
-                values,
-                check_exact=values.dtype != np.float64,
-                rtol=1e-14,
-                atol=0,
-            )
 
 
 def test_the_manifest_keeps_the_parameters_and_the_seed():
