@@ -141,7 +141,7 @@ user_code_option = click.option(
 
 
 def _rules() -> list[str]:
-    from fedsim.composition.rules.names import documentation
+    from fedsim.composition.rules.finished import documentation
 
     return list(documentation())
 

@@ -18,15 +18,12 @@ def check(world: World) -> list[UserError]:
 
     Returns:
         Warnings: settings that are legal but probably not intended.
-
-    Raises:
-        UserError: the run cannot succeed.
     """
     loaded, ignored = world.loaded, world.scenario.ignore
     with further_checks(), loaded.locating_errors():
         if ignored:
             # The rules on finished runs import pandas, which takes as long as the rest of a check.
-            from fedsim.composition.rules.names import check_names
+            from fedsim.composition.rules.finished import check_names
 
             check_names(ignored)
         require_trackers(loaded)
@@ -49,9 +46,6 @@ def check_scenario(
 
     Returns:
         Warnings: settings that are legal but probably not intended.
-
-    Raises:
-        UserError: the error that :func:`fedsim.composition.run.execute` would raise.
     """
     world = build(loaded, shared, timing_only=timing_only)
     warnings = check(world)

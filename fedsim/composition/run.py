@@ -20,7 +20,6 @@ from fedsim.composition.build import build
 from fedsim.composition.check import check
 from fedsim.composition.closing import spent, write_edges, write_population
 from fedsim.composition.distributed import await_claim, claimed, follow, joined
-from fedsim.composition.edges import recorded_edges
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -51,7 +50,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
-from fedsim.simulation.rows import recorded
+from fedsim.simulation.rows import dispatch_columns, recorded
 from fedsim.simulation.simulation import Live
 from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
@@ -238,7 +237,11 @@ def resume(
             if overrides:
                 load_original(folder, info, overrides)
             on_start("the run is complete")
-            return _checked(Run(folder))
+            run = Run(folder)
+            raise_all(folder.problems(run.info))
+            if not folder.report.exists():
+                run.report()  # The process was killed before it was written.
+            return run
         if not folder.has_begun:
             raise UserError(
                 "the run was killed before it began, so there is nothing to resume",
@@ -287,14 +290,6 @@ def workers_of(path: Path) -> str:
     return str(RunFolder(path).read_info().get("workers"))
 
 
-def _checked(run: Run) -> Run:
-    """A complete run whose files are as they were; its page is written if the process was killed before it was."""
-    raise_all(run.folder.problems(run.info))
-    if not run.folder.report.exists():
-        run.report()
-    return run
-
-
 class Execution:
     """A run in progress.
 
@@ -341,11 +336,14 @@ class Execution:
         self._learning = Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
-        self._trackers: Trackers | None = None
+        self._trackers = Trackers()
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
-        of_edges = {"clients": world.task.clients, **recorded_edges(world.edges)}
-        self.writer = RunWriter(folder, **recorded(world.population), **of_edges)
+        top: dict[str, Any] = {"clients": world.task.clients}
+        if world.edges is not None and (edges := world.edges.population) is not None:
+            columns = partial(dispatch_columns, edges.power)
+            top = {"clients": edges.clients, "edge_columns": columns}
+        self.writer = RunWriter(folder, **recorded(world.population), **top)
         try:
             if world.learns:
                 self._learner = self._make_learner()
@@ -378,8 +376,7 @@ class Execution:
             raise
         except TimelineDiffers:
             self.writer.close()
-            if self._trackers is not None:
-                self._trackers.finish(Status.INTERRUPTED, {})
+            self._trackers.finish(Status.INTERRUPTED, {})
             raise
         except Exception as error:
             if is_disk_full(error):
@@ -454,8 +451,7 @@ class Execution:
             learning=None if self._learner is None else self._learner.describe(),
         )
         self._checkpoints.remove()
-        if self._trackers is not None:
-            self._trackers.finish(Status.COMPLETE, run.info)
+        self._trackers.finish(Status.COMPLETE, run.info)
         return run
 
     def _warn(self, run: Run) -> None:
@@ -475,8 +471,7 @@ class Execution:
     def _leave(self, status: Status, **more: Any) -> None:
         self.writer.close()
         info = self.folder.close(status, **self._wall(), **more)
-        if self._trackers is not None:
-            self._trackers.finish(status, info)
+        self._trackers.finish(status, info)
         # Problems of the page never hide why the run ends.
         with contextlib.suppress(Exception):
             Run(self.folder).report()
@@ -491,10 +486,9 @@ class Execution:
         return self.folder.no_room()
 
     def _make_learner(self) -> Learner:
-        kept = self.world.scenario.checkpoint_models
-        keeps: dict[str, Any] = (
-            {} if kept is None else {"on_version": model_keeper(kept, self.folder)}
-        )
+        kept, keeps = self.world.scenario.checkpoint_models, dict[str, Any]()
+        if kept is not None:
+            keeps["on_version"] = model_keeper(kept, self.folder)
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
         # A killed run could not record its time, but its last checkpoint did.
@@ -512,7 +506,7 @@ class Execution:
         )
         definitions = to_document(learner.metric_definitions.values())
         self.folder.update_info(**{DEFINITIONS_KEY: definitions})
-        self._trackers = Trackers(self.world.loaded, self.folder, resumed=self._resumed)
+        self._trackers.start(self.world.loaded, self.folder, resumed=self._resumed)
         return learner
 
     # -- during the run ----------------------------------------------------------------------------------------------
@@ -531,7 +525,6 @@ class Execution:
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
         self._metrics = metrics
-        assert self._trackers is not None
         self._trackers.log(instruction, metrics)
         self.writer.append_metrics(
             instruction.time_s, instruction.version, instruction.round, metrics

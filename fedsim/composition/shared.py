@@ -104,11 +104,7 @@ class Bundles:
         self._mapped = mapped or Mapped()
 
     def read(self, path: Path) -> TraceBundle:
-        """The bundle in ``path``.
-
-        Raises:
-            UserError: it is missing, damaged or inconsistent.
-        """
+        """The bundle in ``path``."""
         path = Path(os.path.realpath(path))
 
         def read() -> TraceBundle:
@@ -134,11 +130,7 @@ class Datasets:
         self._mapped = mapped or Mapped()
 
     def load(self, component: DatasetComponent, folder: Path) -> Dataset:
-        """The data set that ``component.load(folder)`` returns.
-
-        Raises:
-            UserError: the data is missing or damaged.
-        """
+        """The data set that ``component.load(folder)`` returns."""
         kind, params, folder = type(component), component.params.model_dump_json(), folder.resolve()
 
         def load() -> Dataset:

@@ -19,8 +19,7 @@ from typing_extensions import override
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import spent, write_population
 from fedsim.composition.devices import Devices
-from fedsim.composition.rules.finished import FINISHED, FinishedRun
-from fedsim.composition.rules.names import check_names
+from fedsim.composition.rules.finished import FINISHED, FinishedRun, check_names
 from fedsim.composition.rules.planned import OF_DEVICES, PLANNED
 from fedsim.composition.run import OnProgress, default_folder, log_warning
 from fedsim.composition.shared import Bundles

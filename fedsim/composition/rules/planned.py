@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from fedsim.composition.prospects import shown_duration
 from fedsim.composition.rules import RuleTable
-from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import declares_direction
 from fedsim.methods.base import Rounds
@@ -558,22 +557,19 @@ def low_battery_floor(world: World) -> Iterator[UserError]:
 
 
 @PLANNED
-def drifting_hours(world: World) -> Iterator[UserError]:
+def drifting_hours(world: World, until_s: float | None = None) -> Iterator[UserError]:
     """Availability repeats within the run, but at other hours of the day, because its period is not a number of days.
 
     If the scenario does not give the length of the run, the warning comes at its end.
     """
-    until_s = world.scenario.stop.simulated_time
-    if until_s is not None:
-        yield from drifting_until(world.population, to_ns(until_s))
-
-
-def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]:
-    """The warning of ``drifting-hours`` for a run that ends at this time."""
-    count, period_s = population.availability.drifting(until_ns)
-    if count > _MANY * population.clients:
+    until_s = until_s or world.scenario.stop.simulated_time
+    if until_s is None:
+        return
+    clients = world.population.clients
+    count, period_s = world.population.availability.drifting(to_ns(until_s))
+    if count > _MANY * clients:
         yield UserError(
-            f"the availability of {format_count(count)} of {format_counted(population.clients, 'client')} repeats "
+            f"the availability of {format_count(count)} of {format_counted(clients, 'client')} repeats "
             f"every {format_duration(period_s)}, which is not a whole number of days, so their hours of the day drift",
             where="devices.availability",
             hint="end the run within the trace, import the trace with a window of whole days, or set on_end",
@@ -581,21 +577,17 @@ def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]
 
 
 @PLANNED
-def unobserved_time(world: World) -> Iterator[UserError]:
+def unobserved_time(world: World, until_s: float | None = None) -> Iterator[UserError]:
     """The run touches times at which its devices were not observed, and no ``on_end`` says what they do then.
 
     If the scenario does not give the length of the run, the warning comes at its end.
     """
-    until_s = world.scenario.stop.simulated_time
-    if until_s is not None:
-        yield from unobserved_until(world, to_ns(until_s))
-
-
-def unobserved_until(world: World, until_ns: int) -> Iterator[UserError]:
-    """The warning of ``unobserved-time`` for a run that ends at this time."""
-    share = world.population.availability.unobserved_share(until_ns)
+    until_s = until_s or world.scenario.stop.simulated_time
     params: Any = world.scenario.devices.availability.params
-    if share > _UNOBSERVED and params.on_end is None:
+    if until_s is None or params.on_end is not None:
+        return
+    share = world.population.availability.unobserved_share(to_ns(until_s))
+    if share > _UNOBSERVED:
         yield UserError(
             f"{format_share(share)} of the clients' time in this run was not observed in their trace, and is filled in "
             "by its rule for such times (on_end)",
