@@ -10,8 +10,9 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.component import (
@@ -186,7 +187,7 @@ def _kind(
     """
     return Kind(
         lambda: discover(package, _imported(component or base)),
-        lambda: cast(type[Any], _imported(base)),
+        partial(_imported, base),
         (lambda cls: cls) if adapt is None else (lambda cls: _imported(adapt)(cls)),
         None if of_function is None else (lambda function: _imported(of_function)(function)),
     )

@@ -238,9 +238,15 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
         # Commands that only read a scenario check no more than this.
         with further_checks() if reading.user_code == "import" else nullcontext():
             raise all_errors(mistakes, source) from None
-    mistakes = _too_many_evaluations(scenario)
-    if mistakes:
-        raise all_errors(mistakes, source)
+    every_s, until_s = scenario.evaluation.every, scenario.stop.simulated_time
+    if every_s is not None and until_s is not None and until_s / every_s > MOST_EVALUATIONS:
+        raise Problem(
+            ("evaluation", "every"),
+            f"an interval of {format_duration(every_s)} gives {format_count(until_s / every_s)} evaluations in the "
+            f"{format_duration(until_s)} of stop.simulated_time",
+            f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: set at least "
+            f"{duration_at_least(until_s / MOST_EVALUATIONS)}",
+        ).to_error(source)
     for key, part in _parts(scenario):
         # The parts were just created, so that nothing has used them without their location.
         object.__setattr__(part, "where", source.value_place(key))
@@ -286,18 +292,3 @@ def _naming_keys_elsewhere(problem: Problem) -> Problem:
     return replace(
         problem, hint=elsewhere if elsewhere and f"'{key}'" not in elsewhere else problem.hint
     )
-
-
-def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
-    every_s, until_s = scenario.evaluation.every, scenario.stop.simulated_time
-    if every_s is None or until_s is None or until_s / every_s <= MOST_EVALUATIONS:
-        return []
-    return [
-        Problem(
-            ("evaluation", "every"),
-            f"an interval of {format_duration(every_s)} gives {format_count(until_s / every_s)} evaluations in the "
-            f"{format_duration(until_s)} of stop.simulated_time",
-            f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: set at least "
-            f"{duration_at_least(until_s / MOST_EVALUATIONS)}",
-        )
-    ]

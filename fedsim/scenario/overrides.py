@@ -66,19 +66,17 @@ def from_python(overrides: Iterable[str] | Mapping[str, Any]) -> list[Override]:
         UserError: it is neither, or one of them cannot be read.
     """
     if isinstance(overrides, Mapping):
-        return [_of_python(path, value) for path, value in overrides.items()]
+        for path in overrides:
+            if not isinstance(path, str) or not all(path.split(".")):
+                raise UserError(
+                    f"keys must be dotted paths, not {path!r}",
+                    where="argument overrides",
+                    hint='for example overrides={"training.optimizer.lr": 0.05}',
+                )
+        form = 'argument overrides={{"{}": ...}}'
+        return [Override(path, value, form.format(path)) for path, value in overrides.items()]
     given = strings("overrides", overrides, 'for example overrides={"training.optimizer.lr": 0.05}')
     return [Override.parse(text, 'argument overrides=["{}"]') for text in given]
-
-
-def _of_python(path: object, value: Any) -> Override:
-    if not isinstance(path, str) or not all(path.split(".")):
-        raise UserError(
-            f"keys must be dotted paths, not {path!r}",
-            where="argument overrides",
-            hint='for example overrides={"training.optimizer.lr": 0.05}',
-        )
-    return Override(path, value, f'argument overrides={{"{path}": ...}}')
 
 
 def apply_overrides(source: Source, overrides: Iterable[Override | str]) -> Source:

@@ -149,8 +149,17 @@ class OfKind:
         if isinstance(value, Part):
             return replace(value)
         if value is None or (isinstance(value, Mapping) and not value):
-            value = self._companion(section)
-            if value is None:
+            # The companion of another part of the section, or the default.
+            parts = [other for other in section.values() if isinstance(other, Part) and other.name]
+            known = [other.component for other in parts if other.component is not None]
+            brought = [one.companions[self.kind] for one in known if self.kind in one.companions]
+            if brought:
+                value = dict(brought[0])
+            elif len(known) == len(parts) and self.default is not None:
+                value = {"name": self.default_name(section)}
+            elif len(known) == len(parts):
+                value = {}
+            else:  # The user's code may bring one, and is not imported.
                 return Part(self.kind, "", None, None)
         if isinstance(value, Component):
             given = params_of(value).model_dump(by_alias=True)
@@ -224,16 +233,6 @@ class OfKind:
             user = UserFile(given.__qualname__, file, digest, source, raw)
         params = component.Params.model_validate(raw, context=reading)
         return Part(self.kind, name, component, params, reading.folder, user)
-
-    def _companion(self, section: Mapping[str, Any]) -> Any:
-        """The part of a section that names none: the companion of another part of the section, or the default."""
-        parts = [other for other in section.values() if isinstance(other, Part) and other.name]
-        for other in parts:
-            if other.component is not None and self.kind in other.component.companions:
-                return dict(other.component.companions[self.kind])
-        if any(other.component is None for other in parts):
-            return None  # The user's code may bring one, and is not imported.
-        return {} if self.default is None else {"name": self.default_name(section)}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         """Read any form of a part; write it as plain data."""
