@@ -78,7 +78,7 @@ def build(
         budget_ns = None if training.time_budget is None else to_ns(training.time_budget)
         # Traces are read when the population is built, or when the length of their cycle is needed.
         work = Work(task.local_steps(training), budget_ns)
-        devices = Devices(scenario, loaded.folder, shared.bundles, task, work)
+        devices = Devices(scenario, loaded.folder, shared, task, work)
         with relocating(scenario):
             method = build_method(devices, learns=learns)
         parts = divided(devices, method)
@@ -133,7 +133,7 @@ def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
         scenario.training,
         scenario.seed,
         loaded.folder,
-        shared.datasets.load,
+        shared.dataset,
         merges=scenario.server.of_devices.method.type.merges,
         adapted=submodels.adapted,
     )

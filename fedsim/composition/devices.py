@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fedsim import bundled
 from fedsim.composition.needs import missing_tables
-from fedsim.composition.shared import Bundles
+from fedsim.composition.shared import Shared
 from fedsim.devices import DeviceContext
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.availability.trace import TraceAvailabilityParams
@@ -56,14 +56,14 @@ class Devices:
     Attributes:
         scenario: the scenario.
         folder: the folder that relative paths refer to.
-        bundles: the traces.
+        shared: the traces.
         task: the task.
         work: local work of a dispatch, for each client.
     """
 
     scenario: Scenario
     folder: Path
-    bundles: Bundles
+    shared: Shared
     task: Task
     work: Work
 
@@ -134,7 +134,7 @@ class Devices:
     def release_traces(self) -> None:
         """Free the tables of the traces, once the devices are built; the names of the devices stay."""
         _ = self.names
-        self.bundles.forget()
+        self.shared.forget_traces()
 
     def replayed_trace(self, part: PartName) -> TraceBundle | None:
         """The trace from which a part reads a table, if it does."""
@@ -380,7 +380,7 @@ class Devices:
                 where=where,
                 hint=f"{hint}\n  or make a bundle with 'fedsim traces import' or 'fedsim traces synthesize'",
             )
-        return self.bundles.read(path)
+        return self.shared.trace(path)
 
     def device_rows(self, part: PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""

@@ -281,7 +281,7 @@ def _population(world: World, servers: EdgeServers) -> Population:
 
     def bundle_of(part: str) -> TraceBundle | None:
         path = getattr(getattr(section, part).params, "trace", None) or section.trace
-        bundle = None if path is None else devices.bundles.read(path)
+        bundle = None if path is None else devices.shared.trace(path)
         if bundle is not None and bundle.device_count < count:
             raise UserError(
                 f"{bundle.where} has {format_counted(bundle.device_count, 'device')} for {count} edge servers",

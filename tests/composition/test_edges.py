@@ -18,7 +18,6 @@ from fedsim.composition.check import check_scenario as check
 from fedsim.composition.planes import build_server
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
-from tests.composition.interrupting import interrupted_with_checkpoint
 from tests.composition.worlds import digits, quadratic, sync, timed
 from tests.oracle.compare import write_bundle
 
@@ -526,48 +525,11 @@ def test_a_client_that_moves(
 
 
 @pytest.mark.parametrize(
-    "server",
-    [
-        {"edges": {"count": 3, "rounds": 2}},
-        {
-            "schedule": {"name": "buffered", "buffer_size": 2},
-            "method": "fedbuff",
-            "edges": {"count": 3, "method": "fedasync", "rounds": 3, "schedule": "async"},
-        },
-        {"method": "mtgc", "edges": {"count": 3, "method": "mtgc", "rounds": 2}},
-    ],
-    ids=["sync", "async", "mtgc"],
-)
-def test_an_interrupted_run_is_resumed_to_the_same_bits(
-    server: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.composition.run.CHECKPOINT_INTERVAL_S", 0.0)
-    network = {"name": "static", "latency": "200ms", "down": "20Mbps", "up": "1Mbps"}
-    server["edges"]["network"] = network
-    scenario = digits(server=server, stop={"rounds": 8}, evaluation={"every_rounds": 1})
-    if server.get("method") != "mtgc":
-        scenario["training"]["optimizer"]["momentum"] = 0.5
-        scenario["training"]["optimizer_state"] = "kept"
-    complete = fedsim.run(scenario, tmp_path / "complete")
-    interrupted_with_checkpoint(tmp_path / "run", scenario, 4)
-    resumed = fedsim.resume(tmp_path / "run")
-    for table in ("metrics", "dispatches", "edge_dispatches", "edge_aggregations", "edges"):
-        pd.testing.assert_frame_equal(getattr(complete, table), getattr(resumed, table))
-    one, other = complete.model(), resumed.model()
-    assert all((one[name] == other[name]).all() for name in one)
-
-
-@pytest.mark.parametrize(
     ("server", "where"),
     [
         ({"edges": {"count": 9}}, "server.edges.count"),
-        ({"edges": {"count": 2, "method": "scaffold"}}, "server.edges.method"),
-        ({"method": "scaffold", "edges": {"count": 2}}, "server.method"),
-        ({"method": {"name": "fedprox", "mu": 1}, "edges": {"count": 2}}, "server.method"),
-        ({"edges": {"count": 2, "method": "fedsum"}}, "server.edges.method"),
         ({"edges": {"count": 2, "method": "mtgc"}}, "server.method"),
         ({"method": "mtgc", "edges": {"count": 2}}, "server.edges.method"),
-        ({"edges": {"count": 2, "method": "fedper"}}, "server.edges.method"),
         (
             {"edges": {"members": {"name": "column", "column": "group"}}},
             "server.edges.members.column",
@@ -666,12 +628,3 @@ def test_an_edge_server_does_not_know_what_a_client_received_elsewhere(tmp_path:
     changes = (rows["edge"].diff() != 0).to_numpy()
     assert rows["edge"][changes].tolist() == [0, 1, 0]
     assert rows["bytes_down"].tolist() == np.where(changes, 8, 4).tolist()
-
-
-def test_optimizer_states_are_not_sent_through_edge_servers() -> None:
-    content = quadratic([[0]])
-    content["server"] = {"edges": {"count": 2, "network": FREE}}
-    content["training"] |= {"optimizer": {"name": "sgd", "lr": 1, "momentum": 0.5}}
-    content["training"]["optimizer_state"] = "sent"
-    with pytest.raises(UserError, match="edge servers do not send the state of the"):
-        check(fedsim.read_scenario(content))

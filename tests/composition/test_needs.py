@@ -43,29 +43,18 @@ def unmet(method: Method, schedule: str) -> list[UserError]:
 @pytest.mark.parametrize(
     ("name", "params", "optimizer", "schedule", "places"),
     [
-        ("fedavg", {}, ADAM, "async", []),
-        ("scaffold", {}, MOMENTUM, "async", []),
         ("scaffold", {"uplink": 1}, PLAIN, "sync", []),
         ("scaffold", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
         ("scaffold", {"uplink": 1}, DECAY, "sync", ["training.optimizer"]),
         ("scaffold", {"uplink": 1}, ADAM, "async", ["server.schedule", "training.optimizer"]),
         ("scaffold_p", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
-        # One rule for SCAFFOLD and Scaffold-P: any schedule, but for one vector up and for the work before round one.
-        ("scaffold", {}, PLAIN, "buffered", []),
         ("scaffold_p", {"c0": "zero"}, MOMENTUM, "buffered", []),
         ("scaffold_p", {"c0": "zero", "uplink": 1}, PLAIN, "async", ["server.schedule"]),
-        ("scaffold_p", {}, PLAIN, "async", ["server.schedule"]),
         ("fedsum", {}, DECAY, "sync", []),
         ("fedsum", {}, MOMENTUM, "sync", ["training.optimizer"]),
         ("fedsum_b", {}, ADAM, "sync", ["training.optimizer"]),
-        ("fedsum_cr", {}, MOMENTUM, "sync", ["training.optimizer"]),
-        ("fedavg_p", {}, ADAM, "async", []),
         ("fedavg_p", {"keep_v_on_drop": True}, ADAM, "async", ["server.schedule"]),
-        ("fednova", {}, MOMENTUM, "sync", []),
-        ("fednova", {}, ADAM, "sync", ["training.optimizer"]),
-        ("mifa", {}, ADAM, "async", []),
         ("mifa", {"first_round": "all"}, ADAM, "async", ["server.schedule"]),
-        ("fedawe", {}, ADAM, "tiered", ["server.schedule"]),
     ],
 )
 def test_needs(name: str, params: Any, optimizer: Any, schedule: str, places: list[str]) -> None:
@@ -108,22 +97,12 @@ def timing(**sections: Any) -> dict[str, Any]:
             "(?s)under the compass schedule all clients participate.*leave it out",
         ),
         (
-            timing(
-                server={"schedule": "tiered", "selection": {"name": "scripted", "rounds": [[0]]}}
-            ),
-            "the scripted selection fixes the clients of each round",
-        ),
-        (
             timing(server={"schedule": "async", "failure_detection": "never"}),
             "the async schedule waits forever for a client that has gone offline\n  give a timeout",
         ),
         (
             timing(server={"failure_detection": "never"}),
             "the sync schedule waits .*\n  give a deadl",
-        ),
-        (
-            timing(server={"schedule": "window", "failure_detection": "never"}),
-            "the window schedule waits forever",
         ),
         (
             timing(server={"schedule": {"min_updates": 3}}, stop={"dispatches": 2}),

@@ -137,14 +137,12 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
         (1, None),
         (20, None),
         (20, {"selection": {"name": "oort", "cohort": 4}}),
-        (20, {"selection": {"name": "tifl_adaptive", "cohort": 3, "tiers": 3, "interval": 3}}),
         (20, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
     ],
     ids=[
         "no checkpoint",
         "a checkpoint",
         "selection by losses",
-        "selection by accuracies",
         "clients with memories",
     ],
 )

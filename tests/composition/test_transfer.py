@@ -6,14 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from ruamel.yaml import YAML
 from torch import nn
 
 import fedsim
 from fedsim.errors import UserError
 from tests.composition.adapters import USERS, scenario
-from tests.composition.killing import run_killed
-from tests.composition.worlds import digests
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -52,17 +49,6 @@ def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
     assert run.info["bytes_down_per_dispatch"] == run.dispatches["bytes_down"].min()
     assert torch.equal(run.model()["base.weight"], start["base.weight"])
     assert not torch.equal(run.model()["a"], start["a"])
-
-
-def test_a_resumed_run_has_the_same_frozen_tensors(users: Path) -> None:
-    path = users / "own.yaml"
-    world = scenario(evaluation={"every_rounds": 1}, stop={"rounds": 40})
-    YAML(typ="safe", pure=True).dump(world, path)
-    killed = users / "killed"
-    run_killed(path, killed, 20)
-    assert any((killed / "checkpoint").glob("[0-9]*"))
-    resumed, run = fedsim.resume(killed), fedsim.run(path, users / "undisturbed")
-    assert digests(resumed.path) == digests(run.path)
 
 
 LATE = """
