@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -216,10 +217,7 @@ def unmet_with_edges(
 
 def relocated(error: UserError) -> UserError:
     """An error about the section of the server, as it concerns edge servers."""
-    where = error.where or ""
-    for name in ("method", "selection", "schedule"):
-        if where.startswith(f"server.{name}"):
-            where = where.replace("server.", f"{_WHERE}.", 1)
+    where = re.sub(r"^server\.(?=method|selection|schedule)", f"{_WHERE}.", error.where or "")
     return UserError(error.message, where=where, hint=error.hint)
 
 
@@ -290,11 +288,7 @@ def _population(world: World, servers: EdgeServers) -> Population:
         return bundle
 
     raise_all(
-        UserError(
-            problem.message,
-            where=problem.where,
-            hint=(problem.hint or "").replace("devices.", f"{_WHERE}."),
-        )
+        problem
         for part in ("network", "availability")
         for problem in missing_tables(
             getattr(section, part).params, bundle_of(part), f"{_WHERE}.{part}"

@@ -270,14 +270,15 @@ def unmet_target(
 
 
 def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> Iterator[UserError]:
-    """One error for each table that a part of the devices needs and the bundle, if there is one, lacks."""
-    if not isinstance(params, TraceParameters):
-        return
-    for table, instead in params.needs_tables().items():
+    """One error for each table that a part of a section of devices needs and the bundle, if there is one, lacks."""
+    section = where.rpartition(".")[0]
+    needed = params.needs_tables() if isinstance(params, TraceParameters) else {}
+    for table, instead in needed.items():
         if bundle is None or table not in bundle.tables:
+            hint = f"name a trace bundle that has one (devices.trace), or {instead}"
             yield UserError(
                 f"there is no {table} table to read"
                 + (f" in the trace bundle {bundle.manifest.name}" if bundle else ""),
                 where=where,
-                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+                hint=hint.replace("devices.", f"{section}."),
             )

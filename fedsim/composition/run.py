@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -290,10 +291,11 @@ def workers_of(path: Path) -> str:
     return str(RunFolder(path).read_info().get("workers"))
 
 
+@dataclass(eq=False)
 class Execution:
     """A run in progress.
 
-    Args:
+    Attributes:
         world, folder: what is run, and where.
         undo: called if the run cannot begin.
         on_progress, on_warning: as for :func:`execute`.
@@ -303,31 +305,23 @@ class Execution:
         live: the clients, if they are not simulated.
     """
 
-    def __init__(
-        self,
-        world: World,
-        folder: RunFolder,
-        *,
-        undo: Callable[[], object],
-        on_progress: OnProgress | None,
-        began: float,
-        ranks: Ranks | None,
-        on_warning: OnWarning = log_warning,
-        earlier: Mapping[str, float] | None = None,
-        live: Deployment | None = None,
-    ) -> None:
-        self._live = live
+    world: World
+    folder: RunFolder
+    undo: Callable[[], object]
+    on_progress: OnProgress | None
+    began: float
+    ranks: Ranks | None
+    live: Deployment | None
+    on_warning: OnWarning = log_warning
+    earlier: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        folder, live = self.folder, self.live
         if live is not None:
             live.begin(folder)
-            world = live.joined(world)
-        self.world = world
-        self.folder = folder
-        self.on_progress = on_progress
-        self.on_warning = on_warning
-        self.began = began
-        self._ranks = ranks
-        self._resumed = earlier is not None
-        self._earlier = earlier or {}
+            self.world = live.joined(self.world)
+        world = self.world
+        self._spent_s = self.earlier or {}
         self._stop = world.scenario.stop.model_dump()
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
@@ -352,7 +346,7 @@ class Execution:
         except BaseException as error:
             self.writer.close()
             if isinstance(error, Exception):
-                undo()
+                self.undo()
             raise
 
     def run(self) -> Run:
@@ -381,7 +375,11 @@ class Execution:
         except Exception as error:
             if is_disk_full(error):
                 raise self._no_room() from error
-            if isinstance(error, UserError) and not (self._resumed or self._simulation.dispatched):
+            if (
+                isinstance(error, UserError)
+                and self.earlier is None
+                and not self._simulation.dispatched
+            ):
                 # A mistake that appears before the first dispatch: leave nothing behind.
                 self.writer.close()
                 self.folder.remove()
@@ -412,8 +410,8 @@ class Execution:
         client_metrics = self._learner.client_metrics() if self._learner is not None else None
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
-        if self._live is not None:
-            self._live.finish(recorded(population)["columns"])
+        if self.live is not None:
+            self.live.finish(recorded(population)["columns"])
         write_population(run, population, world.task.samples, end_ns, client_metrics, world.names())
         if world.edges is not None:
             write_edges(run, world.edges)
@@ -493,9 +491,9 @@ class Execution:
         self._reached = None if checkpoint is None else checkpoint[1]
         # A killed run could not record its time, but its last checkpoint did.
         noted = (self._reached or {}).get("wall", {})
-        self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
-        live = self._live
-        make = partial(build_learner, ranks=self._ranks) if live is None else live.learner
+        self._spent_s = max(self._spent_s, noted, key=lambda wall: wall.get("wall_s", 0.0))
+        live = self.live
+        make = partial(build_learner, ranks=self.ranks) if live is None else live.learner
         learner = make(
             self.world,
             folder=self.folder.path,
@@ -506,7 +504,7 @@ class Execution:
         )
         definitions = to_document(learner.metric_definitions.values())
         self.folder.update_info(**{DEFINITIONS_KEY: definitions})
-        self._trackers.start(self.world.loaded, self.folder, resumed=self._resumed)
+        self._trackers.start(self.world.loaded, self.folder, resumed=self.earlier is not None)
         return learner
 
     # -- during the run ----------------------------------------------------------------------------------------------
@@ -516,7 +514,7 @@ class Execution:
         if self.on_progress is not None:
             self.on_progress(self._progress())
         # Several processes stop together, when everything submitted has been executed.
-        if self._grace.requested is not None and self._ranks is None:
+        if self._grace.requested is not None and self.ranks is None:
             if self._learner is not None and self._learner.rests_anywhere:
                 # Pending work is trained first, so that the checkpoint contains it.
                 self._learner.flush()
@@ -538,8 +536,8 @@ class Execution:
         due = now + (now - self._rested_at) - self._checkpointed_at >= interval_s
         self._rested_at = now
         signal = self._grace.requested
-        if self._ranks is not None:
-            due, signal = self._ranks.agree(due, signal)
+        if self.ranks is not None:
+            due, signal = self.ranks.agree(due, signal)
         if due or signal is not None:
             tensors, state = learner.state()
             progress = self._progress()
@@ -552,8 +550,8 @@ class Execution:
             self._checkpointed_at = self._rested_at = time.monotonic()
             self._checkpoint_s = self._checkpointed_at - now
         if signal is not None:
-            if self._ranks is not None:
-                self._ranks.part()
+            if self.ranks is not None:
+                self.ranks.part()
             raise Stopped(signal)
 
     def starting_point(self) -> str:
@@ -578,4 +576,4 @@ class Execution:
         seconds = time.perf_counter() - self.began
         learning = self._learning.seconds
         spent = dict(zip(_WALL, (seconds, learning, seconds - learning), strict=True))
-        return {name: spent[name] + self._earlier.get(name, 0.0) for name in _WALL}
+        return {name: spent[name] + self._spent_s.get(name, 0.0) for name in _WALL}

@@ -66,11 +66,7 @@ class Catalog:
         return self.kinds[kind].registry()
 
     def find(self, kind: str, name: str, folder: Path) -> type[Component]:
-        """The class that ``name`` stands for; a file reference is relative to ``folder``.
-
-        Raises:
-            UserError: there is no such part, or the user's file cannot be used.
-        """
+        """The class that ``name`` stands for; a file reference is relative to ``folder``."""
         if is_user_reference(name):
             entry = self.kinds[kind]
             return self.adopt(
@@ -88,11 +84,7 @@ class Catalog:
         return parts[name]
 
     def adopt(self, kind: str, given: type[Any] | Callable[..., Any]) -> type[Component]:
-        """A user's class or function as a part of ``kind``.
-
-        Raises:
-            UserError: it cannot be one.
-        """
+        """A user's class or function as a part of ``kind``."""
         entry = self.kinds[kind]
         base = entry.base()
         if isinstance(given, type):

@@ -204,11 +204,7 @@ def users_report(error: BaseException) -> str | None:
 
 
 def announce_user_code(path: Path) -> None:
-    """Log the path of a user's code before it runs.
-
-    Raises:
-        UserError: users' code is refused (:data:`NO_USER_CODE`).
-    """
+    """Log the path of a user's code before it runs, or refuse it (:data:`NO_USER_CODE`)."""
     if os.environ.get(NO_USER_CODE, "0") not in ("", "0"):
         raise UserError(
             f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
@@ -232,10 +228,6 @@ def load_user_component(
 
     If ``of_function`` is given, the name may also be that of a function, which it turns into a class. The file is named
     in the log (logger ``fedsim``, level INFO) before it is imported.
-
-    Raises:
-        UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
-            (:data:`NO_USER_CODE`).
     """
     file, _, class_name = reference.rpartition(":")
     path = (folder / file).resolve()

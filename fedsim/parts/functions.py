@@ -67,9 +67,6 @@ def parameters_of(
         supplied: names of the arguments that fedsim supplies, for messages.
         filled: parameters that fedsim fills in by name unless the scenario gives them; None if it does not.
         base: base class of the model.
-
-    Raises:
-        UserError: the function cannot be called with these arguments.
     """
     signature = inspect.signature(function)
     further = list(signature.parameters.values())

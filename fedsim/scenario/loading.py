@@ -64,19 +64,11 @@ class LoadedScenario:
         return to_yaml(self.resolved())
 
     def changed(self, overrides: Iterable[Override | str]) -> LoadedScenario:
-        """The scenario with these values set, validated again; locations of the other values stay known.
-
-        Raises:
-            UserError: one error for all mistakes.
-        """
+        """The scenario with these values set, validated again; locations of the other values stay known."""
         return _load(apply_overrides(self.source, overrides), self.reading, self.path)
 
     def ignoring(self, rules: Iterable[str]) -> LoadedScenario:
-        """The scenario that also ignores these rules, of the option ``--ignore``.
-
-        Raises:
-            UserError: as for :meth:`changed`.
-        """
+        """The scenario that also ignores these rules, of the option ``--ignore``."""
         more = [rule for rule in rules if rule not in self.scenario.ignore]
         ignored = Override("ignore", [*self.scenario.ignore, *more], "option --ignore")
         return self.changed([ignored]) if more else self
@@ -162,9 +154,6 @@ def load_scenario(
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
         user_code: ``describe`` does not import the files of users' parts: such a part has no class and no validated
             parameters.
-
-    Raises:
-        UserError: a single error that lists every problem with its file, line and column, or its option.
     """
     file = bundled.scenario_file(Path(path))
     by_name = file != Path(path) and file.parent == bundled.located("scenarios")
@@ -192,29 +181,18 @@ def load_scenario_dict(
         folder: folder that relative paths refer to.
         catalog: the parts it may name.
         overrides: values by dotted path.
-
-    Raises:
-        UserError: a single error that lists every problem with its key.
     """
     source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
     return _load(source, Reading(catalog, Path(folder).resolve()), None)
 
 
 def load_source(source: Source, folder: Path) -> LoadedScenario:
-    """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``.
-
-    Raises:
-        UserError: a single error that lists every problem with its location.
-    """
+    """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``."""
     return _load(source, Reading(CATALOG, folder.resolve()), None)
 
 
 def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -> Part[Any]:
-    """A part alone: a name, a mapping of its name and parameters, or a class.
-
-    Raises:
-        UserError: one error for all mistakes.
-    """
+    """A part alone: a name, a mapping of its name and parameters, or a class."""
     adapter: TypeAdapter[Part[Any]] = TypeAdapter(Annotated[Part[Any], OfKind(kind)])
     try:
         return adapter.validate_python(value, context=Reading(catalog, folder))

@@ -93,11 +93,7 @@ class Part(Generic[T]):
 
     @property
     def type(self) -> type[T]:
-        """The class.
-
-        Raises:
-            UserError: the scenario was read without importing user code.
-        """
+        """The class; refused if the scenario was read without importing user code."""
         if self.component is None:
             raise UserError(f"{self.name} was not imported", where=self.where or None)
         return self.component
@@ -141,11 +137,7 @@ class OfKind:
         return self.default(section) if callable(self.default) else self.default
 
     def read(self, value: Any, section: Mapping[str, Any], reading: Reading) -> Part[Any]:
-        """The part that ``value`` stands for.
-
-        Raises:
-            ValidationError, PydanticCustomError: there is no such part, or its parameters are wrong.
-        """
+        """The part that ``value`` stands for."""
         if isinstance(value, Part):
             return replace(value)
         if value is None or (isinstance(value, Mapping) and not value):

@@ -109,9 +109,6 @@ def parse_yaml(text: str, label: str) -> Source:
     Args:
         text: the document.
         label: its name in messages.
-
-    Raises:
-        UserError: it is not YAML, or has several documents, a repeated key or a tag.
     """
     source = Source(label)
     builder = _Builder(source)
@@ -146,11 +143,7 @@ def parse_yaml(text: str, label: str) -> Source:
 
 
 def read_yaml(path: Path) -> Source:
-    """Read a YAML file.
-
-    Raises:
-        UserError: it cannot be read, or is not one YAML document.
-    """
+    """Read a YAML file."""
     label = str(path)
     if path.is_char_device():
         raise UserError("is a device, not a scenario file", where=label)

@@ -464,16 +464,12 @@ def long_latency(world: World) -> Iterator[UserError]:
 @PLANNED
 def fast_links(world: World) -> Iterator[UserError]:
     """The links of more than a tenth of the clients have more than 100 Gbit/s, which only data centers have."""
-    for direction in Direction:
-        rates_bps = world.population.network.rates_bps(direction)[world.prospects.usable]
-        too_fast = np.isfinite(rates_bps) & (rates_bps > _FASTEST_LINK_BPS)
-        if fast := _if_many(world, too_fast):
-            yield UserError(
-                f"the {direction.name.lower()}link of {format_count(fast)} of {world.prospects.those} has more than "
-                "100 Gbit/s",
-                where="devices.network",
-                hint="check the unit of the rates; of an imported trace, its option rate_unit",
-            )
+    yield from _links(
+        world,
+        lambda bps: np.isfinite(bps) & (bps > _FASTEST_LINK_BPS),
+        "more than 100 Gbit/s",
+        "check the unit of the rates; of an imported trace, its option rate_unit",
+    )
 
 
 @PLANNED
@@ -491,15 +487,12 @@ def slow_links(world: World) -> Iterator[UserError]:
             "less than 10 kbit/s",
             "a capacity without a unit is in bits per second; write 1Gbps",
         )
-    for direction in Direction:
-        rates_bps = network.rates_bps(direction)[world.prospects.usable]
-        if slow := _if_many(world, (rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
-            yield UserError(
-                f"the {direction.name.lower()}link of {format_count(slow)} of {world.prospects.those} has less than "
-                "1 kbit/s",
-                where="devices.network",
-                hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
-            )
+    yield from _links(
+        world,
+        lambda bps: (bps > 0) & (bps < _SLOWEST_LINK_BPS),
+        "less than 1 kbit/s",
+        "a rate without a unit is in bits per second; write, for example, 5Mbps",
+    )
 
 
 @PLANNED
@@ -601,6 +594,20 @@ def _if_many(world: World, affected: npt.NDArray[np.bool_]) -> int:
     """The number of affected clients among those that can be given work; 0 if they are only a few."""
     number = int(np.count_nonzero(affected))
     return number if number > _MANY * world.prospects.count else 0
+
+
+def _links(
+    world: World, is_affected: Callable[[Any], npt.NDArray[np.bool_]], what: str, hint: str
+) -> Iterator[UserError]:
+    """The warnings about links of many clients, of whose rates ``is_affected`` tells which are meant."""
+    for direction in Direction:
+        rates_bps = world.population.network.rates_bps(direction)[world.prospects.usable]
+        if count := _if_many(world, is_affected(rates_bps)):
+            yield UserError(
+                f"the {direction.name.lower()}link of {format_count(count)} of {world.prospects.those} has {what}",
+                where="devices.network",
+                hint=hint,
+            )
 
 
 def _of_topology(
