@@ -15,7 +15,6 @@ from fedsim.composition.edges import (
     with_edges,
 )
 from fedsim.composition.needs import (
-    unknown_target,
     unmet_exchange,
     unmet_requirements,
     unmet_target,
@@ -24,7 +23,7 @@ from fedsim.composition.shared import Shared
 from fedsim.composition.submodels import divided
 from fedsim.composition.world import World
 from fedsim.errors import UserError, further_checks, raise_all
-from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, ways_to_measure
+from fedsim.learning.metrics import chosen_metrics, definitions, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Parts, Submodels
 from fedsim.methods.base import Method, MethodContext
@@ -69,9 +68,6 @@ def build(
     if threads is not None and training.threads is None:
         training = training.model_copy(update={"threads": threads})
     with further_checks(), loaded.locating_errors():
-        if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
-            # Before the data set is read, which may have to be downloaded.
-            raise_all(unknown_target(target, known_columns(scenario.evaluation)))
         task = build_task(loaded, shared)
         learns = task.learns and not timing_only
         _check_learning(scenario, task, learns)

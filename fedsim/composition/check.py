@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fedsim.composition.build import build
-from fedsim.composition.extras import require_trackers
 from fedsim.composition.planes import build_station, check_server
 from fedsim.composition.prospects import impossible
 from fedsim.composition.rules.planned import PLANNED, UNITS
@@ -26,7 +25,12 @@ def check(world: World) -> list[UserError]:
             from fedsim.composition.rules.finished import check_names
 
             check_names(ignored)
-        require_trackers(loaded)
+        for number, part in enumerate(world.scenario.logging):
+            try:
+                part.type.require_installed()
+            except UserError as error:
+                where = f"logging.{number}"
+                raise UserError(error.message, where=where, hint=error.hint) from error
         check_server(world)
         if errors := list(impossible(world.prospects)):
             # Values in a wrong unit may be the cause.

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedsim.composition.planes import build_learner, build_server
 from fedsim.composition.world import World
-from fedsim.errors import UserError
 from fedsim.processes.launch import launch
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.scenario.model import Scenario
@@ -38,7 +37,7 @@ def joined(scenario: Scenario) -> Iterator[Ranks | None]:
 
 @contextlib.contextmanager
 def claimed(folder: RunFolder, ranks: Ranks | None, *, overwrite: bool) -> Iterator[None]:
-    """Claim the run folder, and tell the other processes whether they may begin, for which they :func:`await_claim`."""
+    """Claim the run folder, and tell the other processes whether they may begin, which wait for ``ranks.values``."""
     is_claimed = False
     with contextlib.ExitStack() as stack:
         try:
@@ -48,12 +47,6 @@ def claimed(folder: RunFolder, ranks: Ranks | None, *, overwrite: bool) -> Itera
             if ranks is not None:
                 ranks.values(is_claimed)
         yield
-
-
-def await_claim(ranks: Ranks) -> None:
-    """Wait until rank 0 has claimed the run folder."""
-    if not ranks.values(True)[0]:
-        raise UserError("rank 0 cannot use the run folder, and says why", where="training.workers")
 
 
 def follow(world: World, ranks: Ranks, *, checkpoint: Checkpoint | None = None) -> None:

@@ -47,15 +47,6 @@ def model_keeper(
     return keep
 
 
-def require_trackers(loaded: LoadedScenario) -> None:
-    """Check that the clients of a scenario's trackers are installed."""
-    for number, part in enumerate(loaded.scenario.logging):
-        try:
-            part.type.require_installed()
-        except UserError as error:
-            raise UserError(error.message, where=f"logging.{number}", hint=error.hint) from error
-
-
 class Trackers:
     """The trackers of a run; one that fails is reported and left out from then on."""
 

@@ -8,7 +8,7 @@ Parts declare their needs: methods, schedules and selections as class attributes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedsim.errors import UserError, nearest_or_all
@@ -229,16 +229,6 @@ def declared_needs(component: type[Component]) -> list[str]:
             for table, instead in params().needs_tables().items()
         ]
     return needs
-
-
-def unknown_target(target: Mapping[str, float], known: Collection[str]) -> Iterator[UserError]:
-    """The errors of a target at a metric that no task measures."""
-    for name in target:
-        if name not in known:
-            hint = nearest_or_all(name, known, f"there are: {', '.join(sorted(known))}")
-            yield UserError(
-                f"there is no metric '{name}' to stop at", where=f"stop.target.{name}", hint=hint
-            )
 
 
 def unmet_target(

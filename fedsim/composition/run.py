@@ -20,7 +20,7 @@ from fedsim.analysis.run import Run
 from fedsim.composition.build import build
 from fedsim.composition.check import check
 from fedsim.composition.closing import spent, write_edges, write_population
-from fedsim.composition.distributed import await_claim, claimed, follow, joined
+from fedsim.composition.distributed import claimed, follow, joined
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -151,7 +151,9 @@ def execute(
         if shared is None:
             world.devices.release_traces()
         if ranks is not None and ranks.number:
-            await_claim(ranks)
+            if not ranks.values(True)[0]:
+                message = "rank 0 cannot use the run folder, and says why"
+                raise UserError(message, where="training.workers")
             follow(world, ranks)
             stack.close()  # Rank 0 has then written the run.
             return Run(folder)

@@ -15,7 +15,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from fedsim import bundled
 from fedsim.errors import UserError, UserErrors, further_checks
 from fedsim.files.checksums import data_sha256
-from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.parts.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, GridSeries, Scenario, name_of
@@ -140,7 +139,6 @@ class LoadedScenario:
 
 def load_scenario(
     path: Path | str,
-    catalog: Catalog = CATALOG,
     overrides: Iterable[Override | str] = (),
     *,
     user_code: UserCode = "import",
@@ -150,7 +148,6 @@ def load_scenario(
     Args:
         path: the YAML file, or the name of a bundled scenario (``quickstart``) if there is no such file; relative
             paths in it, and in the overrides, are relative to its folder.
-        catalog: the parts it may name.
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
         user_code: ``describe`` does not import the files of users' parts: such a part has no class and no validated
             parameters.
@@ -163,13 +160,12 @@ def load_scenario(
     name = name_of(unicodedata.normalize("NFC", file.stem))
     if name and isinstance(source.data, dict):
         source.data.setdefault("name", name)
-    return _load(source, Reading(catalog, folder, user_code), file.resolve())
+    return _load(source, Reading(folder, user_code), file.resolve())
 
 
 def load_scenario_dict(
     data: Mapping[str, Any],
     folder: Path | str,
-    catalog: Catalog = CATALOG,
     overrides: Iterable[Override | str] = (),
 ) -> LoadedScenario:
     """Check a scenario given as nested dicts and lists, as in a YAML file.
@@ -179,23 +175,22 @@ def load_scenario_dict(
     Args:
         data: the sections; left unchanged.
         folder: folder that relative paths refer to.
-        catalog: the parts it may name.
         overrides: values by dotted path.
     """
     source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
-    return _load(source, Reading(catalog, Path(folder).resolve()), None)
+    return _load(source, Reading(Path(folder).resolve()), None)
 
 
 def load_source(source: Source, folder: Path) -> LoadedScenario:
     """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``."""
-    return _load(source, Reading(CATALOG, folder.resolve()), None)
+    return _load(source, Reading(folder.resolve()), None)
 
 
-def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -> Part[Any]:
+def load_part(kind: str, value: Any, folder: Path) -> Part[Any]:
     """A part alone: a name, a mapping of its name and parameters, or a class."""
     adapter: TypeAdapter[Part[Any]] = TypeAdapter(Annotated[Part[Any], OfKind(kind)])
     try:
-        return adapter.validate_python(value, context=Reading(catalog, folder))
+        return adapter.validate_python(value, context=Reading(folder))
     except ValidationError as error:
         raise all_errors(problems(error, value), Source(kind)) from None
 

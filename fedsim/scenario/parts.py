@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from fedsim.errors import UserError, similar
 from fedsim.files.checksums import file_sha256, text_sha256
-from fedsim.parts.catalog import CATALOG, Catalog
+from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, is_user_reference, params_of
 from fedsim.parts.parameters import mistake
 from fedsim.randomness import isolated
@@ -40,12 +40,10 @@ class Reading:
     """How a scenario is read: the context of its validation.
 
     Attributes:
-        catalog: the parts it may name.
         folder: folder that relative paths refer to; None leaves them as they are.
         user_code: whether a user's file is imported, or only described.
     """
 
-    catalog: Catalog = CATALOG
     folder: Path | None = None
     user_code: UserCode = "import"
 
@@ -200,7 +198,7 @@ class OfKind:
             if reading.user_code == "describe":
                 return Part(self.kind, name, None, None, folder, user)
         try:
-            component = reading.catalog.find(self.kind, name, folder)
+            component = CATALOG.find(self.kind, name, folder)
         except UserError as error:
             raise _at(location, mistake("part", error.message, error.hint), name) from None
         params = component.Params.model_validate(raw, context=reading)
@@ -212,10 +210,10 @@ class OfKind:
         """The part of a class or function given from Python: one that ships with fedsim, or a user's."""
         name, user = getattr(given, "name", ""), None
         try:
-            component = reading.catalog.adopt(self.kind, given)
+            component = CATALOG.adopt(self.kind, given)
         except UserError as error:
             raise mistake("part", error.message, error.hint) from None
-        if reading.catalog.parts(self.kind).get(name) is not given:
+        if CATALOG.parts(self.kind).get(name) is not given:
             name, file = python_reference(given)
             source = None if file else python_source(given)
             if file is not None:

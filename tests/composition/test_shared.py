@@ -93,15 +93,14 @@ def test_only_the_last_few_are_kept() -> None:
 
 
 def test_runs_share_what_is_loaded() -> None:
-    from fedsim.parts.catalog import CATALOG
 
     shared = Shared()
     tasks: list[Any] = []
     for seed in (0, 1):
-        loaded = load_scenario_dict(digits(seed=seed), Path.cwd(), CATALOG)
+        loaded = load_scenario_dict(digits(seed=seed), Path.cwd())
         tasks.append(build(loaded, shared).task)
     assert tasks[0].dataset is tasks[1].dataset
     assert tasks[0].samples.tolist() != tasks[1].samples.tolist()
-    alone = build(load_scenario_dict(digits(), Path.cwd(), CATALOG)).task
+    alone = build(load_scenario_dict(digits(), Path.cwd())).task
     assert isinstance(alone, type(tasks[0]))
     assert alone.dataset is not tasks[0].dataset

@@ -88,13 +88,6 @@ def chosen_metrics(evaluation: Evaluation, task: Task) -> tuple[Metric, ...]:
     return tuple(chosen)
 
 
-def known_columns(evaluation: Evaluation) -> set[str]:
-    """The metrics that some task measures, or that the section adds, except those by class."""
-    parts = CATALOG.parts("metric").values()
-    added = [part.create().column for part in evaluation.metrics]
-    return {*METRICS, *(part(part.Params()).column for part in parts), *added}
-
-
 def ways_to_measure(task: Task) -> dict[str, str]:
     """The metrics that a run of the task can measure besides the usual ones, each with the setting that adds it."""
     dataset = task.dataset

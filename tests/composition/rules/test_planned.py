@@ -250,13 +250,8 @@ PARTIAL = {"local_steps": 2, "limited": {"share": 0.5}}
 @pytest.mark.parametrize(
     ("method", "changes", "because"),
     [
-        ({"name": "fedprox", "mu": 0}, {}, "FedProx is FedAvg here: mu is 0"),
         ({"name": "fedprox", "mu": 0}, {"server.schedule": "async"}, ""),
-        ("fedprox", {}, ""),
-        ("fedavg", {}, ""),
         ({"name": "fedavgm", "momentum": 0}, {}, "momentum is 0"),
-        ({"name": "generalized_fedavg", "amplification": 1}, {}, "amplification is 1"),
-        ("fedlga", {}, "no client sends partial work"),
         ("rescale", {}, "no client sends partial work"),
         ("rescale", {"training": PARTIAL}, ""),
         ("fednova", {}, "the same number of local steps"),
@@ -342,16 +337,6 @@ def test_a_method_is_called_fedavg_if_and_only_if_its_models_are_those_of_fedavg
             ["upload_retries: it changes nothing", "battery_floor: it changes nothing"],
         ),
         (
-            # It always announces the end of a round.
-            timed(server={"schedule": "timely", "partial_work": "send"}),
-            ["was not designed for the timely"],
-        ),
-        (
-            timed(server={"schedule": "buffered", "method": "fedbuff", "foresight": True}),
-            ["only clients that send partial work use it"],
-        ),
-        (EXAMPLES["large-cohort"][0], ["4 clients should work at once, but there are 3"]),
-        (
             EXAMPLES["small-battery"][0],
             ["for 2 of 3 clients, a full battery (53.2 J) does not last for a dispatch, which"],
         ),
@@ -366,13 +351,10 @@ def test_a_method_is_called_fedavg_if_and_only_if_its_models_are_those_of_fedavg
                 "2 of 8 links of the topology have less than 10 kbit/s, the first from server to n0",
             ],
         ),
-        (of_topology("1Gbps", "5ms"), []),
-        (EXAMPLES["short-run"][0], ["2 of 3 clients need longer for one dispatch than the run"]),
         (
             quadratic({"every_rounds": 6, "at_start": False}, {"rounds": 5}),
             ["evaluation.every_rounds: only the final model"],
         ),
-        (quadratic({"every_rounds": 5}, {"rounds": 5}), []),
     ],
 )
 def test_warnings_count_what_they_are_about(scenario: World, messages: list[str]) -> None:

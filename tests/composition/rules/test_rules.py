@@ -1,13 +1,11 @@
 """The tables of rules: names, documentation, and how rules are ignored."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from fedsim.api import read_scenario
 from fedsim.composition.check import check_scenario as check
-from fedsim.composition.rules import RuleTable
 from fedsim.composition.rules.finished import documentation
 from fedsim.errors import UserError
 from tests.cli.invoking import assert_refused, invoke
@@ -72,29 +70,3 @@ def test_rules_are_listed_and_described() -> None:
     described = invoke("describe", "slow-clients").stdout
     assert described.startswith("slow-clients (rule)\nMore than a tenth of the clients")
     assert "ignore: [slow-clients]" in described
-
-
-def test_warnings_carry_the_names_of_their_rules() -> None:
-    table: RuleTable[int] = RuleTable()
-
-    @table
-    def odd_number(value: int) -> Iterator[UserError]:
-        """The number is odd."""
-        if value % 2:
-            yield UserError(f"{value} is odd", where="here", hint="add 1")
-
-    @table
-    def negative(value: int) -> Iterator[UserError]:
-        """The number is negative."""
-        if value < 0:
-            yield UserError(f"{value} is negative")
-
-    def warned(value: int, **options: list[str]) -> list[str | None]:
-        ignored = options.get("ignored", [])
-        return [each.rule for each in table.warnings(value, ignored, options.get("only"))]
-
-    assert (warned(2), warned(-3)) == ([], ["odd-number", "negative"])
-    assert warned(-3, ignored=["odd-number"]) == ["negative"]
-    assert warned(-3, only=["odd-number"]) == ["odd-number"]
-    (warning,) = table.warnings(5, ())
-    assert (warning.message, warning.where, warning.hint) == ("5 is odd", "here", "add 1")
