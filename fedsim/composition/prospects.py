@@ -14,7 +14,6 @@ from fedsim.devices.availability.trace import TraceAvailabilityParams
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, Network
 from fedsim.scheduling.base import Demands, cohort_of
-from fedsim.simulation.stall import beyond_clock
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
 
@@ -298,12 +297,6 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where=prospects.schedule_key(server.schedule.type.updates_needed),
             hint=f"set at most {prospects.count}",
         )
-    fastest = int(np.argmin(prospects.needed_s))
-    if NEVER / NS_PER_S <= prospects.needed_s[fastest] < math.inf and prospects.is_certain:
-        client = f"client {np.flatnonzero(prospects.usable)[fastest]}"
-        down_s, up_s = (float(phase_s[fastest]) for phase_s in prospects.transfers_s)
-        yield beyond_clock(client, down_s, float(prospects.compute_s[fastest]), up_s)
-        return
     if prospects.late.all() and prospects.is_certain:
         needed_s = prospects.needed_s
         yield UserError(
