@@ -328,7 +328,10 @@ def test_a_method_is_called_fedavg_if_and_only_if_its_models_are_those_of_fedavg
         ),
         (
             "devices.energy.battery_floor=0.5 & devices.failures.upload_retries=1",
-            ["it changes nothing: no upload is lost", "it changes nothing: devices have no battery"],
+            [
+                "it changes nothing: no upload is lost",
+                "it changes nothing: devices have no battery",
+            ],
         ),
         (
             EXAMPLES["small-battery"][0],
