@@ -21,7 +21,6 @@ from fedsim.vocabulary.formatting import format_names
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 1
-_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 

@@ -53,14 +53,12 @@ class UserFile:
     """The origin of a user's part.
 
     Attributes:
-        class_name: the class.
         file: its file; None for a class of a notebook or console.
         digest: SHA-256 of the file's bytes, or of the class's source; None if neither can be read.
         source: source of a class that has no file, as it goes into the run folder.
         raw: the parameters as the scenario gives them.
     """
 
-    class_name: str
     file: Path | None
     digest: str | None
     source: str | None = None
@@ -194,7 +192,7 @@ class OfKind:
             file = (folder / Path(path_text).expanduser()).resolve()
             name = f"{file}:{class_name}"
             digest = file_sha256(file) if file.is_file() else None
-            user = UserFile(class_name, file, digest, raw=raw)
+            user = UserFile(file, digest, raw=raw)
             if reading.user_code == "describe":
                 return Part(self.kind, name, None, None, folder, user)
         try:
@@ -216,11 +214,8 @@ class OfKind:
         if CATALOG.parts(self.kind).get(name) is not given:
             name, file = python_reference(given)
             source = None if file else python_source(given)
-            if file is not None:
-                digest: str | None = file_sha256(file)
-            else:
-                digest = None if source is None else text_sha256(source)
-            user = UserFile(given.__qualname__, file, digest, source, raw)
+            digest = text_sha256(source) if source else file and file_sha256(file)
+            user = UserFile(file, digest, source, raw)
         params = component.Params.model_validate(raw, context=reading)
         return Part(self.kind, name, component, params, reading.folder, user)
 
