@@ -17,7 +17,6 @@ from pydantic.fields import FieldInfo
 
 from fedsim.parts.parameters import (
     alternatives,
-    descriptions,
     element_types,
     fields_by_key,
     without_markup,
@@ -68,7 +67,7 @@ def units_of_numbers(kinds: Iterable[str]) -> str:
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
     """The parameters of a model; those of a nested model follow the parameter that contains it."""
     for key, info in fields_by_key(model).items():
-        meaning = " ".join(without_markup(descriptions(model).get(key, "")).split())
+        meaning = " ".join(without_markup(info.description or "").split())
         kind = _kind(info.annotation, info.metadata)
         yield Parameter(f"{prefix}{key}", kind, _default(info, kind), meaning)
         models = [item for item in alternatives(info.annotation) if _is_model(item)]

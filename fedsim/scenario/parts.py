@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -100,10 +101,8 @@ class Part(Generic[T]):
         A user's may draw from the global generators, which start from the seed of the run if it is known.
         """
         build: Callable[..., T] = self.type
-        if self.user is None:
-            return build(self.params, *arguments)
         seed = next((one.seed for one in arguments if hasattr(one, "seed")), 0)
-        with isolated(seed):
+        with nullcontext() if self.user is None else isolated(seed):
             return build(self.params, *arguments)
 
     def data(self) -> dict[str, Any] | None:
@@ -143,8 +142,6 @@ class OfKind:
             brought = [one.companions[self.kind] for one in known if self.kind in one.companions]
             if brought:
                 value = dict(brought[0])
-            elif len(known) == len(parts) and self.default is not None:
-                value = {"name": self.default_name(section)}
             elif len(known) == len(parts):
                 value = {}
             else:  # The user's code may bring one, and is not imported.
@@ -180,11 +177,6 @@ class OfKind:
         if not isinstance(name, str):
             what = "is missing" if name is None else f"must be text, not {name!r}"
             raise _at(location, mistake("missing", what), value)
-        return self._named(name, raw, location, reading)
-
-    def _named(
-        self, name: str, raw: dict[str, Any], location: tuple[str, ...], reading: Reading
-    ) -> Part[Any]:
         user = None
         folder = reading.folder or Path.cwd()
         if is_user_reference(name):
@@ -214,7 +206,9 @@ class OfKind:
         if CATALOG.parts(self.kind).get(name) is not given:
             name, file = python_reference(given)
             source = None if file else python_source(given)
-            digest = text_sha256(source) if source else file and file_sha256(file)
+            digest = file_sha256(file) if file else None
+            if source is not None:
+                digest = text_sha256(source)
             user = UserFile(file, digest, source, raw)
         params = component.Params.model_validate(raw, context=reading)
         return Part(self.kind, name, component, params, reading.folder, user)
