@@ -255,9 +255,9 @@ def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:
 
 def _types(
     energy: Energy, of_client: npt.NDArray[np.uint8], chosen: npt.NDArray[np.int64]
-    has_battery = np.isfinite([battery.capacity_j for battery in energy.batteries])
+) -> dict[str, Any]:
     """Floor and charging rate of the battery of each client shown, as shares of its capacity; NaN without a battery."""
-    has_battery = [battery.exists for battery in energy.batteries]
+    has_battery = np.isfinite([battery.capacity_j for battery in energy.batteries])
     floors = [battery.floor for battery in energy.batteries]
     rates = [battery.recharge_w / battery.capacity_j for battery in energy.batteries]
     floor, per_s = (
