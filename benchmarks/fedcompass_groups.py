@@ -15,7 +15,6 @@ import numpy as np
 
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
-from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scheduling.schedules.compass import Compass
 from fedsim.simulation.updates import Ended
@@ -113,7 +112,7 @@ def simulate(
     }
     counts = Late()
     with tempfile.TemporaryDirectory() as folder:
-        world = build(load_scenario_dict(scenario, folder, CATALOG), timing_only=True)
+        world = build(load_scenario_dict(scenario, folder), timing_only=True)
         server = build_server(world, None, counts)
         server.run()
     step_s = world.population.compute.step_s

@@ -37,7 +37,7 @@ from fedsim.calibration.log import numbered, read_log
 from fedsim.calibration.scenario import calibrated, known
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
-from fedsim.composition.shared import Bundles, Shared
+from fedsim.composition.shared import Shared
 from fedsim.decisions.forecast import RUNS, band, devices_of, replicate
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.traces.bundle import TraceBundle
@@ -112,7 +112,7 @@ def time_s(loaded: LoadedScenario, bundle: TraceBundle, seed: int) -> float:
     scenario, stop = loaded.scenario, loaded.scenario.stop
     changed = replace(loaded, scenario=scenario.model_copy(update={"seed": seed}))
     shared = Shared()
-    shared.bundles._loaded[_TRACE] = bundle
+    shared._traces[_TRACE] = bundle
     simulation = build_server(build(changed, shared, timing_only=True), None, _Nothing())
     simulation.run()
     server = simulation.server
@@ -150,7 +150,7 @@ def deployment_trial(document: dict[str, Any], folder: Path) -> list[bool]:
         loaded = load({**data, "stop": {key: count, "simulated_time": "10min"}})
         times = []
         for seed in range(1, RUNS + 1):
-            run = replicate(loaded, seed, len(facts.clients), folder / f"{key}", Bundles())
+            run = replicate(loaded, seed, len(facts.clients), folder / f"{key}", Shared())
             simulation = build_server(build(run, timing_only=True), None, _Nothing())
             simulation.run()
             times.append(simulation.server.now_ns / 1e9)

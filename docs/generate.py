@@ -19,7 +19,7 @@ from fedsim.bundled.references import of_part, references
 from fedsim.cli import COMMANDS, cli
 from fedsim.cli.describe import describe
 from fedsim.cli.options import whole_help
-from fedsim.composition.rules.names import documentation
+from fedsim.composition.rules.finished import documentation
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, Parameters
 from fedsim.parts.parameters import alternatives, without_markup

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_scenario
 
 
@@ -52,9 +51,9 @@ def test_the_scenario_of_the_guide_loads_and_its_error_is_the_one_shown(
     example = re.findall(r"```yaml\n(.*?)```", text, flags=re.DOTALL)[0]
     path = tmp_path / "four-phones.yaml"
     path.write_text(example)
-    assert load_scenario(path, CATALOG).scenario.name == "four-phones"
+    assert load_scenario(path).scenario.name == "four-phones"
     path.write_text(example.replace("local_steps", "local_step"))
     with pytest.raises(UserError) as caught:
-        load_scenario(path, CATALOG)
+        load_scenario(path)
     shown = re.findall(r"```text\nerror: (.*?)\n```", text, flags=re.DOTALL)[0]
     assert str(caught.value).replace(f"{tmp_path}/", "") == shown

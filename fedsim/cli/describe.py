@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from fedsim.bundled import references
 from fedsim.cli import options
-from fedsim.composition.rules.names import documentation
+from fedsim.composition.rules.finished import documentation
 from fedsim.errors import UserError, nearest, nearest_or_all
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
 from fedsim.parts.component import Component, import_path, is_user_reference, load_user_component

@@ -140,7 +140,7 @@ user_code_option = click.option(
 
 
 def _rules() -> list[str]:
-    from fedsim.composition.rules.names import documentation
+    from fedsim.composition.rules.finished import documentation
 
     return list(documentation())
 

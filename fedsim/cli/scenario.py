@@ -144,7 +144,7 @@ def show(scenario: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 @command.command()
 def schema() -> None:
     """Write the JSON Schema of scenarios, for completion and checks in editors."""
-    options.print_json(json_schema(CATALOG))
+    options.print_json(json_schema())
 
 
 @command.command("list")

@@ -14,8 +14,12 @@ from fedsim.composition.edges import (
     unmet_with_edges,
     with_edges,
 )
-from fedsim.composition.exchange import unmet_exchange
-from fedsim.composition.needs import unknown_target, unmet_requirements, unmet_target
+from fedsim.composition.needs import (
+    unknown_target,
+    unmet_exchange,
+    unmet_requirements,
+    unmet_target,
+)
 from fedsim.composition.shared import Shared
 from fedsim.composition.submodels import divided
 from fedsim.composition.world import World
@@ -57,66 +61,77 @@ def build(
         shared: traces and data sets already loaded, to share them between runs.
         timing_only: simulate time only.
         threads: worker threads of local training, if the scenario gives none; never changes a result.
-
-    Raises:
-        UserError: parts of the scenario are not compatible, or data is missing.
     """
-    with further_checks(), loaded.locating_errors():
-        return _build(loaded, shared or Shared(), timing_only, threads)
-
-
-def _build(loaded: LoadedScenario, shared: Shared, timing_only: bool, threads: int | None) -> World:
-    scenario, training = loaded.scenario, loaded.scenario.training
+    shared, scenario = shared or Shared(), loaded.scenario
+    training, target = scenario.training, scenario.stop.target
     if threads is not None and training.threads is None:
         training = training.model_copy(update={"threads": threads})
-    if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
-        # Before the data set is read, which may have to be downloaded.
-        raise_all(unknown_target(scenario.stop.target, known_columns(scenario.evaluation)))
-    task = build_task(loaded, shared)
-    learns = task.learns and not timing_only
-    _check_learning(scenario, task, learns)
-    budget_ns = None if training.time_budget is None else to_ns(training.time_budget)
-    # Traces are read when the population is built, or when the length of their cycle is needed.
-    work = Work(task.local_steps(training), budget_ns)
-    devices = Devices(scenario, loaded.folder, shared.bundles, task, work)
-    with relocating(scenario):
-        method = build_method(devices, learns=learns)
-    parts = divided(devices, method)
-    if parts is not None:
-        method = build_method(devices, parts, learns=learns)
-    edges = edge_servers(devices, method)
-    metrics = chosen_metrics(scenario.evaluation, task)
-    measured = definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
-    target = scenario.stop.target if learns else {}
-    raise_all(
-        [
-            *_unmet(scenario, method, learns=learns, client_accuracies=task.has_client_accuracies),
-            *unmet_with_edges(scenario, edges, method),
-            *unmet_exchange(scenario, method),
-            *unmet_target(target, measured, ways_to_measure(task) if target else {}),
-        ]
-    )
-    population = devices.population(method, parts)
-    return with_edges(
-        World(
-            loaded, devices, training, learns, method, population, metrics, measured, parts, edges
+    with further_checks(), loaded.locating_errors():
+        if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
+            # Before the data set is read, which may have to be downloaded.
+            raise_all(unknown_target(target, known_columns(scenario.evaluation)))
+        task = build_task(loaded, shared)
+        learns = task.learns and not timing_only
+        _check_learning(scenario, task, learns)
+        budget_ns = None if training.time_budget is None else to_ns(training.time_budget)
+        # Traces are read when the population is built, or when the length of their cycle is needed.
+        work = Work(task.local_steps(training), budget_ns)
+        devices = Devices(scenario, loaded.folder, shared, task, work)
+        with relocating(scenario):
+            method = build_method(devices, learns=learns)
+        parts = divided(devices, method)
+        if parts is not None:
+            method = build_method(devices, parts, learns=learns)
+        edges = edge_servers(devices, method)
+        metrics = chosen_metrics(scenario.evaluation, task)
+        measured = (
+            definitions(task, scenario.evaluation, metrics, method.personal) if learns else {}
         )
-    )
+        unmet = unmet_requirements(
+            method,
+            scenario.server.of_devices,
+            learns=learns,
+            client_accuracies=task.has_client_accuracies,
+            pauses=scenario.devices.availability.params.on_disconnect == "pause",
+        )
+        raise_all(
+            [
+                *(unmet if edges is None else map(relocated, unmet)),
+                *unmet_with_edges(scenario, edges, method),
+                *unmet_exchange(scenario, method),
+                *(
+                    unmet_target(target, measured, ways_to_measure(task))
+                    if learns and target
+                    else ()
+                ),
+            ]
+        )
+        population = devices.population(method, parts)
+        return with_edges(
+            World(
+                loaded,
+                devices,
+                training,
+                learns,
+                method,
+                population,
+                metrics,
+                measured,
+                parts,
+                edges,
+            )
+        )
 
 
 def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
-    """The task of a scenario, with its data and their partition.
-
-    Raises:
-        UserError: its parts are not compatible, or data is missing.
-    """
+    """The task of a scenario, with its data and their partition."""
     scenario, shared = loaded.scenario, shared or Shared()
     submodels: Submodels = scenario.server.submodels.create()
     context = TaskContext(
         scenario.training,
         scenario.seed,
         loaded.folder,
-        shared.datasets.load,
+        shared.dataset,
         merges=scenario.server.of_devices.method.type.merges,
         adapted=submodels.adapted,
     )
@@ -129,22 +144,6 @@ def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
     submodels.check(task)
     task.check(scenario.training, scenario.evaluation)
     return task
-
-
-def _unmet(
-    scenario: Scenario, method: Method, *, learns: bool, client_accuracies: bool
-) -> list[UserError]:
-    """The needs of the parts that deal with the clients which the scenario does not meet."""
-    errors = unmet_requirements(
-        method,
-        scenario.server.of_devices,
-        learns=learns,
-        client_accuracies=client_accuracies,
-        pauses=scenario.devices.availability.params.on_disconnect == "pause",
-    )
-    if scenario.server.edges is None:
-        return errors
-    return [relocated(error) for error in errors]
 
 
 def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
@@ -183,9 +182,6 @@ def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool =
         devices: the clients.
         parts: the parts of the model that clients train; None if all train the whole model.
         learns: whether a model is trained; otherwise only time is simulated.
-
-    Raises:
-        UserError: the method does not support the model, or what it declares makes no sense.
     """
     scenario, task = devices.scenario, devices.task
     training, server = scenario.training, scenario.server.of_devices

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fedsim.composition.build import build
-from fedsim.composition.extras import require_trackers
 from fedsim.composition.planes import build_station, check_server
 from fedsim.composition.prospects import impossible
 from fedsim.composition.rules.planned import PLANNED, UNITS
@@ -18,18 +17,20 @@ def check(world: World) -> list[UserError]:
 
     Returns:
         Warnings: settings that are legal but probably not intended.
-
-    Raises:
-        UserError: the run cannot succeed.
     """
     loaded, ignored = world.loaded, world.scenario.ignore
     with further_checks(), loaded.locating_errors():
         if ignored:
             # The rules on finished runs import pandas, which takes as long as the rest of a check.
-            from fedsim.composition.rules.names import check_names
+            from fedsim.composition.rules.finished import check_names
 
             check_names(ignored)
-        require_trackers(loaded)
+        for number, part in enumerate(world.scenario.logging):
+            try:
+                part.type.require_installed()
+            except UserError as error:
+                where = f"logging.{number}"
+                raise UserError(error.message, where=where, hint=error.hint) from error
         check_server(world)
         if errors := list(impossible(world.prospects)):
             # Values in a wrong unit may be the cause.
@@ -49,9 +50,6 @@ def check_scenario(
 
     Returns:
         Warnings: settings that are legal but probably not intended.
-
-    Raises:
-        UserError: the error that :func:`fedsim.composition.run.execute` would raise.
     """
     world = build(loaded, shared, timing_only=timing_only)
     warnings = check(world)

@@ -211,45 +211,33 @@ class _Absences:
         self, client_ids: Integers, begin_s: Floats, end_s: Floats
     ) -> tuple[Integers, Floats, Floats]:
         """The position of the span, begin and end of each absence within spans of time, clipped to them."""
-        clients, client_index = np.unique(client_ids, return_inverse=True)
+        every, client_index = np.unique(client_ids, return_inverse=True)
         parts = [(np.zeros(0, np.int64), np.zeros(0), np.zeros(0))]
-        for first in range(0, len(clients), _CLIENTS_AT_ONCE):
-            chunk = clients[first : first + _CLIENTS_AT_ONCE]
-            rows = np.flatnonzero((client_index >= first) & (client_index < first + len(chunk)))
-            span, from_s, to_s = self._of_some(
-                chunk, client_index[rows] - first, begin_s[rows], end_s[rows]
+        for start in range(0, len(every), _CLIENTS_AT_ONCE):
+            clients = every[start : start + _CLIENTS_AT_ONCE]
+            rows = np.flatnonzero((client_index >= start) & (client_index < start + len(clients)))
+            of_client, begins_s, ends_s = client_index[rows] - start, begin_s[rows], end_s[rows]
+            interval_owner, online_ns, offline_ns = self._population.availability.intervals_between(
+                clients, 0, self._end_ns
             )
-            parts.append((rows[span], from_s, to_s))
+            counts = np.bincount(interval_owner, minlength=len(clients))
+            ends = np.cumsum(counts)
+            owner = np.repeat(np.arange(len(clients)), counts + 1)
+            # A client is offline before, between and after its intervals; some of these absences have no length.
+            away_s = np.insert(offline_ns, ends - counts, 0) / NS_PER_S
+            back_s = np.insert(online_ns, ends, self._end_ns) / NS_PER_S
+            times = np.concatenate([away_s, back_s, begins_s, ends_s])
+            rank = np.unique(times, return_inverse=True)[1]
+            # Pairs of client and instant as single integers.
+            pairs = np.concatenate([owner, owner, of_client, of_client]) * len(times) + rank
+            away, back, begin, end = np.split(
+                pairs, np.cumsum([len(away_s), len(back_s), len(begins_s)])
+            )
+            first = np.searchsorted(back, begin, side="right")
+            counts = np.maximum(np.searchsorted(away, end, side="left") - first, 0)
+            span = np.repeat(np.arange(len(rows)), counts)
+            absence = np.repeat(first, counts) + ranks(counts)
+            from_s = np.maximum(away_s[absence], begins_s[span])
+            parts.append((rows[span], from_s, np.minimum(back_s[absence], ends_s[span])))
         row, from_s, to_s = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
         return row, from_s, to_s
-
-    def _of_some(
-        self, clients: Integers, client_index: Integers, begin_s: Floats, end_s: Floats
-    ) -> tuple[Integers, Floats, Floats]:
-        """The same for a few ``clients``; ``client_index`` is the position of each span's client among them."""
-        availability = self._population.availability
-        interval_owner, online_ns, offline_ns = availability.intervals_between(
-            clients, 0, self._end_ns
-        )
-        counts = np.bincount(interval_owner, minlength=len(clients))
-        ends = np.cumsum(counts)
-        owner = np.repeat(np.arange(len(clients)), counts + 1)
-        # A client is offline before, between and after its intervals; some of these absences have no length.
-        away_s = np.insert(offline_ns, ends - counts, 0) / NS_PER_S
-        back_s = np.insert(online_ns, ends, self._end_ns) / NS_PER_S
-        times = np.concatenate([away_s, back_s, begin_s, end_s])
-        rank = np.unique(times, return_inverse=True)[1]
-        # Pairs of client and instant as single integers.
-        pairs = np.concatenate([owner, owner, client_index, client_index]) * len(times) + rank
-        away, back, begin, end = np.split(
-            pairs, np.cumsum([len(away_s), len(back_s), len(begin_s)])
-        )
-        first = np.searchsorted(back, begin, side="right")
-        counts = np.maximum(np.searchsorted(away, end, side="left") - first, 0)
-        span = np.repeat(np.arange(len(begin_s)), counts)
-        absence = np.repeat(first, counts) + ranks(counts)
-        return (
-            span,
-            np.maximum(away_s[absence], begin_s[span]),
-            np.minimum(back_s[absence], end_s[span]),
-        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from fedsim import bundled
 from fedsim.composition.needs import missing_tables
-from fedsim.composition.shared import Bundles
+from fedsim.composition.shared import Shared
 from fedsim.devices import DeviceContext
 from fedsim.devices.availability.base import AvailabilityParams
 from fedsim.devices.availability.trace import TraceAvailabilityParams
@@ -25,7 +25,7 @@ from fedsim.devices.grid import Footprint, Grid
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels import Parts
-from fedsim.methods.base import Method
+from fedsim.methods.base import Method, Vector
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import AccessParams
 from fedsim.randomness import Purpose, Stream
@@ -56,14 +56,14 @@ class Devices:
     Attributes:
         scenario: the scenario.
         folder: the folder that relative paths refer to.
-        bundles: the traces.
+        shared: the traces.
         task: the task.
         work: local work of a dispatch, for each client.
     """
 
     scenario: Scenario
     folder: Path
-    bundles: Bundles
+    shared: Shared
     task: Task
     work: Work
 
@@ -92,10 +92,32 @@ class Devices:
         period_s = float(device_periods(bundle, end - start).max(initial=0)) / 1e6
         return min(period_s, _DAY_S) if period_s > 0 else _DAY_S
 
+    @property
+    def item_bytes(self) -> int:
+        """Bytes of a parameter."""
+        return ITEM_BYTES[self.scenario.training.dtype]
+
     def wire_bytes(self, sent: float) -> float:
         """Bytes on the network of what has ``sent`` bytes; as many, unless ``task.size`` is set."""
-        size_bytes, item = self.task.size_bytes, ITEM_BYTES[self.scenario.training.dtype]
-        return sent if size_bytes is None else sent * size_bytes / (self.task.layout.size * item)
+        size_bytes, layout = self.task.size_bytes, self.task.layout
+        return sent if size_bytes is None else sent * size_bytes / (layout.size * self.item_bytes)
+
+    def bytes_of(
+        self,
+        vectors: Iterable[Vector],
+        method: Method,
+        parts: Parts | None = None,
+        level: int = 0,
+        *,
+        fixed: bool = False,
+    ) -> float:
+        """Bytes on the network of vectors of a part of the model; ``fixed`` adds what training does not change."""
+        task = self.task
+        if parts is not None:
+            task, elements = parts.tasks[level], parts.sent(level)
+            vectors = [method.of_part(vector, task.layout, elements) for vector in vectors]
+        sent = sum(vector.size_bytes(self.item_bytes) for vector in vectors)
+        return self.wire_bytes(sent + fixed * task.fixed_elements * self.item_bytes)
 
     @cached_property
     def names(self) -> dict[str, Any]:
@@ -112,7 +134,7 @@ class Devices:
     def release_traces(self) -> None:
         """Free the tables of the traces, once the devices are built; the names of the devices stay."""
         _ = self.names
-        self.bundles.forget()
+        self.shared.forget_traces()
 
     def replayed_trace(self, part: PartName) -> TraceBundle | None:
         """The trace from which a part reads a table, if it does."""
@@ -143,9 +165,6 @@ class Devices:
         """The clients' devices, with their eligibility for the work of ``method``.
 
         ``parts`` are the parts of the model that clients train; None if all train the whole model.
-
-        Raises:
-            UserError: the scenario's devices or traces do not match the clients.
         """
         devices, clients = self.scenario.devices, self.task.clients
         if wrong := [client for client in devices.exclude if not 0 <= client < clients]:
@@ -329,11 +348,7 @@ class Devices:
         return (shared, f"devices.{key}") if own is None else (own, f"devices.{part}.{key}")
 
     def trace_column(self, column: str, where: str) -> npt.NDArray[Any]:
-        """A column of the main trace's ``devices`` table, for each client.
-
-        Raises:
-            UserError: there is no such column.
-        """
+        """A column of the main trace's ``devices`` table, for each client."""
         bundle, rows = self._main()
         if bundle is None or not bundle.has("devices", column):
             names = "" if bundle is None else ", ".join(bundle.devices.column_names)
@@ -365,7 +380,7 @@ class Devices:
                 where=where,
                 hint=f"{hint}\n  or make a bundle with 'fedsim traces import' or 'fedsim traces synthesize'",
             )
-        return self.bundles.read(path)
+        return self.shared.trace(path)
 
     def device_rows(self, part: PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""

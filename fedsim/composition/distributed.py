@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from fedsim.composition.planes import build_learner, build_server
 from fedsim.composition.world import World
-from fedsim.errors import UserError
 from fedsim.processes.launch import launch
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.scenario.model import Scenario
@@ -22,11 +21,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def joined(scenario: Scenario) -> Iterator[Ranks | None]:
-    """The processes of a run, which end the context together; None if its workers are not ``distributed``.
-
-    Raises:
-        UserError: they do not find each other.
-    """
+    """The processes of a run, which end the context together; None if its workers are not ``distributed``."""
     training = scenario.training
     if not isinstance(training.workers, DistributedWorkers):
         yield None  # Each process has a run of its own.
@@ -42,11 +37,7 @@ def joined(scenario: Scenario) -> Iterator[Ranks | None]:
 
 @contextlib.contextmanager
 def claimed(folder: RunFolder, ranks: Ranks | None, *, overwrite: bool) -> Iterator[None]:
-    """Claim the run folder, and tell the other processes whether they may begin, for which they :func:`await_claim`.
-
-    Raises:
-        UserError: the folder cannot be used.
-    """
+    """Claim the run folder, and tell the other processes whether they may begin, which wait for ``ranks.values``."""
     is_claimed = False
     with contextlib.ExitStack() as stack:
         try:
@@ -58,16 +49,6 @@ def claimed(folder: RunFolder, ranks: Ranks | None, *, overwrite: bool) -> Itera
         yield
 
 
-def await_claim(ranks: Ranks) -> None:
-    """Wait until rank 0 has claimed the run folder.
-
-    Raises:
-        UserError: it cannot use the folder.
-    """
-    if not ranks.values(True)[0]:
-        raise UserError("rank 0 cannot use the run folder, and says why", where="training.workers")
-
-
 def follow(world: World, ranks: Ranks, *, checkpoint: Checkpoint | None = None) -> None:
     """Execute a run that rank 0 writes: repeat its timeline, and train the share of this rank.
 
@@ -75,10 +56,6 @@ def follow(world: World, ranks: Ranks, *, checkpoint: Checkpoint | None = None) 
         world: as on rank 0.
         ranks: the processes of the run; this is not rank 0.
         checkpoint: the one from which rank 0 continues.
-
-    Raises:
-        ProcessLost: another rank was lost.
-        UserError: the run cannot continue.
     """
     if not world.learns:
         return

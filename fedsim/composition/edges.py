@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
-from fedsim.methods.base import Method, MethodContext
+from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, with_averaged_buffers
 from fedsim.network.base import NetworkContext
 from fedsim.parts.component import Component
@@ -30,7 +30,6 @@ from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.edges import Hierarchy, Mobility
 from fedsim.simulation.facts import Clients, Work
-from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER, to_ns
 from fedsim.vocabulary.formatting import format_counted
@@ -49,38 +48,42 @@ _WHERE = "server.edges"
 def edge_servers(devices: Devices, method: Method) -> EdgeServers | None:
     """The edge servers of a scenario, whose method is ``method``; None if it has none.
 
-    Raises:
-        UserError: the scenario does not say where each client is, or a method does not work with edge servers.
+    The method of the cloud computes in double precision, so that the change of an edge server's model leads back to
+    that model.
     """
-    section, length_s = devices.scenario.server.edges, devices.scenario.stop.simulated_time
+    server, length_ns = devices.scenario.server, devices.scenario.stop.until_ns
+    section, context = server.edges, method.context
     if section is None:
         return None
     stays = edge_stays(devices, section)
-    samples = stays.samples(devices.task.samples, None if length_s is None else to_ns(length_s))
-    return EdgeServers(section, stays, _cloud_method(devices, method.context, samples))
+    samples = stays.samples(devices.task.samples, length_ns)
+
+    def tensors() -> tuple[torch.dtype, torch.device]:
+        import torch
+
+        return torch.float64, context.device
+
+    cloud = replace(
+        context,
+        clients=len(samples),
+        samples=samples,
+        local_steps=np.full(len(samples), section.rounds),
+        # A step of the cloud is a round, which is as long as the clients' local steps.
+        learning_rate=lambda *at: context.learning_rate(*at) * context.local_steps.mean(),
+        tensors=tensors,
+    )
+    kind = with_averaged_buffers(server.method.type, context.layout)
+    return EdgeServers(section, stays, replace(server.method, component=kind).create(cloud))
 
 
 def with_edges(world: World) -> World:
-    """The world with its edge servers between clients and cloud; as it is if there are none.
-
-    Raises:
-        UserError: links or availability do not match the edge servers, or the clients cannot reach them.
-    """
+    """The world with its edge servers between clients and cloud; as it is if there are none."""
     servers = world.edges
     if servers is None:
         return world
-    edges = _population(world.devices, servers.section, servers.stays.members, world.durations_s)
-    until_s = world.scenario.stop.simulated_time
-    population = _reachable(world.population, edges, servers.stays, until_s)
+    edges = _population(world, servers)
+    population = _reachable(world.population, edges, servers.stays, world.scenario.stop.until_ns)
     return replace(world, population=population, edges=replace(servers, population=edges))
-
-
-def recorded_edges(servers: EdgeServers | None) -> dict[str, Any]:
-    """Arguments of :class:`~fedsim.runs.writer.RunWriter`: number of edge servers, and columns of their rows."""
-    if servers is None or servers.population is None:
-        return {}
-    columns = partial(dispatch_columns, servers.population.power)
-    return {"clients": servers.population.clients, "edge_columns": columns}
 
 
 def hierarchy(world: World) -> Hierarchy | None:
@@ -91,10 +94,7 @@ def hierarchy(world: World) -> Hierarchy | None:
     population, stays, server = edges.population, edges.stays, scenario.server
     assert population is not None
     count, rounds, moves = population.clients, edges.section.rounds, stays.moves
-    sends_all = server.transfer == "all"
-    down, up = world.bytes_of(
-        edges.cloud.download(), edges.cloud.upload(), fixed=(sends_all, sends_all)
-    )
+    down, up = map(world.bytes_of, (edges.cloud.download(), edges.cloud.upload()))
 
     def expected_duration_s(edge: int) -> float:
         transfers_s = expected_transfers_s(population.network, edge, (down, up))
@@ -117,7 +117,7 @@ def hierarchy(world: World) -> Hierarchy | None:
         members=stays.members,
         mobility=Mobility(
             moves,
-            stays.availability(world.population, to_ns(scenario.stop.simulated_time or 0)),
+            stays.availability(world.population, scenario.stop.until_ns or 0),
             stays.drops,
         )
         if moves
@@ -125,44 +125,6 @@ def hierarchy(world: World) -> Hierarchy | None:
         aggregation_ns=to_ns(edges.section.aggregation_time),
         sends_partial_work=edges.section.partial_work == "send",
     )
-
-
-def _cloud_method(
-    devices: Devices, context: MethodContext, samples: npt.NDArray[np.float64]
-) -> Method:
-    """The method of the cloud, whose clients are the edge servers.
-
-    It computes in double precision, so that the change of an edge server's model leads back to that model.
-
-    Args:
-        devices, context: the clients, and the context of their method.
-        samples: training samples at each edge server, in the mean over the run, (E,).
-
-    Raises:
-        UserError: the method does not work with edge servers.
-    """
-    section = devices.scenario.server
-
-    def tensors() -> tuple[torch.dtype, torch.device]:
-        import torch
-
-        return torch.float64, context.device
-
-    edges = section.edges
-    assert edges is not None
-    part, layout = section.method, context.layout
-    method: Method = replace(part, component=with_averaged_buffers(part.type, layout)).create(
-        replace(
-            context,
-            clients=len(samples),
-            samples=samples,
-            local_steps=np.full(len(samples), edges.rounds),
-            # A step of the cloud is a round, which is as long as the clients' local steps.
-            learning_rate=lambda *at: context.learning_rate(*at) * context.local_steps.mean(),
-            tensors=tensors,
-        )
-    )
-    return method
 
 
 def unmet_with_edges(
@@ -254,10 +216,7 @@ def unmet_with_edges(
 
 def relocated(error: UserError) -> UserError:
     """An error about the section of the server, as it concerns edge servers."""
-    where = error.where or ""
-    for name in ("method", "selection", "schedule"):
-        if where.startswith(f"server.{name}"):
-            where = where.replace("server.", f"{_WHERE}.", 1)
+    where = re.sub(r"^server\.(?=method|selection|schedule)", f"{_WHERE}.", error.where or "")
     return UserError(error.message, where=where, hint=error.hint)
 
 
@@ -312,28 +271,14 @@ def _beyond_one_model(method: Method, kind: type[Component], *, is_cloud: bool) 
     return ""
 
 
-def _population(
-    devices: Devices,
-    section: Edges,
-    members: list[Int64Array],
-    durations_s: npt.NDArray[np.float64],
-) -> Population:
-    """The edge servers as the cloud sees them.
-
-    Args:
-        devices: the clients.
-        section: the scenario's section.
-        members: the clients of each edge server.
-        durations_s: expected duration of a dispatch to each client, (N,); a round lasts as long as the slowest.
-
-    Raises:
-        UserError: links or availability do not match the edge servers.
-    """
+def _population(world: World, servers: EdgeServers) -> Population:
+    """The edge servers as the cloud sees them; a round lasts as long as a dispatch to its slowest client."""
+    devices, section, members = world.devices, servers.section, servers.stays.members
     count, seed = len(members), Stream(devices.scenario.seed, Purpose.EDGES, 1).hash(0) >> 1
 
     def bundle_of(part: str) -> TraceBundle | None:
         path = getattr(getattr(section, part).params, "trace", None) or section.trace
-        bundle = None if path is None else devices.bundles.read(path)
+        bundle = None if path is None else devices.shared.trace(path)
         if bundle is not None and bundle.device_count < count:
             raise UserError(
                 f"{bundle.where} has {format_counted(bundle.device_count, 'device')} for {count} edge servers",
@@ -342,11 +287,7 @@ def _population(
         return bundle
 
     raise_all(
-        UserError(
-            problem.message,
-            where=problem.where,
-            hint=(problem.hint or "").replace("devices.", f"{_WHERE}."),
-        )
+        problem
         for part in ("network", "availability")
         for problem in missing_tables(
             getattr(section, part).params, bundle_of(part), f"{_WHERE}.{part}"
@@ -365,6 +306,7 @@ def _population(
     )
     availability = section.availability.create(context)
     offset_ns = availability.offset_ns()
+    durations_s = world.durations_s
     round_s = [float(durations_s[clients].max()) for clients in members]
     power = section.power
     watts = np.array([[power.download_w, power.rounds_w, power.upload_w]])
@@ -386,29 +328,25 @@ def _population(
 
 
 def _reachable(
-    population: Population, edges: Population, stays: Stays, until_s: float | None
+    population: Population, edges: Population, stays: Stays, until_ns: int | None
 ) -> Population:
-    """The clients while their edge servers are up; ``until_s`` is the length of the run.
+    """The clients while their edge servers are up, in a run that ends at ``until_ns``."""
 
-    Raises:
-        UserError: an edge server may fail, or clients move, in a run of unknown length; or both happen.
-    """
-    if stays.moves and until_s is None:
-        raise UserError(
-            "clients that move need the length of the run",
+    def unknown_length(who: str) -> UserError:
+        return UserError(
+            f"{who} need the length of the run",
             where="stop.simulated_time",
             hint="give it, in addition to the other limits",
         )
+
+    if stays.moves and until_ns is None:
+        raise unknown_length("clients that move")
     up, change_ns = edges.availability.state_many(np.arange(edges.clients), 0)
-    end_ns = NEVER if until_s is None else to_ns(until_s)
+    end_ns = NEVER if until_ns is None else until_ns
     if edges.on_disconnect == "finish" or bool((up & (change_ns >= end_ns)).all()):
         return population
-    if until_s is None:
-        raise UserError(
-            "edge servers that fail need the length of the run",
-            where="stop.simulated_time",
-            hint="give it, in addition to the other limits",
-        )
+    if until_ns is None:
+        raise unknown_length("edge servers that fail")
     if stays.moves:
         raise UserError(
             "clients cannot move between edge servers that fail",

@@ -47,29 +47,15 @@ def model_keeper(
     return keep
 
 
-def require_trackers(loaded: LoadedScenario) -> None:
-    """Check that the clients of a scenario's trackers are installed.
-
-    Raises:
-        UserError: one of them is not installed.
-    """
-    for number, part in enumerate(loaded.scenario.logging):
-        try:
-            part.type.require_installed()
-        except UserError as error:
-            raise UserError(error.message, where=f"logging.{number}", hint=error.hint) from error
-
-
 class Trackers:
-    """The trackers of a run; one that fails is reported and left out from then on.
+    """The trackers of a run; one that fails is reported and left out from then on."""
 
-    Raises:
-        UserError: a tracker cannot be started.
-    """
-
-    def __init__(self, loaded: LoadedScenario, folder: RunFolder, *, resumed: bool) -> None:
+    def __init__(self) -> None:
         self._trackers: list[Tracker] = []
         self._evaluations = 0
+
+    def start(self, loaded: LoadedScenario, folder: RunFolder, *, resumed: bool) -> None:
+        """Start those of the scenario."""
         name, seed, path = loaded.scenario.name, loaded.scenario.seed, folder.path.resolve()
         for number, part in enumerate(loaded.scenario.logging):
             run = TrackedRun(name, seed, folder.tracking, path, loaded.resolved(), resumed)

@@ -17,9 +17,8 @@ from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE
 from fedsim.parts.component import Component
 from fedsim.parts.functions import called
-from fedsim.scenario.model import Server
-from fedsim.scenario.parts import Part
-from fedsim.scheduling.base import Demands, Schedule
+from fedsim.scenario.model import Scenario, Server
+from fedsim.scheduling.schedules.sync import Sync, SyncParams
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
@@ -108,7 +107,7 @@ def unmet_requirements(
             bool(schedule.patience)
             and not server.exchange.type.among_clients
             and server.failure_detection == "never"
-            and demands_of(server.schedule).limit_s is None,
+            and schedule.demands(server.schedule.params).limit_s is None,
             f"the {timing} schedule waits forever for a client that has gone offline",
             "server.schedule",
             f"give a {schedule.patience}, or a server.failure_detection other than never",
@@ -128,6 +127,74 @@ def unmet_requirements(
     )
     return [
         UserError(message, where=where, hint=hint) for unmet, message, where, hint in needs if unmet
+    ]
+
+
+def unmet_exchange(scenario: Scenario, method: Method) -> list[UserError]:
+    """The errors of a scenario whose clients cannot compute the mean of their updates among themselves."""
+    server = scenario.server
+    exchange, schedule = server.exchange.type, server.schedule
+    if not exchange.among_clients:
+        return []
+    title, kind = method.title or method.name, exchange.name or exchange.__name__
+    params = schedule.params
+    waits_for_all = (
+        isinstance(params, SyncParams)
+        and schedule.type.limit_s is Sync.limit_s
+        and (params.deadline, params.quorum, params.over_selection) == (None, None, 1.0)
+    )
+    up, down = server.compression.up, server.compression.down.create(method.context.layout)
+    rules = (
+        (server.edges is not None, "of edge servers", "server.edges", "remove the edge servers"),
+        (
+            not waits_for_all,
+            "without all clients of the round",
+            "server.schedule",
+            "use the sync schedule without deadline, quorum and over_selection",
+        ),
+        (
+            server.failure_detection == "never",
+            "after a client has left without being noticed",
+            "server.failure_detection",
+            "give the time after which the other clients notice it",
+        ),
+        (
+            not method.averages or method.prologue() is not None,
+            f"for {title}, which needs more than the mean of the updates",
+            "server.method",
+            "use a method such as fedavg, diloco or fedadam",
+        ),
+        (
+            not up.type.sums,
+            f"of updates compressed by {up.type.name}, which cannot be added",
+            "server.compression.up",
+            "use none, cast or factor",
+        ),
+        (
+            not down.changes_nothing,
+            "with a compressed model, because clients compute it themselves",
+            "server.compression.down",
+            "use none",
+        ),
+        (
+            server.submodels.type.name != "whole",
+            "of different parts of the model",
+            "server.submodels",
+            "use whole",
+        ),
+        (
+            scenario.devices.failures.upload_loss > 0,
+            "that loses the update of one client",
+            "devices.failures.upload_loss",
+            "use crash_rate or availability for clients that leave",
+        ),
+    )
+    return [
+        UserError(
+            f"there is no {kind} {what}", where=where, hint=f"{fix}, or use server.exchange: server"
+        )
+        for unmet, what, where, fix in rules
+        if unmet
     ]
 
 
@@ -162,11 +229,6 @@ def declared_needs(component: type[Component]) -> list[str]:
             for table, instead in params().needs_tables().items()
         ]
     return needs
-
-
-def demands_of(schedule: Part[Schedule]) -> Demands:
-    """The demands of the scenario's schedule."""
-    return schedule.type.demands(schedule.params)
 
 
 def unknown_target(target: Mapping[str, float], known: Collection[str]) -> Iterator[UserError]:
@@ -208,14 +270,15 @@ def unmet_target(
 
 
 def missing_tables(params: Any, bundle: TraceBundle | None, where: str) -> Iterator[UserError]:
-    """One error for each table that a part of the devices needs and the bundle, if there is one, lacks."""
-    if not isinstance(params, TraceParameters):
-        return
-    for table, instead in params.needs_tables().items():
+    """One error for each table that a part of a section of devices needs and the bundle, if there is one, lacks."""
+    section = where.rpartition(".")[0]
+    needed = params.needs_tables() if isinstance(params, TraceParameters) else {}
+    for table, instead in needed.items():
         if bundle is None or table not in bundle.tables:
+            hint = f"name a trace bundle that has one (devices.trace), or {instead}"
             yield UserError(
                 f"there is no {table} table to read"
                 + (f" in the trace bundle {bundle.manifest.name}" if bundle else ""),
                 where=where,
-                hint=f"name a trace bundle that has one (devices.trace), or {instead}",
+                hint=hint.replace("devices.", f"{section}."),
             )

@@ -12,13 +12,12 @@ import numpy as np
 
 from fedsim.composition.edges import hierarchy, relocating
 from fedsim.composition.world import World
-from fedsim.scenario.model import Scenario
 from fedsim.simulation.evaluations import EvaluationTimes
 from fedsim.simulation.facts import Clients, check_rules
 from fedsim.simulation.simulation import Live, Simulation
 from fedsim.simulation.updates import Recorder
 from fedsim.simulation.workload import DrawnWork, Workload, Workloads
-from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.units import to_ns
 from fedsim.vocabulary.metrics import meets
 from fedsim.vocabulary.timeline import LearningPlane
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from fedsim.learning.workers.distributed import Ranks
 
 _EVALUATION_SHARE = 0.1
+"""Cost of an evaluation, as a share of the local steps before it, unless the scenario says when they are due."""
 
 
 def build_learner(world: World, ranks: Ranks | None = None, **options: Any) -> Learner:
@@ -52,11 +52,7 @@ def build_learner(world: World, ranks: Ranks | None = None, **options: Any) -> L
 
 
 def build_station(world: World) -> Station:
-    """Task, kernel and method on the device of the training.
-
-    Raises:
-        UserError: this machine or the kernels cannot do what the scenario needs.
-    """
+    """Task, kernel and method on the device of the training."""
     from fedsim.learning.device import Execution
     from fedsim.learning.workers import Station
 
@@ -77,16 +73,18 @@ def build_server(
     on_progress: Callable[[], None] | None = None,
     live: Live | None = None,
 ) -> Simulation:
-    """The time plane of a run; ``live`` are its clients if they are not simulated.
-
-    Raises:
-        UserError: schedule, selection, method and devices are not compatible.
-    """
+    """The time plane of a run; ``live`` are its clients if they are not simulated."""
     scenario = world.scenario
     stop, evaluation = scenario.stop, scenario.evaluation
     every_versions, every_steps = evaluation.every_rounds, None
     if every_versions is None and evaluation.every is None:
-        every_steps = _steps_worth_an_evaluation(world)
+        # A local step counts as three forward passes.
+        passes = world.task.evaluation_passes(
+            per_client=evaluation.per_client or world.method.personal,
+            objective=evaluation.objective,
+        )
+        of_step = FORWARD_PASSES_PER_STEP * scenario.training.batch_size
+        every_steps = math.ceil(passes / (_EVALUATION_SHARE * of_step))
     return Simulation(
         _clients(world),
         _workloads(world),
@@ -110,11 +108,7 @@ def build_server(
 
 
 def check_server(world: World) -> None:
-    """Check that :func:`build_server` will succeed, without the cost of building.
-
-    Raises:
-        UserError: schedule or selection do not accept their parameters.
-    """
+    """Check that :func:`build_server` will succeed, without the cost of building."""
     clients, seed = _clients(world), world.scenario.seed
     above = hierarchy(world)
     if above is not None:
@@ -144,8 +138,11 @@ def _clients(world: World) -> Clients:
 
 
 def _workloads(world: World) -> Workloads:
-    scenario, section = world.scenario, world.scenario.server
-    epochs = world.task.steps_per_epoch(scenario.training)
+    scenario, section, training = world.scenario, world.scenario.server, world.scenario.training
+    epochs, drawn = world.task.steps_per_epoch(training), None
+    if training.limited is not None:
+        units = np.ones_like(epochs) if training.local_epochs is None else epochs
+        drawn = DrawnWork(training.limited, units.tolist(), scenario.seed)
     workload = partial(
         Workload,
         world.population,
@@ -154,7 +151,7 @@ def _workloads(world: World) -> Workloads:
         foresight=section.foresight,
         seed=scenario.seed,
         partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
-        drawn=_drawn_work(scenario, epochs),
+        drawn=drawn,
         steps_ahead=world.method.steps_ahead(),
     )
     prologue = world.prologue_bytes
@@ -172,22 +169,3 @@ def _workloads(world: World) -> Workloads:
         of_client=None if parts is None else parts.level.tolist(),
         history=world.history(),
     )
-
-
-def _steps_worth_an_evaluation(world: World) -> int:
-    """Local steps after which an evaluation costs a tenth of the training; a step counts as three forward passes."""
-    evaluation = world.scenario.evaluation
-    passes = world.task.evaluation_passes(
-        per_client=evaluation.per_client or world.method.personal,
-        objective=evaluation.objective,
-    )
-    batch_size = world.scenario.training.batch_size
-    return math.ceil(passes / (_EVALUATION_SHARE * FORWARD_PASSES_PER_STEP * batch_size))
-
-
-def _drawn_work(scenario: Scenario, epochs: IntArray) -> DrawnWork | None:
-    training = scenario.training
-    if training.limited is None:
-        return None
-    units = np.ones_like(epochs) if training.local_epochs is None else epochs
-    return DrawnWork(training.limited, units.tolist(), scenario.seed)

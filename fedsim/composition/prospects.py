@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.needs import demands_of
 from fedsim.devices.availability.trace import TraceAvailabilityParams
-from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, Network
-from fedsim.scenario.model import Scenario
 from fedsim.scheduling.base import Demands, cohort_of
-from fedsim.simulation.facts import Work
-from fedsim.simulation.stall import beyond_clock
 from fedsim.units import NEVER, NS_PER_S, duration_at_least, to_ns
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
+
+if TYPE_CHECKING:
+    from fedsim.composition.world import World
 
 Floats = npt.NDArray[np.float64]
 Bytes = Floats | float
@@ -28,26 +26,22 @@ _MOST_TRANSPORTS = 20_000
 """Clients up to which the duration of each one's transfers includes what the transport adds, which takes a second."""
 
 
-@dataclass(frozen=True)
 class Prospects:
-    """Compares what a scenario demands with the clients' devices.
+    """Compares what the scenario of a world demands with the clients' devices.
 
-    Args:
+    Attributes:
         scenario: the scenario.
+        server: the section of the servers that dispatch to the clients.
         population: the clients' devices.
-        work: work per dispatch.
-        traffic_bytes: bytes of the download and of the upload of a dispatch; numbers, or one per client, (N,).
+        demands: the demands of the schedule.
     """
 
-    scenario: Scenario
-    population: Population
-    work: Work
-    traffic_bytes: tuple[Bytes, Bytes]
-
-    @cached_property
-    def demands(self) -> Demands:
-        """The demands of the scenario's schedule."""
-        return demands_of(self.scenario.server.schedule)
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self.scenario, self.population = world.scenario, world.population
+        self.server = world.scenario.server.of_devices
+        schedule = self.server.schedule
+        self.demands: Demands = schedule.type.demands(schedule.params)
 
     # -- which clients can participate --------------------------------------------------------------------------------
 
@@ -137,29 +131,25 @@ class Prospects:
     @property
     def limit_key(self) -> str:
         """The parameter that limits the time of a dispatch."""
-        return self.schedule_key(self.scenario.server.schedule.type.patience)
+        return self.schedule_key(self.server.schedule.type.patience)
 
     def schedule_key(self, parameter: str) -> str:
         """The key of a parameter of the schedule; that of the schedule if it names none."""
-        key = f"{self.scenario.server.section_of_devices}.schedule"
+        key = f"{self.server.section_of_devices}.schedule"
         return f"{key}.{parameter}" if parameter else key
-
-    @property
-    def _sends_partial_work(self) -> bool:
-        return self.scenario.server.partial_work == "send"
 
     @property
     def finish(self) -> str:
         """What clients that are late cannot do."""
         assert self.demands.limit_s is not None
-        work = "one local step" if self._sends_partial_work else "a dispatch"
+        work = "one local step" if self.server.partial_work == "send" else "a dispatch"
         return f"finish {work} within {format_duration(self.demands.limit_s)}"
 
     def more_time(self, needed_s: float, slowest_s: float = math.inf) -> str:
         """The fix for clients that need ``needed_s``; with what the slowest client needs, unless it never finishes."""
         if math.isinf(needed_s):
             return "give every link a rate above zero"
-        limited = self.scenario.server.schedule.type.patience
+        limited = self.server.schedule.type.patience
         wait = f"raise {self.limit_key} to" if limited else "let the schedule wait"
         least = duration_at_least(needed_s)
         of_all = least if math.isinf(slowest_s) else duration_at_least(slowest_s)
@@ -177,15 +167,16 @@ class Prospects:
     def compute_s(self) -> Floats:
         """Least duration of the local steps at nominal speed, of each client that can be given work."""
         step_s = self.population.compute.step_s
-        steps = self.work.nominal_steps(step_s)
-        if self._sends_partial_work or self.scenario.training.limited is not None:
+        steps = self._world.devices.work.nominal_steps(step_s)
+        if self.server.partial_work == "send" or self.scenario.training.limited is not None:
             steps = np.ones_like(steps)
         return (steps * step_s)[self.usable]
 
     @cached_property
     def transfers_s(self) -> list[Floats]:
         """Duration of download and upload at nominal rates, of each client that can be given work."""
-        return transfers_s(self.population.network, np.flatnonzero(self.usable), self.traffic_bytes)
+        clients, sizes = np.flatnonzero(self.usable), self._world.client_bytes
+        return transfers_s(self.population.network, clients, sizes)
 
     @cached_property
     def needed_s(self) -> Floats:
@@ -235,25 +226,20 @@ def transfers_s(
     Without what the transport adds if there are many clients. ``traffic_bytes`` has a number, or one per client, (N,),
     for each direction.
     """
-    return [
-        wires_s(network, clients, direction, size)
-        + network.latencies_ns(direction)[clients] / NS_PER_S
-        for direction, size in zip(Direction, traffic_bytes, strict=True)
-    ]
-
-
-def wires_s(
-    network: Network, clients: npt.NDArray[np.int64], direction: Direction, size_bytes: Bytes
-) -> Floats:
-    """Duration of a transfer in one direction, without the latency, (n,)."""
-    if not np.any(size_bytes):
-        return np.zeros(len(clients))
-    sizes = np.broadcast_to(size_bytes, network.rates_bps(direction).shape)[clients]
-    if len(clients) <= _MOST_TRANSPORTS:
-        each = zip(clients.tolist(), sizes.tolist(), strict=True)
-        return np.array([network.nominal_wire_s(client, direction, size) for client, size in each])
-    with np.errstate(all="ignore"):
-        return sizes * 8 / network.rates_bps(direction)[clients]
+    durations_s = []
+    for direction, size in zip(Direction, traffic_bytes, strict=True):
+        rates_bps = network.rates_bps(direction)
+        sizes = np.broadcast_to(size, rates_bps.shape)[clients]
+        if not np.any(size):
+            wires_s = np.zeros(len(clients))
+        elif len(clients) <= _MOST_TRANSPORTS:
+            each = zip(clients.tolist(), sizes.tolist(), strict=True)
+            wires_s = np.array([network.nominal_wire_s(one, direction, sent) for one, sent in each])
+        else:
+            with np.errstate(all="ignore"):
+                wires_s = sizes * 8 / rates_bps[clients]
+        durations_s.append(wires_s + network.latencies_ns(direction)[clients] / NS_PER_S)
+    return durations_s
 
 
 def expected_transfers_s(network: Network, client: int, traffic_bytes: Iterable[float]) -> float:
@@ -268,8 +254,8 @@ def expected_transfers_s(network: Network, client: int, traffic_bytes: Iterable[
 
 def impossible(prospects: Prospects) -> Iterator[UserError]:
     """What is certain to fail, for every client and every draw."""
-    scenario, demands = prospects.scenario, prospects.demands
-    server, stop, clients = scenario.server, scenario.stop, prospects.population.clients
+    server, demands, stop = prospects.server, prospects.demands, prospects.scenario.stop
+    clients = prospects.population.clients
     cohort = cohort_of(server.selection.params)
     if cohort is not None and cohort > clients and not server.selection.type.with_replacement:
         yield UserError(
@@ -312,12 +298,6 @@ def impossible(prospects: Prospects) -> Iterator[UserError]:
             where=prospects.schedule_key(server.schedule.type.updates_needed),
             hint=f"set at most {prospects.count}",
         )
-    fastest = int(np.argmin(prospects.needed_s))
-    if NEVER / NS_PER_S <= prospects.needed_s[fastest] < math.inf and prospects.is_certain:
-        client = f"client {np.flatnonzero(prospects.usable)[fastest]}"
-        down_s, up_s = (float(phase_s[fastest]) for phase_s in prospects.transfers_s)
-        yield beyond_clock(client, down_s, float(prospects.compute_s[fastest]), up_s)
-        return
     if prospects.late.all() and prospects.is_certain:
         needed_s = prospects.needed_s
         yield UserError(

@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pandas as pd
 
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.resuming import OF_TIME
@@ -36,7 +35,6 @@ from fedsim.runs.checkpoint import Checkpoints, load_model
 from fedsim.runs.progress import Progress
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.own_code import write_sources
-from fedsim.scenario.parts import Part
 from fedsim.scenario.source import to_yaml
 from fedsim.vocabulary.formatting import format_count, format_counted
 from fedsim.vocabulary.timeline import TimelineDiffers
@@ -246,44 +244,47 @@ def _difference(first: Run, other: Run, *, exact: bool, whole: bool) -> _Differe
         exact: whether models and metrics must have the same bits.
         whole: whether both have come to the end of the beginning.
     """
+    import torch
+
     differences = list(_different_rows(first, other, exact=exact, whole=whole))
     if differences or not whole:
         return min(differences, default=None, key=lambda one: one.when)
-    tensor = _different_tensor(_tensors(first), _tensors(other), 0.0 if exact else _TOLERANCE)
-    words = f"{tensor} differs at the end"
-    return None if tensor is None else _Difference((math.inf, 0), words, _LEARNING)
+    tensors, others = _tensors(first), _tensors(other)
+    for name in [*tensors, *(others.keys() - tensors.keys())]:
+        one, now = tensors.get(name), others.get(name)
+        if one is not None and now is not None and one.shape == now.shape:
+            largest = float(one.double().abs().max()) if one.numel() else 0.0
+            within = 0.0 if exact else _TOLERANCE * largest
+            if torch.allclose(one.double(), now.double(), 0.0, within, equal_nan=True):
+                continue
+        return _Difference((math.inf, 0), f"{name} differs at the end", _LEARNING)
+    return None
 
 
 def _different_rows(first: Run, other: Run, *, exact: bool, whole: bool) -> Iterator[_Difference]:
     for rank, table in enumerate(("dispatches", "aggregations", "metrics")):
         if table == "metrics" and not exact:
             continue
-        rows, others = (_rows(getattr(run, table)) for run in (first, other))
+        frames = (getattr(run, table).astype(object) for run in (first, other))
+        rows, others = (frame.where(frame.notna(), None).to_dict("records") for frame in frames)
         for number, (row, now) in enumerate(zip(rows, others, strict=False)):
             columns = [key for key in row if not np.array_equal(row[key], now[key])]
             for column in columns:
-                has = f"{column} = {now[column]} instead of {row[column]}"
                 if table == "dispatches":
                     causes = _CAUSES.get(column, _OF_ENDS)
-                    words = f"dispatch {row['dispatch_id']} has {has}"
+                    which = f"dispatch {row['dispatch_id']} has"
                 elif table == "aggregations":
-                    causes, words = _CHOICES, f"version {number + 1} has {has}"
+                    causes, which = _CHOICES, f"version {number + 1} has"
                 else:
                     causes = (column,) if columns == [column] and column != "loss" else _LEARNING
-                    words = f"the metrics of version {row['version']} have {has}"
+                    which = f"the metrics of version {row['version']} have"
+                words = f"{which} {column} = {now[column]} instead of {row[column]}"
                 yield _Difference((_time_s(column, row, now), rank), words, causes)
         if whole and len(rows) != len(others):
             (row, *_) = max(rows, others, key=len)[min(len(rows), len(others)) :]
+            time_s = row["dispatched_s" if table == "dispatches" else "time_s"]
             words = f"there are {len(others)} rows instead of {len(rows)} in the table {table}"
-            yield _Difference(
-                (row["dispatched_s" if table == "dispatches" else "time_s"], rank), words, _CHOICES
-            )
-
-
-def _rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table, with None for an absent value."""
-    rows: Any = frame.astype(object).where(frame.notna(), None).to_dict("records")
-    return list(rows)
+            yield _Difference((time_s, rank), words, _CHOICES)
 
 
 def _time_s(column: str, row: Mapping[str, Any], now: Mapping[str, Any]) -> float:
@@ -308,29 +309,18 @@ def _tensors(run: Run) -> dict[str, Tensor]:
     return {name: value for name, value in tensors.items() if name.startswith(kept)}
 
 
-def _different_tensor(
-    tensors: Mapping[str, Tensor], others: Mapping[str, Tensor], tolerance: float
-) -> str | None:
-    """The name of the first tensor that is missing or differs by more than ``tolerance`` of its largest entry."""
-    import torch
-
-    for name in [*tensors, *(others.keys() - tensors.keys())]:
-        one, other = tensors.get(name), others.get(name)
-        if one is None or other is None or one.shape != other.shape:
-            return name
-        largest = float(one.double().abs().max()) if one.numel() else 0.0
-        within = tolerance * largest
-        if not torch.allclose(one.double(), other.double(), 0.0, within, equal_nan=True):
-            return name
-    return None
-
-
 def _error(
     loaded: LoadedScenario, difference: str, causes: tuple[str, ...], *, resumed: bool
 ) -> UserError:
     """The error for a difference, with the user's parts that may be the cause."""
     parts = [part for part in loaded.parts() if part.user is not None]
-    suspects = [part for kind in causes for part in parts if _is_of(part, kind)]
+    suspects = [
+        part
+        for cause in causes
+        for part in parts
+        if part.kind == cause
+        or (part.kind == "metric" and cause in (part.type.name, part.name.rpartition(":")[2]))
+    ]
     suspects = suspects or [part for part in parts if part.kind != "logging"]
     how = "in a later run of the process" if resumed else "in another process"
     if not suspects:
@@ -353,12 +343,6 @@ def _error(
     return UserError(
         f"{difference} {how}, because of {names}: {why}", where=suspects[0].where, hint=remedy
     )
-
-
-def _is_of(part: Part[Any], cause: str) -> bool:
-    """Whether a part is of a kind, or the metric of a name."""
-    name = cause in (getattr(part.component, "name", ""), part.name.rpartition(":")[2])
-    return part.kind == cause or (part.kind == "metric" and name)
 
 
 if __name__ == "__main__":

@@ -48,8 +48,36 @@ def load_original(
     """
     _require_original_scenario(folder, info)
     raise_all(changed_files(folder, info))
-    loaded = _load_again(folder, info)
-    return _changed(loaded, overrides) if overrides else loaded
+    moved = [
+        Override(key, there, str(folder.scenario))
+        for key, value in flattened(_content(folder.scenario))
+        if isinstance(value, str) and (there := _in_moved_project(folder, info, value)) != value
+    ]
+    try:
+        loaded = load_scenario(folder.scenario, overrides=moved)
+    except UserError as error:
+        given = [name for name in info.get("user_code", {}) if name.startswith(own_code.FOLDER)]
+        if not given:
+            raise
+        raise UserError(
+            f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
+            where=str(folder.path),
+            hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
+        ) from error
+    if not overrides:
+        return loaded
+    changed = loaded.changed(overrides)
+    raise_all(
+        UserError(
+            f"{path} affects the result, so it cannot change when a run is resumed",
+            where=changed.source.value_place(tuple(path.split("."))),
+            hint=f"a resumed run may change {', '.join(MAY_CHANGE)}; for other changes begin a new run",
+        )
+        for path, before, after in differences(loaded.resolved(), changed.resolved())
+        if not any(f"{path}.".startswith(f"{allowed}.") for allowed in MAY_CHANGE)
+        or (path == "training.workers.name" and "distributed" in (before, after))
+    )
+    return changed
 
 
 OF_TIME = (
@@ -145,39 +173,3 @@ def _content(path: Path) -> Mapping[str, Any]:
     if not isinstance(data, dict):
         raise UserError("is not a scenario", where=str(path))
     return data
-
-
-def _load_again(folder: RunFolder, info: Mapping[str, Any]) -> LoadedScenario:
-    written = flattened(_content(folder.scenario))
-    moved = [
-        Override(key, there, str(folder.scenario))
-        for key, value in written
-        if isinstance(value, str) and (there := _in_moved_project(folder, info, value)) != value
-    ]
-    try:
-        return load_scenario(folder.scenario, overrides=moved)
-    except UserError as error:
-        given = [name for name in info.get("user_code", {}) if name.startswith(own_code.FOLDER)]
-        if not given:
-            raise
-        raise UserError(
-            f"the run uses {', '.join(given)}, a class that was defined in Python: {error}",
-            where=str(folder.path),
-            hint="put the class into a file, name it file.py:ClassName in the scenario, and run it again",
-        ) from error
-
-
-def _changed(loaded: LoadedScenario, overrides: Sequence[Override | str]) -> LoadedScenario:
-    changed = loaded.changed(overrides)
-    refused = [
-        UserError(
-            f"{path} affects the result, so it cannot change when a run is resumed",
-            where=changed.source.value_place(tuple(path.split("."))),
-            hint=f"a resumed run may change {', '.join(MAY_CHANGE)}; for other changes begin a new run",
-        )
-        for path, before, after in differences(loaded.resolved(), changed.resolved())
-        if not any(f"{path}.".startswith(f"{allowed}.") for allowed in MAY_CHANGE)
-        or (path == "training.workers.name" and "distributed" in (before, after))
-    ]
-    raise_all(refused)
-    return changed

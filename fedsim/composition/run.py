@@ -9,6 +9,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -19,8 +20,7 @@ from fedsim.analysis.run import Run
 from fedsim.composition.build import build
 from fedsim.composition.check import check
 from fedsim.composition.closing import spent, write_edges, write_population
-from fedsim.composition.distributed import await_claim, claimed, follow, joined
-from fedsim.composition.edges import recorded_edges
+from fedsim.composition.distributed import claimed, follow, joined
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -51,7 +51,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
-from fedsim.simulation.rows import recorded
+from fedsim.simulation.rows import dispatch_columns, recorded
 from fedsim.simulation.simulation import Live
 from fedsim.simulation.updates import Ended
 from fedsim.units import NS_PER_S
@@ -151,7 +151,9 @@ def execute(
         if shared is None:
             world.devices.release_traces()
         if ranks is not None and ranks.number:
-            await_claim(ranks)
+            if not ranks.values(True)[0]:
+                message = "rank 0 cannot use the run folder, and says why"
+                raise UserError(message, where="training.workers")
             follow(world, ranks)
             stack.close()  # Rank 0 has then written the run.
             return Run(folder)
@@ -238,7 +240,11 @@ def resume(
             if overrides:
                 load_original(folder, info, overrides)
             on_start("the run is complete")
-            return _checked(Run(folder))
+            run = Run(folder)
+            raise_all(folder.problems(run.info))
+            if not folder.report.exists():
+                run.report()  # The process was killed before it was written.
+            return run
         if not folder.has_begun:
             raise UserError(
                 "the run was killed before it began, so there is nothing to resume",
@@ -287,18 +293,11 @@ def workers_of(path: Path) -> str:
     return str(RunFolder(path).read_info().get("workers"))
 
 
-def _checked(run: Run) -> Run:
-    """A complete run whose files are as they were; its page is written if the process was killed before it was."""
-    raise_all(run.folder.problems(run.info))
-    if not run.folder.report.exists():
-        run.report()
-    return run
-
-
+@dataclass(eq=False)
 class Execution:
     """A run in progress.
 
-    Args:
+    Attributes:
         world, folder: what is run, and where.
         undo: called if the run cannot begin.
         on_progress, on_warning: as for :func:`execute`.
@@ -308,31 +307,23 @@ class Execution:
         live: the clients, if they are not simulated.
     """
 
-    def __init__(
-        self,
-        world: World,
-        folder: RunFolder,
-        *,
-        undo: Callable[[], object],
-        on_progress: OnProgress | None,
-        began: float,
-        ranks: Ranks | None,
-        on_warning: OnWarning = log_warning,
-        earlier: Mapping[str, float] | None = None,
-        live: Deployment | None = None,
-    ) -> None:
-        self._live = live
+    world: World
+    folder: RunFolder
+    undo: Callable[[], object]
+    on_progress: OnProgress | None
+    began: float
+    ranks: Ranks | None
+    live: Deployment | None
+    on_warning: OnWarning = log_warning
+    earlier: Mapping[str, float] | None = None
+
+    def __post_init__(self) -> None:
+        folder, live = self.folder, self.live
         if live is not None:
             live.begin(folder)
-            world = live.joined(world)
-        self.world = world
-        self.folder = folder
-        self.on_progress = on_progress
-        self.on_warning = on_warning
-        self.began = began
-        self._ranks = ranks
-        self._resumed = earlier is not None
-        self._earlier = earlier or {}
+            self.world = live.joined(self.world)
+        world = self.world
+        self._spent_s = self.earlier or {}
         self._stop = world.scenario.stop.model_dump()
         self._checkpoints = Checkpoints(folder.checkpoint)
         self._reached: Mapping[str, Any] | None = None
@@ -341,11 +332,14 @@ class Execution:
         self._learning = Stopwatch()
         self._metrics: Mapping[str, float] = {}
         self._grace = Grace()
-        self._trackers: Trackers | None = None
+        self._trackers = Trackers()
         self._learner: Learner | None = None
         self._plane: TimedPlane | None = None
-        of_edges = {"clients": world.task.clients, **recorded_edges(world.edges)}
-        self.writer = RunWriter(folder, **recorded(world.population), **of_edges)
+        top: dict[str, Any] = {"clients": world.task.clients}
+        if world.edges is not None and (edges := world.edges.population) is not None:
+            columns = partial(dispatch_columns, edges.power)
+            top = {"clients": edges.clients, "edge_columns": columns}
+        self.writer = RunWriter(folder, **recorded(world.population), **top)
         try:
             if world.learns:
                 self._learner = self._make_learner()
@@ -354,7 +348,7 @@ class Execution:
         except BaseException as error:
             self.writer.close()
             if isinstance(error, Exception):
-                undo()
+                self.undo()
             raise
 
     def run(self) -> Run:
@@ -378,13 +372,16 @@ class Execution:
             raise
         except TimelineDiffers:
             self.writer.close()
-            if self._trackers is not None:
-                self._trackers.finish(Status.INTERRUPTED, {})
+            self._trackers.finish(Status.INTERRUPTED, {})
             raise
         except Exception as error:
             if is_disk_full(error):
                 raise self._no_room() from error
-            if isinstance(error, UserError) and not (self._resumed or self._simulation.dispatched):
+            if (
+                isinstance(error, UserError)
+                and self.earlier is None
+                and not self._simulation.dispatched
+            ):
                 # A mistake that appears before the first dispatch: leave nothing behind.
                 self.writer.close()
                 self.folder.remove()
@@ -415,8 +412,8 @@ class Execution:
         client_metrics = self._learner.client_metrics() if self._learner is not None else None
         # A run may continue after its last event, so its end is not in the tables.
         run.info = folder.update_info(simulated_s=simulated_s)
-        if self._live is not None:
-            self._live.finish(recorded(population)["columns"])
+        if self.live is not None:
+            self.live.finish(recorded(population)["columns"])
         write_population(run, population, world.task.samples, end_ns, client_metrics, world.names())
         if world.edges is not None:
             write_edges(run, world.edges)
@@ -454,8 +451,7 @@ class Execution:
             learning=None if self._learner is None else self._learner.describe(),
         )
         self._checkpoints.remove()
-        if self._trackers is not None:
-            self._trackers.finish(Status.COMPLETE, run.info)
+        self._trackers.finish(Status.COMPLETE, run.info)
         return run
 
     def _warn(self, run: Run) -> None:
@@ -475,8 +471,7 @@ class Execution:
     def _leave(self, status: Status, **more: Any) -> None:
         self.writer.close()
         info = self.folder.close(status, **self._wall(), **more)
-        if self._trackers is not None:
-            self._trackers.finish(status, info)
+        self._trackers.finish(status, info)
         # Problems of the page never hide why the run ends.
         with contextlib.suppress(Exception):
             Run(self.folder).report()
@@ -491,17 +486,16 @@ class Execution:
         return self.folder.no_room()
 
     def _make_learner(self) -> Learner:
-        kept = self.world.scenario.checkpoint_models
-        keeps: dict[str, Any] = (
-            {} if kept is None else {"on_version": model_keeper(kept, self.folder)}
-        )
+        kept, keeps = self.world.scenario.checkpoint_models, dict[str, Any]()
+        if kept is not None:
+            keeps["on_version"] = model_keeper(kept, self.folder)
         checkpoint = self._checkpoints.load()
         self._reached = None if checkpoint is None else checkpoint[1]
         # A killed run could not record its time, but its last checkpoint did.
         noted = (self._reached or {}).get("wall", {})
-        self._earlier = max(self._earlier, noted, key=lambda wall: wall.get("wall_s", 0.0))
-        live = self._live
-        make = partial(build_learner, ranks=self._ranks) if live is None else live.learner
+        self._spent_s = max(self._spent_s, noted, key=lambda wall: wall.get("wall_s", 0.0))
+        live = self.live
+        make = partial(build_learner, ranks=self.ranks) if live is None else live.learner
         learner = make(
             self.world,
             folder=self.folder.path,
@@ -512,7 +506,7 @@ class Execution:
         )
         definitions = to_document(learner.metric_definitions.values())
         self.folder.update_info(**{DEFINITIONS_KEY: definitions})
-        self._trackers = Trackers(self.world.loaded, self.folder, resumed=self._resumed)
+        self._trackers.start(self.world.loaded, self.folder, resumed=self.earlier is not None)
         return learner
 
     # -- during the run ----------------------------------------------------------------------------------------------
@@ -522,7 +516,7 @@ class Execution:
         if self.on_progress is not None:
             self.on_progress(self._progress())
         # Several processes stop together, when everything submitted has been executed.
-        if self._grace.requested is not None and self._ranks is None:
+        if self._grace.requested is not None and self.ranks is None:
             if self._learner is not None and self._learner.rests_anywhere:
                 # Pending work is trained first, so that the checkpoint contains it.
                 self._learner.flush()
@@ -531,7 +525,6 @@ class Execution:
 
     def _on_metrics(self, instruction: Evaluate, metrics: Mapping[str, float]) -> None:
         self._metrics = metrics
-        assert self._trackers is not None
         self._trackers.log(instruction, metrics)
         self.writer.append_metrics(
             instruction.time_s, instruction.version, instruction.round, metrics
@@ -545,8 +538,8 @@ class Execution:
         due = now + (now - self._rested_at) - self._checkpointed_at >= interval_s
         self._rested_at = now
         signal = self._grace.requested
-        if self._ranks is not None:
-            due, signal = self._ranks.agree(due, signal)
+        if self.ranks is not None:
+            due, signal = self.ranks.agree(due, signal)
         if due or signal is not None:
             tensors, state = learner.state()
             progress = self._progress()
@@ -559,8 +552,8 @@ class Execution:
             self._checkpointed_at = self._rested_at = time.monotonic()
             self._checkpoint_s = self._checkpointed_at - now
         if signal is not None:
-            if self._ranks is not None:
-                self._ranks.part()
+            if self.ranks is not None:
+                self.ranks.part()
             raise Stopped(signal)
 
     def starting_point(self) -> str:
@@ -585,4 +578,4 @@ class Execution:
         seconds = time.perf_counter() - self.began
         learning = self._learning.seconds
         spent = dict(zip(_WALL, (seconds, learning, seconds - learning), strict=True))
-        return {name: spent[name] + self._earlier.get(name, 0.0) for name in _WALL}
+        return {name: spent[name] + self._spent_s.get(name, 0.0) for name in _WALL}

@@ -8,9 +8,7 @@ import io
 import mmap
 import os
 import pickle
-from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -25,33 +23,71 @@ from fedsim.traces.validation import require_sound
 KEPT_DATASETS = 4
 """Maximum number of data sets in memory; the least recently used one is dropped."""
 
-
 T = TypeVar("T")
 # Arrays begin at multiples of it, as in memory.
 _ALIGNMENT = 64
 
 
-class Mapped:
-    """Objects whose arrays several processes map into their memory, from files that the first of them writes.
+class Shared:
+    """Traces by folder, and data sets by name, parameters and folder; each is read once.
 
-    A process that writes into such an array changes only its own copy.
+    Several processes can map the arrays of both into their memory, from files that the first of them writes. A process
+    that writes into such an array changes only its own copy.
 
     Args:
-        folder: an empty folder for the files, known only to these processes, which trust its content; None for objects
-            of this process alone.
+        folder: an empty folder for these files, known only to these processes, which trust its content; None for
+            objects of this process alone.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
+        self._folder = folder
+        self._traces: dict[Path, TraceBundle] = {}
+        self._datasets: dict[tuple[type, str, Path], Dataset] = {}
 
-    def get(self, key: str, load: Callable[[], T]) -> T:
+    def trace(self, path: Path) -> TraceBundle:
+        """The trace bundle in ``path``, which is refused if it is missing, damaged or inconsistent."""
+        path = Path(os.path.realpath(path))
+
+        def read() -> TraceBundle:
+            bundle = TraceBundle.read(path)
+            require_sound(bundle)
+            return bundle
+
+        if path not in self._traces:
+            self._traces[path] = self.mapped(f"trace {path}", read)
+        return self._traces[path]
+
+    def forget_traces(self) -> None:
+        """Release all traces; they are read again if they are needed."""
+        self._traces.clear()
+        pa.default_memory_pool().release_unused()
+
+    def dataset(self, component: DatasetComponent, folder: Path) -> Dataset:
+        """The data set that ``component.load(folder)`` returns; the most recently used ones are kept."""
+        kind, params, folder = type(component), component.params.model_dump_json(), folder.resolve()
+
+        def load() -> Dataset:
+            dataset = component.loaded(folder)
+            # Deferred samples are read before they are shared.
+            return dataset if self._folder is None else dataclasses.replace(dataset)
+
+        dataset = self._datasets.pop((kind, params, folder), None)
+        if dataset is None:
+            key = f"data {(kind.__module__, kind.__qualname__, params, folder)}"
+            dataset = self.mapped(key, load)
+        self._datasets[kind, params, folder] = dataset
+        if len(self._datasets) > KEPT_DATASETS:
+            del self._datasets[next(iter(self._datasets))]
+        return dataset
+
+    def mapped(self, key: str, load: Callable[[], T]) -> T:
         """The object of this key, which ``load`` returns if no process has loaded it.
 
         An object that cannot be pickled, or for which the disk has no room, is loaded by every process.
         """
-        if self.folder is None:
+        if self._folder is None:
             return load()
-        path = self.folder / hashlib.sha256(key.encode()).hexdigest()
+        path = self._folder / hashlib.sha256(key.encode()).hexdigest()
         with FileLock(path.with_suffix(".lock")):
             if not path.exists():
                 value = load()
@@ -60,7 +96,12 @@ class Mapped:
                 except (OSError, pickle.PicklingError, AttributeError, TypeError):
                     return value
                 del value
-        return cast(T, _read(path))
+        # Written by another process of the same sweep.
+        places, content = pickle.loads(path.read_bytes())  # noqa: S301
+        with open(path.with_suffix(".arrays"), "rb") as file:
+            view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        buffers = [view[start:end] for start, end in places]
+        return cast(T, pickle.loads(content, buffers=buffers))  # noqa: S301
 
 
 class _Pickler(pickle.Pickler):
@@ -85,86 +126,3 @@ def _write(value: object, path: Path) -> None:
     unfinished = path.with_suffix(".unfinished")
     unfinished.write_bytes(pickle.dumps((places, content.getvalue())))
     unfinished.rename(path)
-
-
-def _read(path: Path) -> object:
-    # Written by another process of the same sweep.
-    places, content = pickle.loads(path.read_bytes())  # noqa: S301
-    with open(path.with_suffix(".arrays"), "rb") as file:
-        view = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
-    buffers = [view[start:end] for start, end in places]
-    return pickle.loads(content, buffers=buffers)  # noqa: S301
-
-
-class Bundles:
-    """Trace bundles by folder, each read once."""
-
-    def __init__(self, mapped: Mapped | None = None) -> None:
-        self._loaded: dict[Path, TraceBundle] = {}
-        self._mapped = mapped or Mapped()
-
-    def read(self, path: Path) -> TraceBundle:
-        """The bundle in ``path``.
-
-        Raises:
-            UserError: it is missing, damaged or inconsistent.
-        """
-        path = Path(os.path.realpath(path))
-
-        def read() -> TraceBundle:
-            bundle = TraceBundle.read(path)
-            require_sound(bundle)
-            return bundle
-
-        if path not in self._loaded:
-            self._loaded[path] = self._mapped.get(f"trace {path}", read)
-        return self._loaded[path]
-
-    def forget(self) -> None:
-        """Release all bundles; they are read again if they are needed."""
-        self._loaded.clear()
-        pa.default_memory_pool().release_unused()
-
-
-class Datasets:
-    """Data sets by name, parameters and folder; the most recently used ones are kept."""
-
-    def __init__(self, mapped: Mapped | None = None) -> None:
-        self._loaded: OrderedDict[tuple[type, str, Path], Dataset] = OrderedDict()
-        self._mapped = mapped or Mapped()
-
-    def load(self, component: DatasetComponent, folder: Path) -> Dataset:
-        """The data set that ``component.load(folder)`` returns.
-
-        Raises:
-            UserError: the data is missing or damaged.
-        """
-        kind, params, folder = type(component), component.params.model_dump_json(), folder.resolve()
-
-        def load() -> Dataset:
-            dataset = component.loaded(folder)
-            # Deferred samples are read before they are shared.
-            return dataset if self._mapped.folder is None else dataclasses.replace(dataset)
-
-        dataset = self._loaded.pop((kind, params, folder), None)
-        if dataset is None:
-            key = f"data {(kind.__module__, kind.__qualname__, params, folder)}"
-            dataset = self._mapped.get(key, load)
-        self._loaded[kind, params, folder] = dataset
-        if len(self._loaded) > KEPT_DATASETS:
-            self._loaded.popitem(last=False)
-        return dataset
-
-
-@dataclass(frozen=True)
-class Shared:
-    """Traces and data sets that have been loaded."""
-
-    bundles: Bundles = field(default_factory=Bundles)
-    datasets: Datasets = field(default_factory=Datasets)
-
-    @classmethod
-    def through(cls, folder: Path | None) -> Shared:
-        """Objects shared by several processes through files in ``folder``; objects of this process alone if None."""
-        mapped = Mapped(folder)
-        return cls(Bundles(mapped), Datasets(mapped))

@@ -115,11 +115,7 @@ class EdgeServers:
 
 
 def edge_stays(devices: Devices, section: Edges) -> Stays:
-    """Where the clients are.
-
-    Raises:
-        UserError: there are more edge servers than clients, or the column or file does not say where each client is.
-    """
+    """Where the clients are."""
     clients = devices.task.clients
     edge: Int64Array
     if isinstance(section.members, EdgeFile):

@@ -6,18 +6,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.composition.devices import Devices
-from fedsim.composition.needs import demands_of
-from fedsim.composition.prospects import wires_s
+from fedsim.composition.prospects import transfers_s
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Parts, Submodels
 from fedsim.learning.submodels.base import Whole
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, refuse_whole
-from fedsim.network.base import Direction
 from fedsim.scenario.model import Scenario
-from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.tasks.base import Task
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_bytes
 
 IntArray = npt.NDArray[np.int64]
@@ -30,9 +27,6 @@ def divided(devices: Devices, method: Method) -> Parts | None:
     Args:
         devices: the clients.
         method: the method, before it knows of parts.
-
-    Raises:
-        UserError: the model, the method or the devices do not allow it.
     """
     parts = parts_of(devices.scenario, devices.task, np.zeros(devices.task.clients, dtype=np.int64))
     if parts is None:
@@ -59,8 +53,12 @@ def divided(devices: Devices, method: Method) -> Parts | None:
             hint="give devices.memory, or a trace with ram_bytes in its compute table, or choose by: speed or deadline",
         )
     if by != "memory":
-        choose = _by_speed if by == "speed" else _by_deadline
-        level = choose(devices, method, parts)
+        if by == "deadline":
+            level = _by_deadline(devices, method, parts)
+        else:  # Groups of equal size by the time of a local step of the whole model; the fastest have the largest part.
+            step_s = devices.population(method).compute.step_s
+            rank = np.argsort(np.argsort(step_s, kind="stable"))
+            level = rank * len(parts.rates) // len(step_s)
         fits &= np.arange(len(parts.rates))[:, None] >= level
     # Clients that cannot hold any part are not eligible.
     parts.level[:] = np.where(fits.any(axis=0), fits.argmax(axis=0), len(parts.rates) - 1)
@@ -81,11 +79,7 @@ def parts_of(scenario: Scenario, task: Task, level: IntArray) -> Parts | None:
 
 
 def _refuse(scenario: Scenario, method: Method) -> None:
-    """Refuse parts of the server that need clients with the whole model.
-
-    Raises:
-        UserError: there is one.
-    """
+    """Refuse parts of the server that need clients with the whole model."""
     refuse_whole(scenario.server.method.create(method.context))
     if STATE in (*method.memories(), *(vector.name for vector in method.upload())):
         raise UserError(
@@ -109,18 +103,10 @@ def _refuse(scenario: Scenario, method: Method) -> None:
             )
 
 
-def _by_speed(devices: Devices, method: Method, parts: Parts) -> IntArray:
-    """Groups of equal size by the time of a local step of the whole model; the fastest have the largest part."""
-    step_s = devices.population(method).compute.step_s
-    rank = np.empty(len(step_s), dtype=np.int64)
-    rank[np.argsort(step_s, kind="stable")] = np.arange(len(step_s))
-    return rank * len(parts.rates) // len(step_s)
-
-
 def _by_deadline(devices: Devices, method: Method, parts: Parts) -> IntArray:
     """The largest part with which a dispatch ends within the schedule's limit, or the smallest."""
     schedule = devices.scenario.server.schedule
-    limit_s = demands_of(schedule).limit_s
+    limit_s = schedule.type.demands(schedule.params).limit_s
     if limit_s is None:
         raise UserError(
             "parts are chosen by the deadline, but the schedule has none",
@@ -128,22 +114,17 @@ def _by_deadline(devices: Devices, method: Method, parts: Parts) -> IntArray:
             hint=f"give server.schedule a {schedule.type.patience or 'deadline, such as that of sync'}, or choose by: "
             "memory or speed",
         )
-    item = ITEM_BYTES[devices.scenario.training.dtype]
     levels = range(len(parts.rates))
     in_time = []
     for level in levels:
         parts.level[:] = level
         population = devices.population(method, parts)
         step_s = population.compute.step_s
-        needed_s = devices.work.nominal_steps(step_s) * step_s
-        layout, elements = parts.tasks[level].layout, parts.sent(level)
-        for direction, way in zip(Direction, (method.download(), method.upload()), strict=True):
-            vectors = [method.of_part(one, layout, elements) for one in way]
-            size = devices.wire_bytes(sum(one.size_bytes(item) for one in vectors))
-            needed_s = needed_s + wires_s(
-                population.network, np.arange(len(step_s)), direction, size
-            )
-            needed_s += population.network.latencies_ns(direction) / NS_PER_S
-        in_time.append(needed_s <= limit_s)
-    found = np.stack(in_time)
-    return np.where(found.any(axis=0), found.argmax(axis=0), len(levels) - 1)
+        sizes = [
+            devices.bytes_of(way, method, parts, level)
+            for way in (method.download(), method.upload())
+        ]
+        down_s, up_s = transfers_s(population.network, np.arange(len(step_s)), sizes)
+        in_time.append(devices.work.nominal_steps(step_s) * step_s + down_s + up_s <= limit_s)
+    fits = np.stack(in_time)
+    return np.where(fits.any(axis=0), fits.argmax(axis=0), len(levels) - 1)

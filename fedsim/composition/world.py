@@ -24,7 +24,7 @@ from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.history import History
-from fedsim.tasks.base import ITEM_BYTES, Task
+from fedsim.tasks.base import Task
 from fedsim.units import LONGEST_S, NS_PER_S
 from fedsim.vocabulary.metrics import MetricDefinition
 
@@ -70,9 +70,7 @@ class World:
     @cached_property
     def prospects(self) -> Prospects:
         """What the clients can do."""
-        server = self.scenario.server.of_devices
-        scenario = self.scenario.model_copy(update={"server": server})
-        return Prospects(scenario, self.population, self.devices.work, self._client_bytes)
+        return Prospects(self)
 
     def names(self) -> dict[str, Any]:
         """What the clients are called: columns of their table, as far as known.
@@ -96,12 +94,12 @@ class World:
 
     def traffic_bytes(self, level: int = 0) -> tuple[float, float]:
         """Bytes of the download and of the upload of a dispatch, of a part of the model; the largest has level 0."""
-        sends_all = self.scenario.server.transfer == "all"
-        usual = self.method.download(), self.method.upload()
-        return self.bytes_of(*usual, fixed=(sends_all, sends_all), level=level)
+        return self.bytes_of(self.method.download(), level), self.bytes_of(
+            self.method.upload(), level
+        )
 
     @property
-    def _client_bytes(self) -> tuple[Bytes, Bytes]:
+    def client_bytes(self) -> tuple[Bytes, Bytes]:
         """Bytes of the download and of the upload of a dispatch; one number, or one per client, (N,)."""
         if self.parts is None:
             return self.traffic_bytes()
@@ -112,16 +110,25 @@ class World:
     def prologue_bytes(self) -> tuple[float, float] | None:
         """Bytes of the download and of the upload of the method's prologue; None without one."""
         prologue = self.method.prologue()
-        sends_all = self.scenario.server.transfer == "all"
         if prologue is None:
             return None
-        return self.bytes_of(prologue.download, prologue.upload, fixed=(True, sends_all))
+        return self.bytes_of(prologue.download, fixed=True), self.bytes_of(prologue.upload)
 
     def first_download_bytes(self, level: int = 0) -> float:
         """Bytes of the download of a client's first dispatch, which includes what training does not change."""
         complete = (vector.in_full for vector in self.method.download())
-        sent = [*complete, *self.method.first_download()]
-        return self.bytes_of(sent, (), fixed=(True, False), level=level)[0]
+        return self.bytes_of([*complete, *self.method.first_download()], level, fixed=True)
+
+    def bytes_of(
+        self, vectors: Iterable[Vector], level: int = 0, *, fixed: bool | None = None
+    ) -> float:
+        """Bytes on the network of the vectors of one transfer of a part of the model.
+
+        ``fixed`` says whether they include what training does not change; by default as the scenario says.
+        """
+        if fixed is None:
+            fixed = self.scenario.server.transfer == "all"
+        return self.devices.bytes_of(vectors, self.method, self.parts, level, fixed=fixed)
 
     def history(self) -> History | None:
         """What clients have from earlier dispatches, before the first one; None if that does not matter."""
@@ -135,7 +142,7 @@ class World:
     @property
     def vectors(self) -> list[dict[str, Any]]:
         """The vectors of a dispatch and their bytes: without compression, as sent, and in a client's first dispatch."""
-        item, wire_bytes = ITEM_BYTES[self.scenario.training.dtype], self.devices.wire_bytes
+        item, wire_bytes = self.devices.item_bytes, self.devices.wire_bytes
         ways = (("down", self.method.download()), ("up", self.method.upload()))
         return [
             {
@@ -186,33 +193,6 @@ class World:
                 }
             )
         return rows
-
-    def bytes_of(
-        self,
-        download: Iterable[Vector],
-        upload: Iterable[Vector],
-        *,
-        fixed: tuple[bool, bool],
-        level: int = 0,
-    ) -> tuple[float, float]:
-        """Bytes of a download and an upload of a part of the model.
-
-        ``fixed`` says which of them include what training does not change.
-        """
-        item, parts = ITEM_BYTES[self.scenario.training.dtype], self.parts
-        task: Task = self.task if parts is None else parts.tasks[level]
-
-        def size_bytes(vector: Vector) -> float:
-            if parts is not None:
-                vector = self.method.of_part(vector, task.layout, parts.sent(level))
-            return vector.size_bytes(item)
-
-        fixed_bytes = task.fixed_elements * item
-        down, up = (
-            self.devices.wire_bytes(sum(map(size_bytes, vectors)) + included * fixed_bytes)
-            for vectors, included in zip((download, upload), fixed, strict=True)
-        )
-        return down, up
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates.

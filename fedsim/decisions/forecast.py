@@ -23,7 +23,7 @@ from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, sentenc
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import rendered, write_page
 from fedsim.composition.build import build_task
-from fedsim.composition.shared import Bundles
+from fedsim.composition.shared import Shared
 from fedsim.decisions.goal import Goal
 from fedsim.decisions.runs import Progress, Runs
 from fedsim.errors import UserError
@@ -181,11 +181,9 @@ def forecast(
         FORECAST.write(folder, record)
         first = loaded.scenario.seed + 1
         clients = build_task(loaded).clients
-        bundles = Bundles()
+        shared = Shared()
         scenarios = [
-            goal.applied(
-                replicate(loaded, seed, clients, folder / "devices", bundles, same_devices)
-            )
+            goal.applied(replicate(loaded, seed, clients, folder / "devices", shared, same_devices))
             for seed in range(first, first + runs)
         ]
         performer = Runs(folder / "runs", timing_only=goal.timing_only, **settings)
@@ -275,7 +273,7 @@ def replicate(
     seed: int,
     clients: int,
     folder: Path,
-    bundles: Bundles,
+    shared: Shared,
     same_devices: bool = False,
 ) -> LoadedScenario:
     """The scenario with another seed, and with bundles of other devices, which are written into ``folder``."""
@@ -288,7 +286,7 @@ def replicate(
     for key, (path, assign) in traces.items():
         if path is None:
             continue
-        source = bundles.read(path)
+        source = shared.trace(path)
         same, every = same_devices or assign == "by_name", assign == "sample"
         drawn = devices_of(source, clients, seed, same=same, every=every)
         if drawn is source:

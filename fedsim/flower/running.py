@@ -19,11 +19,10 @@ from typing_extensions import override
 from fedsim.analysis.run import Run
 from fedsim.composition.closing import spent, write_population
 from fedsim.composition.devices import Devices
-from fedsim.composition.rules.finished import FINISHED, FinishedRun
-from fedsim.composition.rules.names import check_names
+from fedsim.composition.rules.finished import FINISHED, FinishedRun, check_names
 from fedsim.composition.rules.planned import OF_DEVICES, PLANNED
 from fedsim.composition.run import OnProgress, default_folder, log_warning
-from fedsim.composition.shared import Bundles
+from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
@@ -439,7 +438,7 @@ def _populations(
     task = FlowerTask(params, scenario.training.batch_size)
     steps = FullWork(np.ones(params.clients, dtype=np.int64))
     check_names(scenario.ignore)
-    devices = Devices(scenario, loaded.folder, Bundles(), task, steps)
+    devices = Devices(scenario, loaded.folder, Shared(), task, steps)
     if params.unit == "host_seconds":
         training = evaluating = 1 / _UNITS_PER_HOST_S
     else:

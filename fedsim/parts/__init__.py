@@ -1,1 +1,4 @@
-"""Parts of a scenario: what one is, its parameters, where it is found, and users' functions as parts."""
+"""Named, replaceable parts: their classes, parameters and registries.
+
+A user's part that cannot be used is refused with a :class:`~fedsim.errors.UserError`.
+"""

@@ -10,8 +10,9 @@ import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.component import (
@@ -65,11 +66,7 @@ class Catalog:
         return self.kinds[kind].registry()
 
     def find(self, kind: str, name: str, folder: Path) -> type[Component]:
-        """The class that ``name`` stands for; a file reference is relative to ``folder``.
-
-        Raises:
-            UserError: there is no such part, or the user's file cannot be used.
-        """
+        """The class that ``name`` stands for; a file reference is relative to ``folder``."""
         if is_user_reference(name):
             entry = self.kinds[kind]
             return self.adopt(
@@ -87,11 +84,7 @@ class Catalog:
         return parts[name]
 
     def adopt(self, kind: str, given: type[Any] | Callable[..., Any]) -> type[Component]:
-        """A user's class or function as a part of ``kind``.
-
-        Raises:
-            UserError: it cannot be one.
-        """
+        """A user's class or function as a part of ``kind``."""
         entry = self.kinds[kind]
         base = entry.base()
         if isinstance(given, type):
@@ -186,7 +179,7 @@ def _kind(
     """
     return Kind(
         lambda: discover(package, _imported(component or base)),
-        lambda: cast(type[Any], _imported(base)),
+        partial(_imported, base),
         (lambda cls: cls) if adapt is None else (lambda cls: _imported(adapt)(cls)),
         None if of_function is None else (lambda function: _imported(of_function)(function)),
     )

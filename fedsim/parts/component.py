@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib
-import importlib.abc
 import importlib.util
 import inspect
 import logging
@@ -109,47 +108,25 @@ class _Parts(Mapping[str, type[ComponentType]]):
         self._package, self._base = package, base
         root = importlib.import_module(package)
         self._modules = sorted(module.name for module in pkgutil.iter_modules(root.__path__))
-        self._defined: dict[str, dict[str, type[ComponentType]]] = {}
+        self._defined_in = functools.cache(self._read)
         self._found: dict[str, type[ComponentType]] = {}
 
     def __getitem__(self, name: str) -> type[ComponentType]:
-        if name not in self._found:
-            self._found[name] = self._find(name)
-        return self._found[name]
-
-    def _find(self, name: str) -> type[ComponentType]:
+        if name in self._found:
+            return self._found[name]
         # The module of the same name first.
         for module in sorted(self._modules, key=lambda module: module != name):
-            if f'name = "{name}"' in self._text(module) and name in self._defined_in(module):
-                return self._defined_in(module)[name]
-        return self._all[name]
-
-    def _text(self, module: str) -> str:
-        loader = getattr(importlib.util.find_spec(f"{self._package}.{module}"), "loader", None)
-        if not isinstance(loader, importlib.abc.InspectLoader):
-            return ""
-        return loader.get_source(f"{self._package}.{module}") or ""
+            spec = importlib.util.find_spec(f"{self._package}.{module}")
+            text = "" if spec is None else Path(str(spec.origin)).read_text(encoding="utf-8")
+            if f'name = "{name}"' in text and name in (parts := self._defined_in(module)):
+                return self._found.setdefault(name, parts[name])
+        raise KeyError(name)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
+        return iter(sorted(name for module in self._modules for name in self._defined_in(module)))
 
     def __len__(self) -> int:
-        return len(self._all)
-
-    @functools.cached_property
-    def _all(self) -> dict[str, type[ComponentType]]:
-        parts: dict[str, type[ComponentType]] = {}
-        for module in self._modules:
-            for name, part in self._defined_in(module).items():
-                if name in parts:
-                    raise RuntimeError(f"two parts are named {name!r}: {parts[name]} and {part}")
-                parts[name] = part
-        return dict(sorted(parts.items()))
-
-    def _defined_in(self, name: str) -> dict[str, type[ComponentType]]:
-        if name not in self._defined:
-            self._defined[name] = self._read(name)
-        return self._defined[name]
+        return sum(len(self._defined_in(module)) for module in self._modules)
 
     def _read(self, name: str) -> dict[str, type[ComponentType]]:
         module = importlib.import_module(f"{self._package}.{name}")
@@ -227,11 +204,7 @@ def users_report(error: BaseException) -> str | None:
 
 
 def announce_user_code(path: Path) -> None:
-    """Log the path of a user's code before it runs.
-
-    Raises:
-        UserError: users' code is refused (:data:`NO_USER_CODE`).
-    """
+    """Log the path of a user's code before it runs, or refuse it (:data:`NO_USER_CODE`)."""
     if os.environ.get(NO_USER_CODE, "0") not in ("", "0"):
         raise UserError(
             f"the code in {path} may not run, because --no-user-code or {NO_USER_CODE} is set",
@@ -255,10 +228,6 @@ def load_user_component(
 
     If ``of_function`` is given, the name may also be that of a function, which it turns into a class. The file is named
     in the log (logger ``fedsim``, level INFO) before it is imported.
-
-    Raises:
-        UserError: the file or class is missing, cannot be imported, or is not a ``base``, or user code is refused
-            (:data:`NO_USER_CODE`).
     """
     file, _, class_name = reference.rpartition(":")
     path = (folder / file).resolve()

@@ -9,11 +9,7 @@ from fedsim.errors import UserError
 
 
 def required(module: str, extra: str, where: str) -> Any:
-    """The module of an optional package; ``where`` names what needs it.
-
-    Raises:
-        UserError: it is not installed, or does not fit the other packages.
-    """
+    """The module of an optional package; ``where`` names what needs it."""
     try:
         return importlib.import_module(module)
     # A torchvision that was built for another torch raises RuntimeError.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import math
+import json
 import re
 import reprlib
 import sys
@@ -21,7 +21,6 @@ from fedsim.vocabulary.formatting import format_names
 
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 1
-_VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -67,9 +66,6 @@ def parameters_of(
         supplied: names of the arguments that fedsim supplies, for messages.
         filled: parameters that fedsim fills in by name unless the scenario gives them; None if it does not.
         base: base class of the model.
-
-    Raises:
-        UserError: the function cannot be called with these arguments.
     """
     signature = inspect.signature(function)
     further = list(signature.parameters.values())
@@ -88,7 +84,10 @@ def parameters_of(
             f"{' and '.join(supplied) or 'arguments by name'}",
             hint=f"write it as def {function.__name__}({', '.join([*supplied, '...'])})",
         ) from None
-    meanings = _meanings(function)
+    # The entries of the section Args of the docstring, by parameter.
+    _, _, section = (inspect.getdoc(function) or "").partition("\nArgs:\n")
+    entries = re.findall(r"^    (\w+)[^:\n]*: (.+(?:\n {5,}.+)*)", section.split("\n\n")[0], re.M)
+    meanings = {name: " ".join(text.split()) for name, text in entries}
     fields: dict[str, Any] = {}
     for number, item in enumerate(further):
         is_filled = item.name in filled
@@ -147,15 +146,12 @@ def _written(function: Callable[..., Any]) -> str:
 
 def _is_plain(value: Any) -> bool:
     """Whether a scenario can hold a default."""
-    if isinstance(value, list | tuple):
-        return all(map(_is_plain, value))
-    if isinstance(value, dict):
-        return all(isinstance(key, str) and _is_plain(item) for key, item in value.items())
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return (
-        value is None or isinstance(value, bool | int | str) or (value is inspect.Parameter.empty)
-    )
+    if value is inspect.Parameter.empty:
+        return True
+    try:
+        return bool(json.dumps(value, allow_nan=False))
+    except (TypeError, ValueError):
+        return False
 
 
 def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
@@ -171,17 +167,5 @@ def _type_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
         except Exception:
             return Any
         return annotation
-    if isinstance(default, bool):
-        return bool
-    if isinstance(default, int):
-        return int | float
-    if isinstance(default, float):
-        return float
-    return tuple[Any, ...] if isinstance(default, tuple) else Any
-
-
-def _meanings(function: Callable[..., Any]) -> dict[str, str]:
-    """The entries of the section ``Args`` of a function's docstring, by parameter."""
-    _, _, section = (inspect.getdoc(function) or "").partition("\nArgs:\n")
-    entries = re.findall(r"^    (\w+)[^:\n]*: (.+(?:\n {5,}.+)*)", section.split("\n\n")[0], re.M)
-    return {name: " ".join(text.split()) for name, text in entries}
+    types: dict[type[Any], Any] = {int: int | float, tuple: tuple[Any, ...]}
+    return types.get(type(default), type(default) if isinstance(default, bool | float) else Any)

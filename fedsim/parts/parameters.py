@@ -183,26 +183,16 @@ def _preparer(annotation: Any) -> _Preparer | None:
     )
     choices = [word for item in types_ if get_origin(item) is Literal for word in get_args(item)]
     models = [item for item in plain if issubclass(item, BaseModel)]
-    default_name = next(
-        (
-            model.model_fields["name"].default
-            for model in models
-            if len(models) > 1
-            and "name" in model.model_fields
-            and not model.model_fields["name"].is_required()
-        ),
-        None,
-    )
-    named = [model.model_fields["name"] for model in models if "name" in model.model_fields]
-    names = {
-        word
-        for info in named
-        if get_origin(info.annotation) is Literal
-        for word in get_args(info.annotation)
-    }
+    named = [info for model in models if (info := model.model_fields.get("name")) is not None]
+    defaults = (info.default for info in named if not info.is_required())
+    default_name = next(defaults, None) if len(models) > 1 else None
+    words = [info.annotation for info in named if get_origin(info.annotation) is Literal]
+    names = {word for annotation_of_name in words for word in get_args(annotation_of_name)}
     elements = [element_types(item) for item in types_]
-    of_items = _first([_preparer(item) for items, _ in elements for item in items])
-    of_values = _first([_preparer(item) for _, values in elements for item in values])
+    of_items, of_values = (
+        next((made for pair in elements for item in pair[side] if (made := _preparer(item))), None)
+        for side in (0, 1)
+    )
     if not (
         is_path or refuses_truth or refuses_text or default_name or names or of_items or of_values
     ):
@@ -234,22 +224,17 @@ def _preparer(annotation: Any) -> _Preparer | None:
     return prepare
 
 
-def _first(preparers: Sequence[_Preparer | None]) -> _Preparer | None:
-    return next((preparer for preparer in preparers if preparer is not None), None)
-
-
 # -- explaining errors --------------------------------------------------------------------------------------------
 
 
 def _explained(model: type[Parameters], error: ValidationError) -> ValidationError:
     """The error with the model's known keys and the descriptions of its fields; of many unknown keys, the first."""
     items = error.errors(include_url=False)
-    unknown = [number for number, item in enumerate(items) if item["type"] == "extra_forbidden"]
-    for number in reversed(hidden := unknown[_MOST_UNKNOWN:]):
-        del items[number]
-    if hidden:
-        context = {"message": f"{UNKNOWN_KEY}, and {len(hidden)} more are not shown"}
-        items[unknown[_MOST_UNKNOWN - 1]]["ctx"] = context
+    unknown = [item for item in items if item["type"] == "extra_forbidden"]
+    if hidden := unknown[_MOST_UNKNOWN:]:
+        items = [item for item in items if item not in hidden]
+        message = f"{UNKNOWN_KEY}, and {len(hidden)} more are not shown"
+        unknown[_MOST_UNKNOWN - 1]["ctx"] = {"message": message}
     details = [
         InitErrorDetails(
             type=_explanation(model, item),

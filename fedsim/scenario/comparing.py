@@ -75,14 +75,13 @@ def key_of(flat: Values, paths: Sequence[str]) -> str:
 
 def differing(every: Sequence[Values]) -> list[str]:
     """The paths at which some scenarios differ, in order of appearance."""
-    paths = dict.fromkeys(path for flat in every for path in flat)
-    return [path for path in paths if _differ([flat.get(path, _ABSENT) for flat in every])]
-
-
-def _differ(values: Sequence[Any]) -> bool:
-    first = values[0]
-    # Most values of the runs of a sweep are the same object, because a section is parsed once.
-    return any(value is not first and text(value) != text(first) for value in values)
+    result = []
+    for path in dict.fromkeys(path for flat in every for path in flat):
+        first, *others = (flat.get(path, _ABSENT) for flat in every)
+        # Most values of the runs of a sweep are the same object, because a section is parsed once.
+        if any(value is not first and text(value) != text(first) for value in others):
+            result.append(path)
+    return result
 
 
 class Namer:
@@ -148,13 +147,9 @@ class Namer:
 
 def _source(path: str, flat: Values) -> str | None:
     """``path`` if the scenario has it, else the nearest path above it that the scenario has."""
-    if path in flat:
-        return path
-    while "." in path:
+    while path and path not in flat:
         path = path.rpartition(".")[0]
-        if path in flat:
-            return path
-    return None
+    return path or None
 
 
 def _piece(path: str, short: str, value: Any) -> str:

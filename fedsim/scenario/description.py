@@ -17,7 +17,6 @@ from pydantic.fields import FieldInfo
 
 from fedsim.parts.parameters import (
     alternatives,
-    descriptions,
     element_types,
     fields_by_key,
     without_markup,
@@ -68,7 +67,7 @@ def units_of_numbers(kinds: Iterable[str]) -> str:
 def parameters(model: type[BaseModel], prefix: str = "") -> Iterator[Parameter]:
     """The parameters of a model; those of a nested model follow the parameter that contains it."""
     for key, info in fields_by_key(model).items():
-        meaning = " ".join(without_markup(descriptions(model).get(key, "")).split())
+        meaning = " ".join(without_markup(info.description or "").split())
         kind = _kind(info.annotation, info.metadata)
         yield Parameter(f"{prefix}{key}", kind, _default(info, kind), meaning)
         models = [item for item in alternatives(info.annotation) if _is_model(item)]
@@ -212,8 +211,13 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
         if row.default not in (None, "", "null", "[]", "{}")
         and not row.kind.startswith(("section", "one of"))
     ]
-    inheritance = _inheritance(model)
-    optional.sort(key=lambda row: inheritance[row.key])
+    # The level of the base that defines each field: 0 for those that the model defines itself.
+    bases = [vars(base).get("__annotations__", {}) for base in model.__mro__]
+    level = {
+        info.alias or name: next((depth for depth, own in enumerate(bases) if name in own), 0)
+        for name, info in model.model_fields.items()
+    }
+    optional.sort(key=lambda row: level[row.key])
     settings = {row.key: _example_value(row) for row in required}
     settings |= {
         row.key: json.dumps(row.default) if row.kind == "text" else str(row.default)
@@ -230,17 +234,6 @@ def example(kind: str, name: str, model: type[BaseModel]) -> str:
         written_part = f"[{written_part}]"
     lines = [f"{'  ' * depth}{key}:" for depth, key in enumerate(section_of(kind).split("."))]
     return "\n".join([*lines[:-1], f"{lines[-1]} {written_part}"])
-
-
-def _inheritance(model: type[BaseModel]) -> dict[str, int]:
-    """The level of the base that defines each field of a model, by key: 0 for those it defines itself."""
-    bases = [vars(base).get("__annotations__", {}) for base in model.__mro__]
-    return {
-        info.alias or name: next(
-            (depth for depth, annotations in enumerate(bases) if name in annotations), 0
-        )
-        for name, info in model.model_fields.items()
-    }
 
 
 def _example_value(row: Parameter) -> str:

@@ -15,7 +15,6 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from fedsim import bundled
 from fedsim.errors import UserError, UserErrors, further_checks
 from fedsim.files.checksums import data_sha256
-from fedsim.parts.catalog import CATALOG, Catalog
 from fedsim.parts.parameters import NO_PARAMETERS, UNKNOWN_KEY
 from fedsim.scenario.description import keys_elsewhere
 from fedsim.scenario.model import MOST_EVALUATIONS, GridSeries, Scenario, name_of
@@ -64,19 +63,11 @@ class LoadedScenario:
         return to_yaml(self.resolved())
 
     def changed(self, overrides: Iterable[Override | str]) -> LoadedScenario:
-        """The scenario with these values set, validated again; locations of the other values stay known.
-
-        Raises:
-            UserError: one error for all mistakes.
-        """
+        """The scenario with these values set, validated again; locations of the other values stay known."""
         return _load(apply_overrides(self.source, overrides), self.reading, self.path)
 
     def ignoring(self, rules: Iterable[str]) -> LoadedScenario:
-        """The scenario that also ignores these rules, of the option ``--ignore``.
-
-        Raises:
-            UserError: as for :meth:`changed`.
-        """
+        """The scenario that also ignores these rules, of the option ``--ignore``."""
         more = [rule for rule in rules if rule not in self.scenario.ignore]
         ignored = Override("ignore", [*self.scenario.ignore, *more], "option --ignore")
         return self.changed([ignored]) if more else self
@@ -148,7 +139,6 @@ class LoadedScenario:
 
 def load_scenario(
     path: Path | str,
-    catalog: Catalog = CATALOG,
     overrides: Iterable[Override | str] = (),
     *,
     user_code: UserCode = "import",
@@ -158,13 +148,9 @@ def load_scenario(
     Args:
         path: the YAML file, or the name of a bundled scenario (``quickstart``) if there is no such file; relative
             paths in it, and in the overrides, are relative to its folder.
-        catalog: the parts it may name.
         overrides: values by dotted path (``training.optimizer.lr=0.05``), later ones over earlier ones.
         user_code: ``describe`` does not import the files of users' parts: such a part has no class and no validated
             parameters.
-
-    Raises:
-        UserError: a single error that lists every problem with its file, line and column, or its option.
     """
     file = bundled.scenario_file(Path(path))
     by_name = file != Path(path) and file.parent == bundled.located("scenarios")
@@ -174,13 +160,12 @@ def load_scenario(
     name = name_of(unicodedata.normalize("NFC", file.stem))
     if name and isinstance(source.data, dict):
         source.data.setdefault("name", name)
-    return _load(source, Reading(catalog, folder, user_code), file.resolve())
+    return _load(source, Reading(folder, user_code), file.resolve())
 
 
 def load_scenario_dict(
     data: Mapping[str, Any],
     folder: Path | str,
-    catalog: Catalog = CATALOG,
     overrides: Iterable[Override | str] = (),
 ) -> LoadedScenario:
     """Check a scenario given as nested dicts and lists, as in a YAML file.
@@ -190,34 +175,22 @@ def load_scenario_dict(
     Args:
         data: the sections; left unchanged.
         folder: folder that relative paths refer to.
-        catalog: the parts it may name.
         overrides: values by dotted path.
-
-    Raises:
-        UserError: a single error that lists every problem with its key.
     """
     source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
-    return _load(source, Reading(catalog, Path(folder).resolve()), None)
+    return _load(source, Reading(Path(folder).resolve()), None)
 
 
 def load_source(source: Source, folder: Path) -> LoadedScenario:
-    """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``.
-
-    Raises:
-        UserError: a single error that lists every problem with its location.
-    """
-    return _load(source, Reading(CATALOG, folder.resolve()), None)
+    """Check a scenario that was read and changed by a caller; relative paths refer to ``folder``."""
+    return _load(source, Reading(folder.resolve()), None)
 
 
-def load_part(kind: str, value: Any, folder: Path, catalog: Catalog = CATALOG) -> Part[Any]:
-    """A part alone: a name, a mapping of its name and parameters, or a class.
-
-    Raises:
-        UserError: one error for all mistakes.
-    """
+def load_part(kind: str, value: Any, folder: Path) -> Part[Any]:
+    """A part alone: a name, a mapping of its name and parameters, or a class."""
     adapter: TypeAdapter[Part[Any]] = TypeAdapter(Annotated[Part[Any], OfKind(kind)])
     try:
-        return adapter.validate_python(value, context=Reading(catalog, folder))
+        return adapter.validate_python(value, context=Reading(folder))
     except ValidationError as error:
         raise all_errors(problems(error, value), Source(kind)) from None
 
@@ -238,9 +211,15 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
         # Commands that only read a scenario check no more than this.
         with further_checks() if reading.user_code == "import" else nullcontext():
             raise all_errors(mistakes, source) from None
-    mistakes = _too_many_evaluations(scenario)
-    if mistakes:
-        raise all_errors(mistakes, source)
+    every_s, until_s = scenario.evaluation.every, scenario.stop.simulated_time
+    if every_s is not None and until_s is not None and until_s / every_s > MOST_EVALUATIONS:
+        raise Problem(
+            ("evaluation", "every"),
+            f"an interval of {format_duration(every_s)} gives {format_count(until_s / every_s)} evaluations in the "
+            f"{format_duration(until_s)} of stop.simulated_time",
+            f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: set at least "
+            f"{duration_at_least(until_s / MOST_EVALUATIONS)}",
+        ).to_error(source)
     for key, part in _parts(scenario):
         # The parts were just created, so that nothing has used them without their location.
         object.__setattr__(part, "where", source.value_place(key))
@@ -286,18 +265,3 @@ def _naming_keys_elsewhere(problem: Problem) -> Problem:
     return replace(
         problem, hint=elsewhere if elsewhere and f"'{key}'" not in elsewhere else problem.hint
     )
-
-
-def _too_many_evaluations(scenario: Scenario) -> list[Problem]:
-    every_s, until_s = scenario.evaluation.every, scenario.stop.simulated_time
-    if every_s is None or until_s is None or until_s / every_s <= MOST_EVALUATIONS:
-        return []
-    return [
-        Problem(
-            ("evaluation", "every"),
-            f"an interval of {format_duration(every_s)} gives {format_count(until_s / every_s)} evaluations in the "
-            f"{format_duration(until_s)} of stop.simulated_time",
-            f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: set at least "
-            f"{duration_at_least(until_s / MOST_EVALUATIONS)}",
-        )
-    ]

@@ -97,13 +97,20 @@ class Energy(Parameters):
     @property
     def batteries(self) -> list[BatteryType]:
         """The battery of devices of no class, and then of each class."""
-        unclassified = BatteryType(self.battery_j or math.inf, self.battery_floor, self.recharge_w)
-        return [unclassified, *(kind.battery(unclassified) for kind in self.classes.values())]
+        types = []
+        for power in (self, *self.classes.values()):
+            capacity_j, floor, recharge_w = (
+                getattr(self, key) if (given := getattr(power, key)) is None else given
+                for key in ("battery_j", "battery_floor", "recharge_w")
+            )
+            has_none = capacity_j is None or capacity_j == "none"
+            types.append(BatteryType(math.inf if has_none else capacity_j, floor, recharge_w))
+        return types
 
     @property
     def has_batteries(self) -> bool:
         """Whether devices of any class have a battery."""
-        return any(battery.exists for battery in self.batteries)
+        return any(math.isfinite(battery.capacity_j) for battery in self.batteries)
 
 
 class BatteryType(NamedTuple):
@@ -118,11 +125,6 @@ class BatteryType(NamedTuple):
     capacity_j: float
     floor: float
     recharge_w: float
-
-    @property
-    def exists(self) -> bool:
-        """Whether these devices have a battery."""
-        return math.isfinite(self.capacity_j)
 
 
 class EnergyClass(Parameters):
@@ -140,15 +142,6 @@ class EnergyClass(Parameters):
     """Charge, as a share of the capacity, below which these devices accept no work; null for that of ``energy``."""
     recharge_w: float | None = Field(default=None, gt=0)
     """Charging power in watts; null for that of ``energy``."""
-
-    def battery(self, default: BatteryType) -> BatteryType:
-        """The battery of this class; ``default`` has the values that it does not give."""
-        capacity_j = math.inf if self.battery_j == "none" else self.battery_j
-        return BatteryType(
-            default.capacity_j if capacity_j is None else capacity_j,
-            default.floor if self.battery_floor is None else self.battery_floor,
-            default.recharge_w if self.recharge_w is None else self.recharge_w,
-        )
 
 
 def _availability(section: Mapping[str, Any]) -> str:

@@ -35,9 +35,6 @@ class Override:
         Args:
             text: as the user wrote it.
             form: how a message refers to it.
-
-        Raises:
-            UserError: there is no ``=``, no path, no value, or the value is not YAML.
         """
         # Every error has it; there may be as many as entries.
         where = form.format(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
@@ -60,33 +57,23 @@ class Override:
 
 
 def from_python(overrides: Iterable[str] | Mapping[str, Any]) -> list[Override]:
-    """The overrides of the argument ``overrides`` of a Python function: strings, or values by path.
-
-    Raises:
-        UserError: it is neither, or one of them cannot be read.
-    """
+    """The overrides of the argument ``overrides`` of a Python function: strings, or values by path."""
     if isinstance(overrides, Mapping):
-        return [_of_python(path, value) for path, value in overrides.items()]
+        for path in overrides:
+            if not isinstance(path, str) or not all(path.split(".")):
+                raise UserError(
+                    f"keys must be dotted paths, not {path!r}",
+                    where="argument overrides",
+                    hint='for example overrides={"training.optimizer.lr": 0.05}',
+                )
+        form = 'argument overrides={{"{}": ...}}'
+        return [Override(path, value, form.format(path)) for path, value in overrides.items()]
     given = strings("overrides", overrides, 'for example overrides={"training.optimizer.lr": 0.05}')
     return [Override.parse(text, 'argument overrides=["{}"]') for text in given]
 
 
-def _of_python(path: object, value: Any) -> Override:
-    if not isinstance(path, str) or not all(path.split(".")):
-        raise UserError(
-            f"keys must be dotted paths, not {path!r}",
-            where="argument overrides",
-            hint='for example overrides={"training.optimizer.lr": 0.05}',
-        )
-    return Override(path, value, f'argument overrides={{"{path}": ...}}')
-
-
 def apply_overrides(source: Source, overrides: Iterable[Override | str]) -> Source:
-    """The source with these values set, later ones over earlier ones; missing sections on the way are created.
-
-    Raises:
-        UserError: a path leads through a value that has no keys, or past the end of a list.
-    """
+    """The source with these values set, later ones over earlier ones; missing sections on the way are created."""
     result = Source(
         source.label, copy.deepcopy(source.data), dict(source.keys), dict(source.values)
     )

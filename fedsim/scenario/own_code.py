@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import linecache
 import os
@@ -84,19 +85,14 @@ def _collect(given: Callable[..., Any], imports: set[str], pieces: dict[str, str
                 _collect(value, imports, pieces)
             if value.__name__ != name:
                 pieces[name] = f"{name} = {value.__name__}\n"
-        elif _is_literal(value):
-            pieces[name] = f"{name} = {value!r}\n"
+        else:
+            # Python's text for numbers, text, and lists of them gives the value again.
+            with contextlib.suppress(ValueError, SyntaxError, TypeError):
+                if ast.literal_eval(repr(value)) == value:
+                    pieces[name] = f"{name} = {value!r}\n"
     del pieces[given.__name__]
     pieces[given.__name__] = source
     return True
-
-
-def _is_literal(value: Any) -> bool:
-    """Whether Python's text for a value gives the value again, as that of numbers, text, and lists of them does."""
-    try:
-        return bool(ast.literal_eval(repr(value)) == value)
-    except (ValueError, SyntaxError, TypeError):
-        return False
 
 
 def write_sources(folder: Path, sources: Mapping[str, str]) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
@@ -19,7 +20,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from fedsim.errors import UserError, similar
 from fedsim.files.checksums import file_sha256, text_sha256
-from fedsim.parts.catalog import CATALOG, Catalog
+from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import Component, is_user_reference, params_of
 from fedsim.parts.parameters import mistake
 from fedsim.randomness import isolated
@@ -40,12 +41,10 @@ class Reading:
     """How a scenario is read: the context of its validation.
 
     Attributes:
-        catalog: the parts it may name.
         folder: folder that relative paths refer to; None leaves them as they are.
         user_code: whether a user's file is imported, or only described.
     """
 
-    catalog: Catalog = CATALOG
     folder: Path | None = None
     user_code: UserCode = "import"
 
@@ -55,14 +54,12 @@ class UserFile:
     """The origin of a user's part.
 
     Attributes:
-        class_name: the class.
         file: its file; None for a class of a notebook or console.
         digest: SHA-256 of the file's bytes, or of the class's source; None if neither can be read.
         source: source of a class that has no file, as it goes into the run folder.
         raw: the parameters as the scenario gives them.
     """
 
-    class_name: str
     file: Path | None
     digest: str | None
     source: str | None = None
@@ -93,11 +90,7 @@ class Part(Generic[T]):
 
     @property
     def type(self) -> type[T]:
-        """The class.
-
-        Raises:
-            UserError: the scenario was read without importing user code.
-        """
+        """The class; refused if the scenario was read without importing user code."""
         if self.component is None:
             raise UserError(f"{self.name} was not imported", where=self.where or None)
         return self.component
@@ -108,10 +101,8 @@ class Part(Generic[T]):
         A user's may draw from the global generators, which start from the seed of the run if it is known.
         """
         build: Callable[..., T] = self.type
-        if self.user is None:
-            return build(self.params, *arguments)
         seed = next((one.seed for one in arguments if hasattr(one, "seed")), 0)
-        with isolated(seed):
+        with nullcontext() if self.user is None else isolated(seed):
             return build(self.params, *arguments)
 
     def data(self) -> dict[str, Any] | None:
@@ -141,16 +132,19 @@ class OfKind:
         return self.default(section) if callable(self.default) else self.default
 
     def read(self, value: Any, section: Mapping[str, Any], reading: Reading) -> Part[Any]:
-        """The part that ``value`` stands for.
-
-        Raises:
-            ValidationError, PydanticCustomError: there is no such part, or its parameters are wrong.
-        """
+        """The part that ``value`` stands for."""
         if isinstance(value, Part):
             return replace(value)
         if value is None or (isinstance(value, Mapping) and not value):
-            value = self._companion(section)
-            if value is None:
+            # The companion of another part of the section, or the default.
+            parts = [other for other in section.values() if isinstance(other, Part) and other.name]
+            known = [other.component for other in parts if other.component is not None]
+            brought = [one.companions[self.kind] for one in known if self.kind in one.companions]
+            if brought:
+                value = dict(brought[0])
+            elif len(known) == len(parts):
+                value = {}
+            else:  # The user's code may bring one, and is not imported.
                 return Part(self.kind, "", None, None)
         if isinstance(value, Component):
             given = params_of(value).model_dump(by_alias=True)
@@ -183,11 +177,6 @@ class OfKind:
         if not isinstance(name, str):
             what = "is missing" if name is None else f"must be text, not {name!r}"
             raise _at(location, mistake("missing", what), value)
-        return self._named(name, raw, location, reading)
-
-    def _named(
-        self, name: str, raw: dict[str, Any], location: tuple[str, ...], reading: Reading
-    ) -> Part[Any]:
         user = None
         folder = reading.folder or Path.cwd()
         if is_user_reference(name):
@@ -195,11 +184,11 @@ class OfKind:
             file = (folder / Path(path_text).expanduser()).resolve()
             name = f"{file}:{class_name}"
             digest = file_sha256(file) if file.is_file() else None
-            user = UserFile(class_name, file, digest, raw=raw)
+            user = UserFile(file, digest, raw=raw)
             if reading.user_code == "describe":
                 return Part(self.kind, name, None, None, folder, user)
         try:
-            component = reading.catalog.find(self.kind, name, folder)
+            component = CATALOG.find(self.kind, name, folder)
         except UserError as error:
             raise _at(location, mistake("part", error.message, error.hint), name) from None
         params = component.Params.model_validate(raw, context=reading)
@@ -211,29 +200,18 @@ class OfKind:
         """The part of a class or function given from Python: one that ships with fedsim, or a user's."""
         name, user = getattr(given, "name", ""), None
         try:
-            component = reading.catalog.adopt(self.kind, given)
+            component = CATALOG.adopt(self.kind, given)
         except UserError as error:
             raise mistake("part", error.message, error.hint) from None
-        if reading.catalog.parts(self.kind).get(name) is not given:
+        if CATALOG.parts(self.kind).get(name) is not given:
             name, file = python_reference(given)
             source = None if file else python_source(given)
-            if file is not None:
-                digest: str | None = file_sha256(file)
-            else:
-                digest = None if source is None else text_sha256(source)
-            user = UserFile(given.__qualname__, file, digest, source, raw)
+            digest = file_sha256(file) if file else None
+            if source is not None:
+                digest = text_sha256(source)
+            user = UserFile(file, digest, source, raw)
         params = component.Params.model_validate(raw, context=reading)
         return Part(self.kind, name, component, params, reading.folder, user)
-
-    def _companion(self, section: Mapping[str, Any]) -> Any:
-        """The part of a section that names none: the companion of another part of the section, or the default."""
-        parts = [other for other in section.values() if isinstance(other, Part) and other.name]
-        for other in parts:
-            if other.component is not None and self.kind in other.component.companions:
-                return dict(other.component.companions[self.kind])
-        if any(other.component is None for other in parts):
-            return None  # The user's code may bring one, and is not imported.
-        return {} if self.default is None else {"name": self.default_name(section)}
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> CoreSchema:
         """Read any form of a part; write it as plain data."""

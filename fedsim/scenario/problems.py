@@ -119,14 +119,12 @@ def _choose_branches(entries: Iterable[_Entry]) -> list[list[_Entry]]:
         if all(group[0].path == path for branch in chosen for group in branch):
             groups.append([entry for branch in chosen for group in branch for entry in group])
         else:
-            best: list[list[_Entry]] = max(chosen, key=_match)
-            groups.extend(best)
+            # The one with the deepest errors, of which fewer are better.
+            best: list[list[_Entry]] = max(
+                chosen, key=lambda branch: (min(len(one[0].path) for one in branch), -len(branch))
+            )
+            groups += best
     return groups
-
-
-def _match(groups: list[list[_Entry]]) -> tuple[int, int]:
-    """How well a branch of a union matches the value: depth of its errors, then their number (fewer is better)."""
-    return min(len(group[0].path) for group in groups), -len(groups)
 
 
 def _problem(group: Sequence[_Entry]) -> Problem:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from fedsim.parts.catalog import Catalog, summary
+from fedsim.parts.catalog import CATALOG, summary
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.parts import KIND_KEY, Reading
 
 
-def json_schema(catalog: Catalog) -> dict[str, Any]:
+def json_schema() -> dict[str, Any]:
     """The schema (draft 2020-12) of a scenario file.
 
     Editors with a YAML language server complete and check scenarios with it.
     """
     schema = Scenario.model_json_schema()
     definitions = schema["$defs"]
-    for kind, entry in catalog.kinds.items():
+    for kind, entry in CATALOG.kinds.items():
         for name, component in sorted(entry.registry().items()):
             prefix = f"{kind}.{name}"
             schema_of_part = component.Params.model_json_schema(
@@ -46,40 +46,34 @@ def json_schema(catalog: Catalog) -> dict[str, Any]:
             },
             "required": ["name"],
         }
-    defaults = _section_defaults(catalog)
-    for section, default in defaults.items():
-        schema["properties"][section].setdefault("default", default)
-    for part in set(_default_parts(schema)):
-        _name_may_be_left_out(definitions[part])
-    filled = _fill_parts(schema, catalog)
-    filled.update(
-        {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "fedsim scenario"}
-    )
-    result: dict[str, Any] = filled
-    return result
+    smallest = {"task": {"name": "timing", "clients": 1}, "stop": {"rounds": 1}}
+    scenario = Scenario.model_validate(smallest, context=Reading())
+    for section, default in scenario.model_dump(mode="json", by_alias=True).items():
+        if section not in smallest:
+            schema["properties"][section].setdefault("default", default)
+    for name in set(_default_parts(schema)):
+        part = definitions[name]
+        if "name" in part["required"]:
+            part["required"].remove("name")
+            part["properties"]["name"]["default"] = part["properties"]["name"]["const"]
+    filled: dict[str, Any] = _fill_parts(schema)
+    address = "https://json-schema.org/draft/2020-12/schema"
+    return {**filled, "$schema": address, "title": "fedsim scenario"}
 
 
 _OWN = r"\.py:[A-Za-z_][A-Za-z0-9_]*$"
 
 
-def _section_defaults(catalog: Catalog) -> dict[str, Any]:
-    """The default of every section that a scenario may omit."""
-    smallest = {"task": {"name": "timing", "clients": 1}, "stop": {"rounds": 1}}
-    scenario = Scenario.model_validate(smallest, context=Reading(catalog))
-    sections = scenario.model_dump(mode="json", by_alias=True)
-    return {key: value for key, value in sections.items() if key not in smallest}
-
-
-def _fill_parts(value: Any, catalog: Catalog) -> Any:
+def _fill_parts(value: Any) -> Any:
     """The schema with every field that :class:`fedsim.scenario.parts.OfKind` marked filled in."""
     if isinstance(value, list):
-        return [_fill_parts(item, catalog) for item in value]
+        return [_fill_parts(item) for item in value]
     if not isinstance(value, dict):
         return value
     kind = value.get(KIND_KEY)
     if kind is None:
-        return {key: _fill_parts(item, catalog) for key, item in value.items()}
-    names = sorted(catalog.parts(kind))
+        return {key: _fill_parts(item) for key, item in value.items()}
+    names = sorted(CATALOG.parts(kind))
     schema = {key: value[key] for key in ("description", "default") if key in value}
     schema["anyOf"] = [{"$ref": f"#/$defs/{kind}.{name}"} for name in [*names, "own"]]
     if "default" in value:
@@ -97,10 +91,3 @@ def _default_parts(value: Any) -> Iterator[str]:
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             yield from _default_parts(item)
-
-
-def _name_may_be_left_out(part: dict[str, Any]) -> None:
-    """Change the schema of a part that is the default of some field."""
-    if "name" in part["required"]:
-        part["required"].remove("name")
-        part["properties"]["name"]["default"] = part["properties"]["name"]["const"]

@@ -109,9 +109,6 @@ def parse_yaml(text: str, label: str) -> Source:
     Args:
         text: the document.
         label: its name in messages.
-
-    Raises:
-        UserError: it is not YAML, or has several documents, a repeated key or a tag.
     """
     source = Source(label)
     builder = _Builder(source)
@@ -121,10 +118,14 @@ def parse_yaml(text: str, label: str) -> Source:
         node = yaml.compose(text)
         source.data = None if node is None else builder.build(node)
     except MarkedYAMLError as error:
+        problem = str(error.problem or error.context)
+        known = (fix for part, fix in _SYNTAX.items() if part in problem)
+        message, hint = next(known, (f"not YAML: {problem}", None))
+        where = _location(label, error.problem_mark or error.context_mark)
         raise (
             _unclosed(error, text, label)
             or _without_colon(error, text, label)
-            or _syntax_error(error, label)
+            or UserError(message, where=where, hint=hint)
         ) from None
     except ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
@@ -142,11 +143,7 @@ def parse_yaml(text: str, label: str) -> Source:
 
 
 def read_yaml(path: Path) -> Source:
-    """Read a YAML file.
-
-    Raises:
-        UserError: it cannot be read, or is not one YAML document.
-    """
+    """Read a YAML file."""
     label = str(path)
     if path.is_char_device():
         raise UserError("is a device, not a scenario file", where=label)
@@ -262,14 +259,6 @@ def _without_colon(error: MarkedYAMLError, text: str, label: str) -> UserError |
                 hint=f"write {key}: {value or '(its keys belong below it)'}",
             )
     return None
-
-
-def _syntax_error(error: MarkedYAMLError, label: str) -> UserError:
-    problem = str(error.problem or error.context)
-    where = _location(label, error.problem_mark or error.context_mark)
-    known = (fix for part, fix in _SYNTAX.items() if part in problem)
-    message, hint = next(known, (f"not YAML: {problem}", None))
-    return UserError(message, where=where, hint=hint)
 
 
 class _Composer(Composer):

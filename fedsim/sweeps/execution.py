@@ -154,10 +154,11 @@ def write_own_code(path: Path, scenarios: Sequence[LoadedScenario]) -> None:
     """Write the source of classes from Python into a folder of runs, from which each run imports them."""
     sources: dict[str, str] = {}
     for loaded in scenarios:
-        for user in filter(None, (part.user for part in loaded.parts())):
-            if user.file is None and user.source is None:
+        for part in loaded.parts():
+            if part.user and part.user.file is None and part.user.source is None:
+                name = part.name.rpartition(":")[2]
                 raise UserError(
-                    f"the source of {user.class_name} cannot be read, so the runs of a sweep cannot import it",
+                    f"the source of {name} cannot be read, so the runs of a sweep cannot import it",
                     hint="put the class into a file, and name it file.py:ClassName in the scenario",
                 )
         sources |= loaded.sources()

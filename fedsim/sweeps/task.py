@@ -78,7 +78,7 @@ class Performer:
         # Imported late, because it loads torch, which the process that hands out tasks does not need.
         from fedsim.composition.shared import Shared
 
-        self._shared = Shared.through(folder)
+        self._shared = Shared(folder)
         self._threads = threads
 
     def perform(self, task: Task, report: Callable[[float], None] | None = None) -> Result:

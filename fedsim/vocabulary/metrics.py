@@ -1,12 +1,7 @@
 """Definitions of metrics: which direction is better, the unit, and the name in a sentence.
 
-:func:`definition` returns that of any metric. The metrics that fedsim's tasks measure are :data:`METRICS`. A run keeps
-the definitions of the user's own metrics in ``run.json``, under ``metric_definitions``::
-
-    {"metric_definitions": {"auroc": {"higher_is_better": true, "unit": "share"}}}
-
-:func:`to_document` writes that entry and :func:`from_document` reads it. A metric without a definition is a number for
-which higher is better.
+A run keeps those of the user's own metrics in ``run.json``, such as
+``{"metric_definitions": {"auroc": {"higher_is_better": true, "unit": "share"}}}``.
 """
 
 from __future__ import annotations

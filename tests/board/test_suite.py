@@ -84,7 +84,7 @@ def test_a_disturbance_changes_the_devices():
 
 @pytest.mark.parametrize("scenario", ["silos", "partial_work", "personal"])
 def test_every_entry_works_where_it_takes_part(scenario):
-    whole, shared = suite(), Shared.through(None)
+    whole, shared = suite(), Shared()
     question = whole.scenarios[scenario]
     for entry in whole.fitting(question):
         check(build(whole.loaded(Cell(scenario, entry.name, "tuning", 3, 100)), shared))

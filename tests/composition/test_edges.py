@@ -12,14 +12,14 @@ import pytest
 import fedsim
 from fedsim.analysis.figures.timeline import timeline
 from fedsim.analysis.perfetto import write_perfetto
-from fedsim.api import read_scenario
 from fedsim.composition.build import build
 from fedsim.composition.check import check_scenario as check
 from fedsim.composition.planes import build_server
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
-from tests.composition.interrupting import interrupted_with_checkpoint
+from fedsim.scenario.source import parse_yaml
 from tests.composition.worlds import digits, quadratic, sync, timed
+from tests.lines import rows
 from tests.oracle.compare import write_bundle
 
 FREE = {"name": "static", "latency": 0, "down": "1e30", "up": "1e30"}
@@ -37,32 +37,21 @@ def through_one_edge(server: dict[str, Any]) -> dict[str, Any]:
     return {**outer, "edges": {"count": 1, "network": FREE, **inner}}
 
 
-@pytest.mark.parametrize(
-    "server",
-    [
-        {"selection": {"name": "uniform", "cohort": 4}},
-        {
-            "selection": {"name": "uniform", "cohort": 4},
-            "schedule": {"name": "sync", "over_selection": 1.5, "deadline": "4s", "pause": "1s"},
-            "method": {"name": "fedavgm"},
-        },
-        {
-            "selection": {"name": "oort", "cohort": 4},
-            "method": {"name": "fedprox", "mu": 0.1},
-            "schedule": {"name": "sync", "stragglers": "cut", "quorum": 3},
-        },
-        {
-            "schedule": {"name": "buffered", "buffer_size": 3, "concurrency": 5},
-            "method": "fedbuff",
-        },
-        {"schedule": {"name": "async", "concurrency": 5}, "method": "fedasync"},
-        {"schedule": {"name": "async", "next_client": "same", "timeout": "9s"}},
-    ],
-    ids=["sync", "deadline", "oort", "buffered", "async", "same"],
-)
+SERVERS = r"""
+{selection: {cohort: 4}}
+{selection: {cohort: 4}, schedule: {over_selection: 1.5, deadline: 4s, pause: 1s}, method: fedavgm}
+{selection: {name: oort, cohort: 4}, method: {name: fedprox, mu: 0.1}, schedule: {stragglers: cut, quorum: 3}}
+{schedule: {name: buffered, buffer_size: 3, concurrency: 5}, method: fedbuff}
+{schedule: {name: async, concurrency: 5}, method: fedasync}
+{schedule: {name: async, next_client: same, timeout: 9s}}
+"""
+
+
+@pytest.mark.parametrize("section", [row[0] for row in rows(SERVERS)])
 def test_one_edge_server_with_free_links_is_the_run_without_it(
-    server: dict[str, Any], tmp_path: Path
+    section: str, tmp_path: Path
 ) -> None:
+    server = parse_yaml(section, "server").data
     flat = fedsim.run(digits(server=server), tmp_path / "flat")
     edge = fedsim.run(digits(server=through_one_edge(server)), tmp_path / "edge")
     pd.testing.assert_frame_equal(flat.metrics, edge.metrics, check_exact=True)
@@ -525,119 +514,35 @@ def test_a_client_that_moves(
     assert dropped["ended_s"].tolist() == ([10] if on_move == "drop" else [])
 
 
-@pytest.mark.parametrize(
-    "server",
-    [
-        {"edges": {"count": 3, "rounds": 2}},
-        {
-            "schedule": {"name": "buffered", "buffer_size": 2},
-            "method": "fedbuff",
-            "edges": {"count": 3, "method": "fedasync", "rounds": 3, "schedule": "async"},
-        },
-        {"method": "mtgc", "edges": {"count": 3, "method": "mtgc", "rounds": 2}},
-    ],
-    ids=["sync", "async", "mtgc"],
-)
-def test_an_interrupted_run_is_resumed_to_the_same_bits(
-    server: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.composition.run.CHECKPOINT_INTERVAL_S", 0.0)
-    network = {"name": "static", "latency": "200ms", "down": "20Mbps", "up": "1Mbps"}
-    server["edges"]["network"] = network
-    scenario = digits(server=server, stop={"rounds": 8}, evaluation={"every_rounds": 1})
-    if server.get("method") != "mtgc":
-        scenario["training"]["optimizer"]["momentum"] = 0.5
-        scenario["training"]["optimizer_state"] = "kept"
-    complete = fedsim.run(scenario, tmp_path / "complete")
-    interrupted_with_checkpoint(tmp_path / "run", scenario, 4)
-    resumed = fedsim.resume(tmp_path / "run")
-    for table in ("metrics", "dispatches", "edge_dispatches", "edge_aggregations", "edges"):
-        pd.testing.assert_frame_equal(getattr(complete, table), getattr(resumed, table))
-    one, other = complete.model(), resumed.model()
-    assert all((one[name] == other[name]).all() for name in one)
+MISTAKES = r"""
+{count: 9} | {} | server.edges.count
+{count: 2, schedule: {min_cohort: 2}} | {} | server.edges.schedule.min_cohort: a round needs 2, but edge server 1 has 1
+{count: 2, method: mtgc} | {} | server.method
+{count: 2} | {method: mtgc} | server.edges.method
+{members: {name: column, column: group}} | {} | server.edges.members.column
+{members: {name: file, path: none.csv}} | {} | server.edges.members.path
+{count: 2, network: static} | {} | server.edges.trace
+{members: {name: nearest, nodes: [a]}} | {} | server.edges.members.nodes
+{count: 2, schedule: {min_updates: 0}} | {} | server.edges.schedule
+{count: 2, schedule: {deadline: 1ns}} | {} | raise server.edges.schedule.deadline to
+{count: 2, selection: {cohort: 9}} | {} | server.edges.selection.cohort: a cohort of 9
+{count: 2, schedule: compass, selection: round_robin} | {} | server.edges.selection: under the compass schedule
+{count: 2} | {selection: tifl_adaptive} | server.selection
+{count: 2, selection: {cohort: 1}, schedule: {min_updates: 2}} | {} | server.edges.schedule.min_updates
+"""
+"""What the edge servers and the server of a scenario have, and where it is refused, or how it can be fixed."""
 
 
-@pytest.mark.parametrize(
-    ("server", "where"),
-    [
-        ({"edges": {"count": 9}}, "server.edges.count"),
-        ({"edges": {"count": 2, "method": "scaffold"}}, "server.edges.method"),
-        ({"method": "scaffold", "edges": {"count": 2}}, "server.method"),
-        ({"method": {"name": "fedprox", "mu": 1}, "edges": {"count": 2}}, "server.method"),
-        ({"edges": {"count": 2, "method": "fedsum"}}, "server.edges.method"),
-        ({"edges": {"count": 2, "method": "mtgc"}}, "server.method"),
-        ({"method": "mtgc", "edges": {"count": 2}}, "server.edges.method"),
-        ({"edges": {"count": 2, "method": "fedper"}}, "server.edges.method"),
-        (
-            {"edges": {"members": {"name": "column", "column": "group"}}},
-            "server.edges.members.column",
-        ),
-        ({"edges": {"members": {"name": "file", "path": "none.csv"}}}, "server.edges.members.path"),
-        ({"edges": {"count": 2, "network": "static"}}, "server.edges.trace"),
-        ({"edges": {"members": {"name": "nearest", "nodes": ["a"]}}}, "server.edges.members.nodes"),
-        ({"edges": {"count": 2, "schedule": {"min_updates": 0}}}, "server.edges.schedule"),
-        # A place and a fix are those of the edge servers.
-        (
-            {"edges": {"count": 2, "schedule": {"deadline": "1ns"}}},
-            "raise server.edges.schedule.deadline to",
-        ),
-        (
-            {"edges": {"count": 2, "selection": {"cohort": 9}}},
-            "server.edges.selection.cohort: a cohort of 9",
-        ),
-        (
-            {"edges": {"count": 2, "schedule": "compass", "selection": "round_robin"}},
-            "server.edges.selection: under the compass schedule",
-        ),
-        ({"selection": "tifl_adaptive", "edges": {"count": 2}}, "server.selection"),
-        (
-            {
-                "edges": {
-                    "count": 2,
-                    "selection": {"name": "uniform", "cohort": 1},
-                    "schedule": {"min_updates": 2},
-                }
-            },
-            "server.edges.schedule.min_updates",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("edges", "server", "where"), rows(MISTAKES))
 def test_what_edge_servers_cannot_do_is_refused(
-    server: dict[str, Any], where: str, tmp_path: Path
+    edges: str, server: str, where: str, tmp_path: Path
 ) -> None:
-    for section in server.get("edges"), server:
-        if section is not None and "count" in server["edges"]:
-            server["edges"].setdefault("network", FREE)
+    section = parse_yaml(server, "server").data
+    section["edges"] = {"network": FREE, **parse_yaml(edges, "edges").data}
     with pytest.raises(UserError) as caught:
-        fedsim.run({**quadratic([[0]]), "server": server}, tmp_path / "run")
+        fedsim.run({**quadratic([[0]]), "server": section}, tmp_path / "run")
     assert where in str(caught.value)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("edges", "message"),
-    [
-        (
-            {"schedule": {"name": "sync", "min_cohort": 3}},
-            "needs 3, but edge server 0 has 2 clients",
-        ),
-        (
-            {"schedule": {"name": "sync", "min_updates": 3}},
-            "needs 3, but edge server 0 has 2 clients",
-        ),
-        ({"selection": {"cohort": 3}}, "a cohort of 3 cannot be drawn from 2 clients, the most"),
-    ],
-)
-def test_rounds_that_no_edge_server_can_begin_are_refused(
-    edges: dict[str, Any], message: str
-) -> None:
-    content = timed(
-        task={"name": "timing", "clients": 4, "parameters": 1},
-        devices={"compute": {"name": "values", "step": "1s"}},
-        server={"edges": {"count": 2, **edges}},
-    )
-    with pytest.raises(UserError, match=message):
-        check(read_scenario(content))
 
 
 def test_an_edge_server_does_not_know_what_a_client_received_elsewhere(tmp_path: Path) -> None:
@@ -666,12 +571,3 @@ def test_an_edge_server_does_not_know_what_a_client_received_elsewhere(tmp_path:
     changes = (rows["edge"].diff() != 0).to_numpy()
     assert rows["edge"][changes].tolist() == [0, 1, 0]
     assert rows["bytes_down"].tolist() == np.where(changes, 8, 4).tolist()
-
-
-def test_optimizer_states_are_not_sent_through_edge_servers() -> None:
-    content = quadratic([[0]])
-    content["server"] = {"edges": {"count": 2, "network": FREE}}
-    content["training"] |= {"optimizer": {"name": "sgd", "lr": 1, "momentum": 0.5}}
-    content["training"]["optimizer_state"] = "sent"
-    with pytest.raises(UserError, match="edge servers do not send the state of the"):
-        check(fedsim.read_scenario(content))

@@ -14,6 +14,7 @@ from fedsim.methods.base import Method
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Scenario
 from tests.learning.problems import make_context, make_training
+from tests.lines import rows
 from tests.methods.driver import quadratic
 
 PLAIN = {"name": "sgd"}
@@ -43,29 +44,18 @@ def unmet(method: Method, schedule: str) -> list[UserError]:
 @pytest.mark.parametrize(
     ("name", "params", "optimizer", "schedule", "places"),
     [
-        ("fedavg", {}, ADAM, "async", []),
-        ("scaffold", {}, MOMENTUM, "async", []),
         ("scaffold", {"uplink": 1}, PLAIN, "sync", []),
         ("scaffold", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
         ("scaffold", {"uplink": 1}, DECAY, "sync", ["training.optimizer"]),
         ("scaffold", {"uplink": 1}, ADAM, "async", ["server.schedule", "training.optimizer"]),
         ("scaffold_p", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
-        # One rule for SCAFFOLD and Scaffold-P: any schedule, but for one vector up and for the work before round one.
-        ("scaffold", {}, PLAIN, "buffered", []),
         ("scaffold_p", {"c0": "zero"}, MOMENTUM, "buffered", []),
         ("scaffold_p", {"c0": "zero", "uplink": 1}, PLAIN, "async", ["server.schedule"]),
-        ("scaffold_p", {}, PLAIN, "async", ["server.schedule"]),
         ("fedsum", {}, DECAY, "sync", []),
         ("fedsum", {}, MOMENTUM, "sync", ["training.optimizer"]),
         ("fedsum_b", {}, ADAM, "sync", ["training.optimizer"]),
-        ("fedsum_cr", {}, MOMENTUM, "sync", ["training.optimizer"]),
-        ("fedavg_p", {}, ADAM, "async", []),
         ("fedavg_p", {"keep_v_on_drop": True}, ADAM, "async", ["server.schedule"]),
-        ("fednova", {}, MOMENTUM, "sync", []),
-        ("fednova", {}, ADAM, "sync", ["training.optimizer"]),
-        ("mifa", {}, ADAM, "async", []),
         ("mifa", {"first_round": "all"}, ADAM, "async", ["server.schedule"]),
-        ("fedawe", {}, ADAM, "tiered", ["server.schedule"]),
     ],
 )
 def test_needs(name: str, params: Any, optimizer: Any, schedule: str, places: list[str]) -> None:
@@ -88,97 +78,60 @@ DEVICES: dict[str, Any] = {
     "compute": {"name": "values", "step": "1s"},
     "network": {"name": "static", "latency": 0, "down": "8Mbps", "up": "8Mbps"},
 }
-
-
-def timing(**sections: Any) -> dict[str, Any]:
-    return {
-        "task": {"name": "timing", "clients": 3},
-        "devices": {**DEVICES, **sections.pop("devices", {})},
-        "server": sections.pop("server", {}),
-        "stop": {"rounds": 2},
-        **sections,
-    }
+TIMING = {"task": {"name": "timing", "clients": 3}, "devices": DEVICES, "stop": {"rounds": 2}}
+UNMET = r"""
+server={schedule: compass, selection: {cohort: 2}} | (?s)under the compass schedule all clients participate.*leave it
+server={schedule: async, failure_detection: never} | the async schedule waits forever for a .*\n  give a timeout
+server={failure_detection: never} | the sync schedule waits .*\n  give a deadl
+server.selection=oort | follows training losses or accuracies
+server={schedule: {min_cohort: 2}, selection: {cohort: 1}} | min_cohort is 2, so none can begin
+server.schedule={min_cohort: 2, min_updates: 0} | lets a round begin
+devices.network=traced | there is no network_series table to read
+devices.availability=trace | there is no availability table to read
+"""
 
 
 @pytest.mark.parametrize(
-    ("scenario", "message"),
+    ("settings", "message"),
     [
+        *(([setting], message) for setting, message in rows(UNMET)),
         (
-            timing(server={"schedule": "compass", "selection": {"name": "uniform", "cohort": 2}}),
-            "(?s)under the compass schedule all clients participate.*leave it out",
-        ),
-        (
-            timing(
-                server={"schedule": "tiered", "selection": {"name": "scripted", "rounds": [[0]]}}
-            ),
-            "the scripted selection fixes the clients of each round",
-        ),
-        (
-            timing(server={"schedule": "async", "failure_detection": "never"}),
-            "the async schedule waits forever for a client that has gone offline\n  give a timeout",
-        ),
-        (
-            timing(server={"failure_detection": "never"}),
-            "the sync schedule waits .*\n  give a deadl",
-        ),
-        (
-            timing(server={"schedule": "window", "failure_detection": "never"}),
-            "the window schedule waits forever",
-        ),
-        (
-            timing(server={"schedule": {"min_updates": 3}}, stop={"dispatches": 2}),
+            ["stop={dispatches: 2}", "server.schedule.min_updates=3"],
             "a version needs 3 updates, but the run ends after 2 dispatches",
         ),
-        (timing(server={"selection": "oort"}), "follows training losses or accuracies"),
         (
-            timing(server={"schedule": {"min_cohort": 2}, "selection": {"cohort": 1}}),
-            "min_cohort is 2, so none can begin",
-        ),
-        (timing(server={"schedule": {"min_cohort": 2, "min_updates": 0}}), "lets a round begin"),
-        (
-            timing(
-                server={"method": "streaming_diloco"},
-                devices={"availability": {"name": "always", "on_disconnect": "pause"}},
-            ),
+            ["server.method=streaming_diloco", "devices.availability={on_disconnect: pause}"],
             "work and pauses cannot be told apart\n  use drop, finish or send_partial",
         ),
-        (timing(devices={"network": "traced"}), "there is no network_series table to read"),
-        (timing(devices={"availability": "trace"}), "there is no availability table to read"),
         (
-            timing(devices={"availability": "trace", "network": "traced"}),
+            ["devices.availability=trace", "devices.network=traced"],
             "(?s)no availability table to read.*no network_series table to read",
         ),
     ],
 )
-def test_what_cannot_work_is_refused(scenario: dict[str, Any], message: str) -> None:
+def test_what_cannot_work_is_refused(settings: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
-        check(read_scenario(scenario))
+        check(read_scenario(TIMING, settings))
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
-        (
-            {"accuracy": 80},
-            "accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80%",
-        ),
-        ({"accurcy": 0.8}, "no metric 'accurcy' to stop at\n  did you mean 'accuracy'"),
-        ({"perplexity": 1.5}, "not measure 'perplexity'\n  add perplexity to evaluation.metrics"),
-        (
-            {"client_accuracy": 0.5},
-            "not measure 'client_accuracy'\n  set evaluation.per_client: true",
-        ),
-        ({"objective_loss": 0.5}, "not measure 'objective_loss'\n  set evaluation.objective: true"),
-        ({"top_5_accuracy": 0.9}, "add top_k_accuracy to evaluation.metrics"),
-        ({"mse": 0.5}, "not measure 'mse'\n  this task measures: accuracy"),
-    ],
-)
-def test_a_target_that_is_never_reached_is_refused(target: Any, message: str) -> None:
+TARGETS = r"""
+{accuracy: 80} | accuracy never reaches 80; .* lie between 0 and 1\n  write 0.8 for 80%
+{accurcy: 0.8} | no metric 'accurcy' to stop at\n  did you mean 'accuracy'
+{perplexity: 1.5} | not measure 'perplexity'\n  add perplexity to evaluation.metrics
+{client_accuracy: 0.5} | not measure 'client_accuracy'\n  set evaluation.per_client: true
+{objective_loss: 0.5} | not measure 'objective_loss'\n  set evaluation.objective: true
+{top_5_accuracy: 0.9} | add top_k_accuracy to evaluation.metrics
+{mse: 0.5} | not measure 'mse'\n  this task measures: accuracy
+"""
+
+
+@pytest.mark.parametrize(("target", "message"), rows(TARGETS))
+def test_a_target_that_is_never_reached_is_refused(target: str, message: str) -> None:
     task = {"dataset": "digits", "partition": {"name": "iid", "clients": 2}, "model": "linear"}
-    scenario = {"task": task, "devices": DEVICES}
-    check(read_scenario(scenario | {"stop": {"rounds": 1, "target": {"accuracy": 0.8}}}))
+    scenario = {"task": task, "devices": DEVICES, "stop": {"rounds": 1}}
+    check(read_scenario(scenario, ["stop.target.accuracy=0.8"]))
     with pytest.raises(UserError, match=message):
-        check(read_scenario(scenario | {"stop": {"rounds": 1, "target": target}}))
+        check(read_scenario(scenario, [f"stop.target={target}"]))
 
 
 def test_methods_and_metrics_are_read_without_torch() -> None:

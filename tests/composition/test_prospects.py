@@ -10,55 +10,43 @@ from fedsim.api import read_scenario
 from fedsim.composition.check import check_scenario as check
 from fedsim.errors import UserError
 from tests.composition.worlds import sync, timed
+from tests.lines import rows
 from tests.simulation.harness import online_bundle
 
-
-def crowd(**sections: Any) -> dict[str, Any]:
-    """3,000 equal clients, in a run that ends after 1,000 arrivals."""
-    devices = {"compute": {"name": "values", "step": "1s"}, **sections.pop("devices", {})}
-    task = {"name": "timing", "clients": 3000, "parameters": 250_000}
-    return timed(task=task, devices=devices, stop={"arrivals": 1000}, **sections)
+CROWD = {"compute": {"name": "values", "step": "1s"}, "network": timed()["devices"]["network"]}
+CERTAIN = r"""
+server.schedule.deadline=13 | no client can finish a dispatch within 13 s; the fastest needs 13.1 s\n  raise server.sch
+server.schedule.deadline=13 | raise server.schedule.deadline to at least 13.1s for the fastest client, 43.1s for all, or
+server.schedule={name: async, timeout: 1ns} | no client can finish
+server.schedule={name: window, deadline: 13} | no client can finish
+server={schedule: {deadline: 4}, partial_work: send} | no client can finish one local step within 4 s
+server.schedule.min_cohort=4 | a round needs 4 clients, but there are 3
+"""
+OF_CROWD = r"""
+server.schedule={name: async, concurrency: 4000} | 4,000 clients cannot be busy at once: there are only 3,000
+devices.memory=1kB | none of the 3,000 clients .*: 3,000 have less memory than
+server.schedule={name: buffered, buffer_size: 2000} | a version needs 2,000 updates, but the run ends after 1,000
+server.selection.cohort=4000 | a cohort of 4,000 cannot be drawn from 3,000 clients
+"""
+"""What 3,000 equal clients cannot do, in a run that ends after 1,000 arrivals."""
 
 
 @pytest.mark.parametrize(
-    ("scenario", "message"),
-    [
-        (
-            timed(server=sync(deadline=13)),
-            "no client can finish a dispatch within 13 s; the fastest needs 13.1 s\n  raise "
-            "server.schedule.deadline to at least 13.1s for the fastest client, 43.1s for all, or give less work",
-        ),
-        (timed(server={"schedule": {"name": "async", "timeout": "1ns"}}), "no client can finish"),
-        (timed(server={"schedule": {"name": "window", "deadline": 13}}), "no client can finish"),
-        (
-            timed(server=sync(deadline=4) | {"partial_work": "send"}),
-            "no client can finish one local step within 4 s",
-        ),
-        (
-            timed(training={"time_budget": 60}, server=sync(deadline=60)),
-            r"the fastest needs 1 min 3(.|\n)* to at least 63.1s, or give less work",
-        ),
-        (timed(server=sync(min_cohort=4)), "a round needs 4 clients, but there are 3"),
-        (
-            crowd(server={"schedule": {"name": "async", "concurrency": 4000}}),
-            "4,000 clients cannot be busy at once: there are only 3,000",
-        ),
-        (
-            crowd(devices={"memory": "1kB"}),
-            "none of the 3,000 clients .*: 3,000 have less memory than",
-        ),
-        (
-            crowd(server={"schedule": {"name": "buffered", "buffer_size": 2000}}),
-            "a version needs 2,000 updates, but the run ends after 1,000 arrivals",
-        ),
-        (
-            crowd(server={"selection": {"cohort": 4000}}),
-            "a cohort of 4,000 cannot be drawn from 3,000 clients",
-        ),
-    ],
+    ("clients", "setting", "message"),
+    [*((3, *row) for row in rows(CERTAIN)), *((3000, *row) for row in rows(OF_CROWD))],
 )
-def test_what_is_certain_is_refused(scenario: dict[str, Any], message: str) -> None:
+def test_what_is_certain_is_refused(clients: int, setting: str, message: str) -> None:
+    scenario = timed()
+    if clients == 3000:
+        task = {"name": "timing", "clients": clients, "parameters": 250_000}
+        scenario = timed(task=task, devices=CROWD, stop={"arrivals": 1000})
     with pytest.raises(UserError, match=message):
+        check(read_scenario(scenario, [setting]))
+
+
+def test_a_time_budget_is_added_to_the_transfers() -> None:
+    scenario = timed(training={"time_budget": 60}, server=sync(deadline=60))
+    with pytest.raises(UserError, match=r"needs 1 min 3(.|\n)* to at least 63.1s, or give less"):
         check(read_scenario(scenario))
 
 

@@ -23,7 +23,7 @@ from fedsim.runs.verification import verify_folder
 from fedsim.scenario.loading import load_scenario_dict
 from tests.composition.interrupting import interrupted
 from tests.composition.killing import run_killed, started
-from tests.composition.worlds import digests, digits, quadratic
+from tests.composition.worlds import digests, digits, quadratic, timed
 
 
 def _run_on(path: Path) -> None:
@@ -138,14 +138,12 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
         (1, None),
         (20, None),
         (20, {"selection": {"name": "oort", "cohort": 4}}),
-        (20, {"selection": {"name": "tifl_adaptive", "cohort": 3, "tiers": 3, "interval": 3}}),
         (20, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
     ],
     ids=[
         "no checkpoint",
         "a checkpoint",
         "selection by losses",
-        "selection by accuracies",
         "clients with memories",
     ],
 )
@@ -318,16 +316,7 @@ class Pick(Selection):
 """
     (tmp_path / "pick.py").write_text(code)
     selection = {"name": f"{tmp_path}/pick.py:Pick", "cohort": 1}
-    scenario = {
-        "name": "unseeded",
-        "task": {"name": "timing", "clients": 3, "parameters": 100},
-        "devices": {
-            "compute": {"name": "values", "step": "1s"},
-            "network": {"name": "static", "down": "1Mbps", "up": "1Mbps"},
-        },
-        "server": {"selection": selection},
-        "stop": {"rounds": 3},
-    }
+    scenario = timed(server={"selection": selection})
     seen: list[UserError] = []
     execute(load_scenario_dict(scenario, tmp_path), tmp_path / "run", on_warning=seen.append)
     assert [each.where for each in seen if "without a seed" in each.message] == (

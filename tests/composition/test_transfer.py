@@ -1,4 +1,4 @@
-"""Adapters are trained as torch trains them, by every executor and after resuming."""
+"""Adapters are trained as torch trains them, by every executor."""
 
 import copy
 from pathlib import Path
@@ -6,16 +6,49 @@ from typing import Any
 
 import pytest
 import torch
-from ruamel.yaml import YAML
 from torch import nn
 
 import fedsim
 from fedsim.errors import UserError
-from tests.composition.adapters import USERS, scenario
-from tests.composition.killing import run_killed
-from tests.composition.worlds import digests
+from tests.composition.worlds import digits
 
 pytestmark = pytest.mark.usefixtures("without_reports")
+
+
+USERS = """
+import torch
+from torch import nn
+
+class Adapted(nn.Module):
+    '''A frozen layer of 64 x 32 + 32 numbers with an adapter of 2 x 64 + 32 x 2, and a layer of 32 x 10 + 10.'''
+
+    def __init__(self, classes):
+        super().__init__()
+        self.base = nn.Linear(64, 32).requires_grad_(False)
+        self.register_buffer("scaling", torch.tensor(2.0))
+        self.a = nn.Parameter(torch.randn(2, 64) / 8)
+        self.b = nn.Parameter(torch.zeros(32, 2))
+        self.last = nn.Linear(32, classes)
+
+    def forward(self, x):
+        x = x.flatten(1)
+        return self.last(torch.relu(self.base(x) + x @ self.a.T @ self.b.T * self.scaling))
+"""
+
+
+def scenario(**changes: Any) -> dict[str, Any]:
+    task = digits()["task"] | {"model": {"name": "own.py:Adapted"}}
+    server = {"selection": {"name": "scripted", "rounds": [[0], [0, 1], [1]]}}
+    evaluation = {"every_rounds": 9}
+    world = {"task": task, "stop": {"rounds": 3}, "server": server, "evaluation": evaluation}
+    return digits(**(world | changes))
+
+
+@pytest.fixture
+def users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "own.py").write_text(USERS)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
@@ -52,17 +85,6 @@ def test_adapters_are_trained_as_torch_trains_them(users: Path) -> None:
     assert run.info["bytes_down_per_dispatch"] == run.dispatches["bytes_down"].min()
     assert torch.equal(run.model()["base.weight"], start["base.weight"])
     assert not torch.equal(run.model()["a"], start["a"])
-
-
-def test_a_resumed_run_has_the_same_frozen_tensors(users: Path) -> None:
-    path = users / "own.yaml"
-    world = scenario(evaluation={"every_rounds": 1}, stop={"rounds": 40})
-    YAML(typ="safe", pure=True).dump(world, path)
-    killed = users / "killed"
-    run_killed(path, killed, 20)
-    assert any((killed / "checkpoint").glob("[0-9]*"))
-    resumed, run = fedsim.resume(killed), fedsim.run(path, users / "undisturbed")
-    assert digests(resumed.path) == digests(run.path)
 
 
 LATE = """

@@ -158,9 +158,9 @@ def _load_yaml(block: Block, workshop: Path) -> None:
     if "stop" in data:
         path = workshop / f"{data['name']}.yaml"
         path.write_text(block.text)
-        load_scenario(path, CATALOG)
+        load_scenario(path)
     else:
-        load_scenario_dict({**MINIMAL, **data}, workshop, CATALOG)
+        load_scenario_dict({**MINIMAL, **data}, workshop)
 
 
 def _run_python(block: Block, names: dict[str, Any]) -> None:

@@ -273,7 +273,7 @@ def test_a_method_brings_its_schedule(method: str, schedule: str, tmp_path: Path
         "server": {"method": {"name": method}},
         "stop": {"simulated_time": 600},
     }
-    loaded = load_scenario_dict(scenario, tmp_path, CATALOG)
+    loaded = load_scenario_dict(scenario, tmp_path)
     assert loaded.scenario.server.schedule.name == schedule
     run = fedsim.run(scenario, tmp_path / "run")
     assert len(run.aggregations) > 10

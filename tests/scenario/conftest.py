@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from pydantic import Field
 
-from fedsim.parts.catalog import CATALOG, Catalog, Kind
+from fedsim.parts.catalog import CATALOG, Kind
 from fedsim.parts.component import Component, Parameters
 from fedsim.units import Duration
 
@@ -64,6 +64,8 @@ OWN = {
 
 
 @pytest.fixture
-def catalog() -> Catalog:
+def catalog(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In place of most of the parts that ship with fedsim, these."""
     shipped = {name: CATALOG.kinds[name] for name in SHIPPED}
-    return Catalog(shipped | {name: kind(*parts) for name, parts in OWN.items()})
+    own = {name: kind(*parts) for name, parts in OWN.items()}
+    monkeypatch.setattr(CATALOG, "kinds", shipped | own)

@@ -3,11 +3,12 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import UserError, UserErrors
-from fedsim.parts.catalog import Catalog
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.scenario.overrides import Override, apply_overrides, from_python
 from fedsim.scenario.source import parse_yaml
 from tests.lines import rows
+
+pytestmark = pytest.mark.usefixtures("catalog")
 
 BASE = {"task": {"name": "quadratic", "centers": [[1, 2], [3, 4]]}, "stop": {"rounds": 1}}
 
@@ -75,8 +76,8 @@ def test_the_original_is_unchanged() -> None:
     assert source.value_place(("a", 1, "b")) == "f:1:12"
 
 
-def test_items_of_lists_have_numbers(tmp_path: Path, catalog: Catalog) -> None:
-    loaded = load_scenario_dict(BASE, tmp_path, catalog, ["task.centers.1.0=9"])
+def test_items_of_lists_have_numbers(tmp_path: Path) -> None:
+    loaded = load_scenario_dict(BASE, tmp_path, ["task.centers.1.0=9"])
     assert loaded.scenario.task.params.centers == [[1, 2], [9, 4]]
 
 
@@ -95,19 +96,17 @@ stop.target=null | must be a mapping of keys to values, not null\n  write {} to 
 
 
 @pytest.mark.parametrize(("option", "message"), rows(OPTIONS))
-def test_errors_name_the_option(
-    tmp_path: Path, catalog: Catalog, option: str, message: str
-) -> None:
+def test_errors_name_the_option(tmp_path: Path, option: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
-        load_scenario_dict(BASE, tmp_path, catalog, [option])
+        load_scenario_dict(BASE, tmp_path, [option])
     assert not isinstance(caught.value, UserErrors)
     assert str(caught.value).startswith(f"option -s {option}: {message}")
     with pytest.raises(UserError) as caught:
-        load_scenario_dict(BASE, tmp_path, catalog, from_python([option]))
+        load_scenario_dict(BASE, tmp_path, from_python([option]))
     assert str(caught.value).startswith(f'argument overrides=["{option}"]: {message}')
 
 
-def test_replacing_a_section_forgets_the_places_in_it(tmp_path: Path, catalog: Catalog) -> None:
+def test_replacing_a_section_forgets_the_places_in_it(tmp_path: Path) -> None:
     source = apply_overrides(parse_yaml("stop: {rounds: 1}\n", "f"), ["stop={round: 2}"])
     assert source.key_place(("stop", "round")) == "option -s stop={round: 2}"
     assert ("stop", "rounds") not in source.keys

@@ -4,12 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.parts.catalog import Catalog
 from tests.lines import rows
 from tests.scenario.minimal import MINIMAL, errors
 
+pytestmark = pytest.mark.usefixtures("catalog")
 
-def test_all_errors_of_a_file_are_reported_in_its_order(tmp_path: Path, catalog: Catalog) -> None:
+
+def test_all_errors_of_a_file_are_reported_in_its_order(tmp_path: Path) -> None:
     text = """\
 nmae: x
 seed: true
@@ -20,7 +21,7 @@ task:
 training: {optimizer: {name: sgf, lr: -1}, local_steps: 3.5, batch_size: .nan, device: gppu}
 stop: {}
 """
-    assert errors(tmp_path, catalog, text) == [
+    assert errors(tmp_path, text) == [
         "s.yaml:1:1: nmae: unknown key\n  did you mean 'name'?",
         "s.yaml:2:7: seed: must be a whole number, not true",
         "s.yaml:4:19: task.dataset.name: there is no data set named 'digitz'\n  did you mean 'digits'?",
@@ -55,20 +56,18 @@ task: | task:\n  name: quadratik | 2:9: task.name: there is no task named 'quadr
 
 
 @pytest.mark.parametrize(("more", "expected"), rows(MORE))
-def test_one_error(tmp_path: Path, catalog: Catalog, more: str, expected: str) -> None:
-    (error,) = errors(tmp_path, catalog, f"{MINIMAL}{more}\n")
+def test_one_error(tmp_path: Path, more: str, expected: str) -> None:
+    (error,) = errors(tmp_path, f"{MINIMAL}{more}\n")
     assert error.startswith(f"s.yaml:{expected}")
 
 
 @pytest.mark.parametrize(("old", "new", "expected"), rows(REPLACED))
-def test_one_error_in_a_part(
-    tmp_path: Path, catalog: Catalog, old: str, new: str, expected: str
-) -> None:
-    (error,) = errors(tmp_path, catalog, MINIMAL.replace(old, new))
+def test_one_error_in_a_part(tmp_path: Path, old: str, new: str, expected: str) -> None:
+    (error,) = errors(tmp_path, MINIMAL.replace(old, new))
     assert error.startswith(f"s.yaml:{expected}")
 
 
-def test_an_error_in_a_list_of_lists(tmp_path: Path, catalog: Catalog) -> None:
+def test_an_error_in_a_list_of_lists(tmp_path: Path) -> None:
     text = "task: {name: quadratic, curvatures: [[1, 2], [x, 3]]}\nstop: {rounds: 1}\n"
-    (error,) = errors(tmp_path, catalog, text)
+    (error,) = errors(tmp_path, text)
     assert error.startswith("s.yaml:1:47: task.curvatures.1.0: must be a number, not 'x'")

@@ -1,11 +1,14 @@
 import json
 
-from fedsim.parts.catalog import Catalog
+import pytest
+
 from fedsim.scenario.schema import json_schema
 
+pytestmark = pytest.mark.usefixtures("catalog")
 
-def test_every_reference_of_the_schema_leads_somewhere(catalog: Catalog) -> None:
-    schema = json_schema(catalog)
+
+def test_every_reference_of_the_schema_leads_somewhere() -> None:
+    schema = json_schema()
     text = json.dumps(schema)
     references = {part.split('"')[0] for part in text.split('"$ref": "')[1:]}
     assert references
@@ -13,8 +16,8 @@ def test_every_reference_of_the_schema_leads_somewhere(catalog: Catalog) -> None
         assert reference.removeprefix("#/$defs/") in schema["$defs"]
 
 
-def test_the_schema_holds_the_parameters_of_parts(catalog: Catalog) -> None:
-    definitions = json_schema(catalog)["$defs"]
+def test_the_schema_holds_the_parameters_of_parts() -> None:
+    definitions = json_schema()["$defs"]
     dirichlet = definitions["partition.dirichlet"]
     assert dirichlet["properties"]["name"]["const"] == "dirichlet"
     assert dirichlet["properties"]["alpha"]["exclusiveMinimum"] == 0
@@ -24,8 +27,8 @@ def test_the_schema_holds_the_parameters_of_parts(catalog: Catalog) -> None:
     assert definitions["partition.shards"]["required"] == ["name", "size"]
 
 
-def test_places_of_parts_offer_all_of_their_kind(catalog: Catalog) -> None:
-    definitions = json_schema(catalog)["$defs"]
+def test_places_of_parts_offer_all_of_their_kind() -> None:
+    definitions = json_schema()["$defs"]
     partition = definitions["task.supervised"]["properties"]["partition"]
     assert [option["$ref"].rpartition("/")[2] for option in partition["anyOf"][:-2]] == [
         "partition.dirichlet",

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.composition.check import check_scenario as check
 from fedsim.errors import UserError
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.run import Run
@@ -220,13 +219,3 @@ def test_a_battery_that_hardly_recharges_is_not_the_end_of_the_clock() -> None:
     battery = {"battery_j": 100, "recharge_w": 1e-12}
     book = simulate(step_s=[1, 1], rounds=50, schedule=ASYNC, energy=battery)
     assert 2 <= len(book.rows) < 50
-
-
-def test_a_dispatch_that_outlasts_the_clock_is_refused_before_the_run() -> None:
-    content = {
-        "task": {"name": "timing", "clients": 2, "size": "1GB"},
-        "devices": {"compute": {"name": "values", "step": 1.0}, "network": SLOW},
-        "stop": {"rounds": 1},
-    }
-    with pytest.raises(UserError, match=f"devices.network: {LONG}"):
-        check(fedsim.read_scenario(content))

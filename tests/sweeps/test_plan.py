@@ -9,7 +9,6 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError, UserErrors
-from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from fedsim.sweeps.plan import PlannedRun, name_words, plan_runs
@@ -17,7 +16,7 @@ from tests.sweeps.worlds import scenario, write
 
 
 def plan(data: dict[str, Any]) -> list[PlannedRun]:
-    return plan_runs(load_scenario_dict(data, Path.cwd(), CATALOG))
+    return plan_runs(load_scenario_dict(data, Path.cwd()))
 
 
 def test_every_combination_of_grid_rows_and_seeds() -> None:
@@ -60,7 +59,7 @@ def test_variants_have_names_and_set_keys_of_their_own() -> None:
     plain = {key: value for key, value in scenario().items() if key != "sweep"}
     overrides = ["training.local_steps=1", "server.method={name: fedbuff}", "seed=5"]
     overrides += ["server.schedule={name: buffered}", "training.optimizer.lr=0.3"]
-    expected = load_scenario_dict(plain, Path.cwd(), CATALOG, overrides)
+    expected = load_scenario_dict(plain, Path.cwd(), overrides)
     assert runs[2].resolved() == expected.resolved()
 
 

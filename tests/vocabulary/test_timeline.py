@@ -4,7 +4,7 @@ from typing import get_args
 
 import pytest
 
-from fedsim.vocabulary.timeline import Aggregate, Instruction
+from fedsim.vocabulary.timeline import Instruction
 
 
 @pytest.mark.parametrize("kind", get_args(Instruction))
@@ -12,9 +12,3 @@ def test_an_instruction_cannot_be_changed_and_is_small(kind: type[Instruction]) 
     """A run holds millions of them."""
     assert kind.__dataclass_params__.frozen  # type: ignore[union-attr]
     assert kind.__slots__
-
-
-def test_aggregations_do_not_share_their_attributes() -> None:
-    first, second = Aggregate(1, 0.0, 0, ()), Aggregate(2, 0.0, 0, ())
-    assert first.attributes == {}
-    assert first.attributes is not second.attributes

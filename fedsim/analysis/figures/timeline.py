@@ -87,7 +87,9 @@ def timeline(run: Run) -> Figure:
         energy, of_client = batteries
         # Shares of the capacity; NaN without a battery.
         shares = [
-            (each.floor, each.recharge_w / each.capacity_j) if each.exists else (np.nan, np.nan)
+            (each.floor, each.recharge_w / each.capacity_j)
+            if np.isfinite(each.capacity_j)
+            else (np.nan, np.nan)
             for each in energy.batteries
         ]
         by_row = np.where(chosen < 0, np.nan, np.array(shares)[of_client[chosen]].T)

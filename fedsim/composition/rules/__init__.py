@@ -14,6 +14,7 @@ from fedsim.errors import UserError
 
 Facts = TypeVar("Facts")
 Check = Callable[[Facts], Iterator[UserError]]
+AnyCheck = TypeVar("AnyCheck", bound=Callable[..., Iterator[UserError]])
 
 
 class RuleTable(Generic[Facts]):
@@ -22,7 +23,7 @@ class RuleTable(Generic[Facts]):
     def __init__(self) -> None:
         self.checks: dict[str, Check[Facts]] = {}
 
-    def __call__(self, check: Check[Facts]) -> Check[Facts]:
+    def __call__(self, check: AnyCheck) -> AnyCheck:
         """Add a rule."""
         self.checks[check.__name__.replace("_", "-")] = check
         return check

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedsim.composition.rules import RuleTable
-from fedsim.composition.rules.planned import drifting_until, unobserved_until
-from fedsim.errors import UserError
+from fedsim.composition.rules import RuleTable, planned
+from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.run import Run, has_diverged, lost_metrics, own_metrics
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.stall import fixes
-from fedsim.units import to_ns
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -191,23 +190,25 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     )
 
 
-@FINISHED
-def drifting_hours(finished: FinishedRun) -> Iterator[UserError]:
-    """Availability repeats within the run, but at other hours of the day, because its period is not a number of days.
-
-    The warning comes before the run if ``stop.simulated_time`` says how long it is, and otherwise at its end.
-    """
+def _at_end(
+    finished: FinishedRun, check: Callable[[World, float], Iterator[UserError]]
+) -> Iterator[UserError]:
+    """The warnings of a rule that needs the length of the run, if the scenario does not give it."""
     world = finished.world
     if world is not None and world.scenario.stop.simulated_time is None:
-        yield from drifting_until(world.population, to_ns(finished.run.simulated_s))
+        yield from check(world, finished.run.simulated_s)
+
+
+@FINISHED
+def drifting_hours(finished: FinishedRun) -> Iterator[UserError]:
+    """As in :mod:`~fedsim.composition.rules.planned`."""
+    return _at_end(finished, planned.drifting_hours)
 
 
 @FINISHED
 def unobserved_time(finished: FinishedRun) -> Iterator[UserError]:
-    """The run touched times at which its devices were not observed, and no ``on_end`` says what they do then."""
-    world = finished.world
-    if world is not None and world.scenario.stop.simulated_time is None:
-        yield from unobserved_until(world, to_ns(finished.run.simulated_s))
+    """As in :mod:`~fedsim.composition.rules.planned`."""
+    return _at_end(finished, planned.unobserved_time)
 
 
 @FINISHED
@@ -236,18 +237,16 @@ def learned_nothing(finished: FinishedRun) -> Iterator[UserError]:
     if "accuracy" in run.metrics.columns:
         accuracies = run.metrics["accuracy"].dropna()
         classes = 0 if dataset is None else dataset.classes or 0
-        if accuracies.empty or classes < 2 or accuracies.iloc[-1] >= _above_chance(classes):
+        if accuracies.empty or classes < 2:
             return
-        guess = f"a guess among {classes} classes reaches {format_share(1 / classes)}"
+        guessed = 1 / classes
+        if accuracies.iloc[-1] >= guessed + (_GUESSED - 1) * min(guessed, (1 - guessed) / 5):
+            return
+        guess = f"a guess among {classes} classes reaches {format_share(guessed)}"
         problems.insert(0, f"its accuracy is {format_share(accuracies.iloc[-1])}, and {guess}")
     if problems:
         message = f"the model seems to have learned nothing: {'; '.join(problems)}"
         yield UserError(message, hint=fix)
-
-
-def _above_chance(classes: int) -> float:
-    """The accuracy from which a model has learned something."""
-    return min(_GUESSED / classes, 1 / classes + (_GUESSED - 1) / 5 * (1 - 1 / classes))
 
 
 def _losses(run: Run) -> tuple[float, float]:
@@ -330,3 +329,23 @@ def _diverged(run: Run, problem: str) -> UserError:
         if is_user_reference(method):
             fix = f"check that aggregate of {method} returns finite numbers, or {fix}"
     return UserError(f"the model has diverged: {problem}", where=None, hint=fix)
+
+
+def documentation() -> dict[str, str]:
+    """What every rule warns about, by its name."""
+    checks = {**FINISHED.checks, **planned.PLANNED.checks}
+    return {name: inspect.getdoc(check) or "" for name, check in sorted(checks.items())}
+
+
+def check_names(ignored: Collection[str]) -> None:
+    """Refuse names of rules that do not exist."""
+    rules = documentation() if ignored else {}
+    raise_all(
+        UserError(
+            f"there is no rule '{name}'",
+            where=f"ignore.{index}",
+            hint=nearest_or_all(name, rules, "fedsim describe rules lists them"),
+        )
+        for index, name in enumerate(ignored)
+        if name not in rules
+    )

@@ -11,7 +11,6 @@ import numpy.typing as npt
 
 from fedsim.composition.prospects import shown_duration
 from fedsim.composition.rules import RuleTable
-from fedsim.devices.population import Population
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import declares_direction
 from fedsim.methods.base import Rounds
@@ -465,16 +464,12 @@ def long_latency(world: World) -> Iterator[UserError]:
 @PLANNED
 def fast_links(world: World) -> Iterator[UserError]:
     """The links of more than a tenth of the clients have more than 100 Gbit/s, which only data centers have."""
-    for direction in Direction:
-        rates_bps = world.population.network.rates_bps(direction)[world.prospects.usable]
-        too_fast = np.isfinite(rates_bps) & (rates_bps > _FASTEST_LINK_BPS)
-        if fast := _if_many(world, too_fast):
-            yield UserError(
-                f"the {direction.name.lower()}link of {format_count(fast)} of {world.prospects.those} has more than "
-                "100 Gbit/s",
-                where="devices.network",
-                hint="check the unit of the rates; of an imported trace, its option rate_unit",
-            )
+    yield from _links(
+        world,
+        lambda bps: np.isfinite(bps) & (bps > _FASTEST_LINK_BPS),
+        "more than 100 Gbit/s",
+        "check the unit of the rates; of an imported trace, its option rate_unit",
+    )
 
 
 @PLANNED
@@ -492,15 +487,12 @@ def slow_links(world: World) -> Iterator[UserError]:
             "less than 10 kbit/s",
             "a capacity without a unit is in bits per second; write 1Gbps",
         )
-    for direction in Direction:
-        rates_bps = network.rates_bps(direction)[world.prospects.usable]
-        if slow := _if_many(world, (rates_bps > 0) & (rates_bps < _SLOWEST_LINK_BPS)):
-            yield UserError(
-                f"the {direction.name.lower()}link of {format_count(slow)} of {world.prospects.those} has less than "
-                "1 kbit/s",
-                where="devices.network",
-                hint="a rate without a unit is in bits per second; write, for example, 5Mbps",
-            )
+    yield from _links(
+        world,
+        lambda bps: (bps > 0) & (bps < _SLOWEST_LINK_BPS),
+        "less than 1 kbit/s",
+        "a rate without a unit is in bits per second; write, for example, 5Mbps",
+    )
 
 
 @PLANNED
@@ -558,22 +550,19 @@ def low_battery_floor(world: World) -> Iterator[UserError]:
 
 
 @PLANNED
-def drifting_hours(world: World) -> Iterator[UserError]:
+def drifting_hours(world: World, until_s: float | None = None) -> Iterator[UserError]:
     """Availability repeats within the run, but at other hours of the day, because its period is not a number of days.
 
     If the scenario does not give the length of the run, the warning comes at its end.
     """
-    until_s = world.scenario.stop.simulated_time
-    if until_s is not None:
-        yield from drifting_until(world.population, to_ns(until_s))
-
-
-def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]:
-    """The warning of ``drifting-hours`` for a run that ends at this time."""
-    count, period_s = population.availability.drifting(until_ns)
-    if count > _MANY * population.clients:
+    until_s = until_s or world.scenario.stop.simulated_time
+    if until_s is None:
+        return
+    clients = world.population.clients
+    count, period_s = world.population.availability.drifting(to_ns(until_s))
+    if count > _MANY * clients:
         yield UserError(
-            f"the availability of {format_count(count)} of {format_counted(population.clients, 'client')} repeats "
+            f"the availability of {format_count(count)} of {format_counted(clients, 'client')} repeats "
             f"every {format_duration(period_s)}, which is not a whole number of days, so their hours of the day drift",
             where="devices.availability",
             hint="end the run within the trace, import the trace with a window of whole days, or set on_end",
@@ -581,21 +570,17 @@ def drifting_until(population: Population, until_ns: int) -> Iterator[UserError]
 
 
 @PLANNED
-def unobserved_time(world: World) -> Iterator[UserError]:
+def unobserved_time(world: World, until_s: float | None = None) -> Iterator[UserError]:
     """The run touches times at which its devices were not observed, and no ``on_end`` says what they do then.
 
     If the scenario does not give the length of the run, the warning comes at its end.
     """
-    until_s = world.scenario.stop.simulated_time
-    if until_s is not None:
-        yield from unobserved_until(world, to_ns(until_s))
-
-
-def unobserved_until(world: World, until_ns: int) -> Iterator[UserError]:
-    """The warning of ``unobserved-time`` for a run that ends at this time."""
-    share = world.population.availability.unobserved_share(until_ns)
+    until_s = until_s or world.scenario.stop.simulated_time
     params: Any = world.scenario.devices.availability.params
-    if share > _UNOBSERVED and params.on_end is None:
+    if until_s is None or params.on_end is not None:
+        return
+    share = world.population.availability.unobserved_share(to_ns(until_s))
+    if share > _UNOBSERVED:
         yield UserError(
             f"{format_share(share)} of the clients' time in this run was not observed in their trace, and is filled in "
             "by its rule for such times (on_end)",
@@ -609,6 +594,20 @@ def _if_many(world: World, affected: npt.NDArray[np.bool_]) -> int:
     """The number of affected clients among those that can be given work; 0 if they are only a few."""
     number = int(np.count_nonzero(affected))
     return number if number > _MANY * world.prospects.count else 0
+
+
+def _links(
+    world: World, is_affected: Callable[[Any], npt.NDArray[np.bool_]], what: str, hint: str
+) -> Iterator[UserError]:
+    """The warnings about links of many clients, of whose rates ``is_affected`` tells which are meant."""
+    for direction in Direction:
+        rates_bps = world.population.network.rates_bps(direction)[world.prospects.usable]
+        if count := _if_many(world, is_affected(rates_bps)):
+            yield UserError(
+                f"the {direction.name.lower()}link of {format_count(count)} of {world.prospects.those} has {what}",
+                where="devices.network",
+                hint=hint,
+            )
 
 
 def _of_topology(
