@@ -14,9 +14,8 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.clock import thread_on
+from fedsim.flower.clock import on_node, thread_on
 from fedsim.flower.counting import Counts, counted
-from fedsim.flower.turns import on_node
 from fedsim.parts.component import announce_user_code
 from fedsim.randomness import isolated, watched
 

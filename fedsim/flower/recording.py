@@ -15,7 +15,6 @@ from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer
 from fedsim.flower.clock import SimulatedClock
 from fedsim.flower.exchange import Exchange, Parcel
-from fedsim.flower.turns import Turns
 from fedsim.randomness import unseeded
 from fedsim.runs.writer import RunWriter
 from fedsim.units import NS_PER_S
@@ -132,9 +131,7 @@ class Recording:
         )
 
     @contextlib.contextmanager
-    def observing(
-        self, turns: Turns, clock: SimulatedClock, on_joined: Callable[[], None]
-    ) -> Iterator[None]:
+    def observing(self, clock: SimulatedClock, on_joined: Callable[[], None]) -> Iterator[None]:
         """Observe Flower's results and histories, and run its older server in simulated time, while the context lasts.
 
         Logs of Flower begin with the simulated time. ``on_joined`` is called when all threads of a pool have ended.
@@ -170,7 +167,7 @@ class Recording:
 
         def timed(record: logging.LogRecord) -> bool:
             nonlocal last, repeats
-            if turns.is_foreign or hasattr(record, "simulated"):
+            if clock.is_foreign or hasattr(record, "simulated"):
                 return True
             text = record.getMessage()
             # The number of nodes online may change from one look to the next.
@@ -188,9 +185,7 @@ class Recording:
             patch = mock.patch.object
             stack.enter_context(patch(fl.Result, "__init__", initialize_observed))
             stack.enter_context(patch(fl.SimpleClientManager, "wait_for", wait_for))
-            stack.enter_context(
-                patch(fl.server_module, "concurrent", turns.concurrent(clock, on_joined))
-            )
+            stack.enter_context(patch(fl.server_module, "concurrent", clock.concurrent(on_joined)))
             for name, prefix, is_loss in (
                 ("add_loss_centralized", "", True),
                 ("add_metrics_centralized", "", False),

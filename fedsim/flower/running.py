@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,14 @@ from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.client import Answer, apps_traceback, load_component
-from fedsim.flower.clock import RunEnded, SimulatedClock, thread_on
-from fedsim.flower.exchange import Exchange, Kind, Parcel, Work
-from fedsim.flower.grid import Nodes, SimulatedGrid
+from fedsim.flower.client import apps_traceback, load_component
+from fedsim.flower.clock import RunEnded, thread_on
+from fedsim.flower.exchange import Exchange
+from fedsim.flower.grid import UNITS_PER_HOST_S, Nodes, SimulatedGrid
 from fedsim.flower.messages import messages_table
 from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
-from fedsim.flower.turns import Turns
+from fedsim.flower.stand_ins import installed
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.randomness import Purpose, Stream, watched
@@ -58,9 +57,6 @@ from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import format_counted, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, meets, to_document
-
-_UNITS_PER_HOST_S = 1000
-"""Units of work per second of the host's CPU time."""
 
 _running: list[tuple[SimulatedGrid, Recording]] = []
 
@@ -183,7 +179,7 @@ def execute(
     server_app, unseeded = app.server, list[str]()
     with watched(unseeded.append):
         if isinstance(app.server, AppSource):
-            with SimulatedClock.installed():  # For the locks of its modules.
+            with installed():  # For the locks of its modules.
                 server_app = load_component(app.server.reference, app.server.folder, fl.ServerApp)
         workers = make_workers(params.workers, app.client, params.threads)
     nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
@@ -236,24 +232,18 @@ def execute(
                 messages = messages_table(exchange.messages, of_dispatches["columns"])
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
-            # The grid needs the clock's threads, and the clock sleeps through the grid.
-            turns = Turns(exchange)
-            clock = SimulatedClock(turns, lambda span_ns, done: grid.pass_ns(span_ns, done))
             grid = SimulatedGrid(
                 exchange,
-                turns,
-                clock,
                 nodes,
                 workers,
                 params,
-                _work_of(params),
                 recording.answered,
                 aggregation_ns=to_ns(server.aggregation_time),
             )
             try:
-                observing = recording.observing(turns, clock, grid.close_round)
-                with observing, clock.installed(), thread_on(clock):
-                    _serve(server_app, grid, turns, recording, nodes)
+                observing = recording.observing(grid.clock, grid.close_round)
+                with observing, installed(), thread_on(grid.clock):
+                    _serve(server_app, grid, recording, nodes)
             except BaseException as error:
                 writer.close()
                 write_messages()
@@ -349,7 +339,6 @@ def _notes(errors: int) -> list[str]:
 def _serve(
     server_app: fl.ServerApp,
     grid: SimulatedGrid,
-    turns: Turns,
     recording: Recording,
     nodes: Nodes,
 ) -> None:
@@ -385,7 +374,7 @@ def _serve(
             f"the ServerApp failed {after} after the start\n{apps_traceback(error).rstrip()}"
         ) from error
     finally:
-        turns.stop()
+        grid.clock.stop()
         _running.pop()
 
 
@@ -441,7 +430,7 @@ def _populations(
     check_names(scenario.ignore)
     devices = Devices(scenario, loaded.folder, Bundles(), task, steps)
     if params.unit == "host_seconds":
-        training = evaluating = 1 / _UNITS_PER_HOST_S
+        training = evaluating = 1 / UNITS_PER_HOST_S
     else:
         # Declared units are those of devices.compute, whatever the message.
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP if params.work is None else 1.0
@@ -452,40 +441,3 @@ def _populations(
     located = [loaded.located(warning) for warning in warnings]
     compute = devices.population(_UnitOfWork(evaluating)).compute
     return population, replace(population, compute=compute), world.names(), located
-
-
-def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
-    """The work of an answer, in the unit of ``devices.compute``."""
-
-    any_step = False
-
-    def units(parcel: Parcel, answer: Answer) -> int:
-        nonlocal any_step
-        counts, trained = answer.counts, parcel.kind is Kind.TRAIN
-        if params.work is not None and parcel.kind is not Kind.QUERY:
-            return parcel.least_units
-        if params.unit == "host_seconds":
-            return math.ceil(counts.host_s * _UNITS_PER_HOST_S)
-        if parcel.kind is Kind.QUERY:
-            return 0
-        if params.unit == "step":
-            count = counts.steps if trained else counts.batches
-        else:
-            count = (counts.trained if trained else counts.examples) or answer.num_examples
-        any_step |= trained and bool(count)
-        if trained and not any_step and answer.num_examples:
-            raise UserError(
-                "the ClientApp took no step of a PyTorch optimizer, so its training would take no time",
-                where="devices.compute.unit",
-                hint="give seconds per example with -s devices.compute.unit=example, measure with "
-                "-s devices.compute.unit=host_seconds, or declare devices.compute.work",
-            )
-        return count
-
-    def work(parcel: Parcel, answer: Answer) -> Work:
-        declared = params.work is not None and parcel.kind is Kind.TRAIN
-        if declared and params.work:
-            return Work(units(parcel, answer), params.work.reply)
-        return Work(units(parcel, answer), len(answer.reply), answer.slept_ns)
-
-    return work

@@ -18,8 +18,9 @@ from typing_extensions import override
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job, answer, importable, load_component
-from fedsim.flower.clock import SimulatedClock, thread_on
+from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import stop_counting
+from fedsim.flower.stand_ins import installed
 from fedsim.tasks.kinds.flower import Here, Processes, RayWorkers
 
 _WHERE = "task.workers"
@@ -74,7 +75,7 @@ _until_the_end = contextlib.ExitStack()
 
 def _answer_in_process(source: AppSource, job: Job) -> Answer:
     if not _loaded:
-        _until_the_end.enter_context(SimulatedClock.installed())
+        _until_the_end.enter_context(installed())
     if source not in _loaded:
         _loaded[source] = source.load()
     return answer(_loaded[source], job)
