@@ -80,7 +80,7 @@ class Deployment(Live, Protocol):
 
     info: Mapping[str, Any]
 
-    def begin(self, folder: RunFolder) -> None:
+    def open(self, folder: RunFolder) -> None:
         """Open its files in the run folder, and read what an interrupted run has left there."""
 
     def joined(self, world: World) -> World:
@@ -323,7 +323,7 @@ class Execution:
     ) -> None:
         self._live = live
         if live is not None:
-            live.begin(folder)
+            live.open(folder)
             world = live.joined(world)
         self.world = world
         self.folder = folder

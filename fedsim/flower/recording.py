@@ -157,26 +157,9 @@ class Recording:
                 clock.pass_ns(NS_PER_S)
             return True
 
-        last, repeats = "", 0
-
-        def note_repeats() -> None:
-            nonlocal repeats
-            if repeats:
-                count, repeats = repeats, 0
-                fl.FLOWER_LOGGER.info("(%s more lines like this)", f"{count:,}")
-
         def timed(record: logging.LogRecord) -> bool:
-            nonlocal last, repeats
             if clock.is_foreign or hasattr(record, "simulated"):
                 return True
-            text = record.getMessage()
-            # The number of nodes online may change from one look to the next.
-            key = _LOOK if text.startswith(_LOOK) else text
-            if key == last:
-                repeats += 1
-                return False
-            note_repeats()
-            last = key
             elapsed = f"{self._exchange.now_ns / NS_PER_S:,.3f} s"
             record.msg, record.simulated = f"{elapsed:>14} | {record.msg}", True
             return True
@@ -197,12 +180,7 @@ class Recording:
                 stack.enter_context(patch(fl.History, name, observed))
             fl.FLOWER_LOGGER.addFilter(timed)
             stack.callback(fl.FLOWER_LOGGER.removeFilter, timed)
-            stack.callback(note_repeats)
             yield
-
-
-_LOOK = "Waiting for nodes to connect"
-"""How the line begins that Flower writes whenever it looks for nodes in vain."""
 
 
 class _Observed(dict[int, Any]):

@@ -4,8 +4,7 @@ While :func:`installed` lasts, the clocks of ``time``, ``datetime.now`` and ``da
 (conditions, events, queues, futures, ``select``, ``asyncio``) use simulated time, in the threads that
 :func:`~fedsim.flower.clock.thread_on` names and for code outside the standard library. Threads that the app starts,
 itself or as a pool, are among them. All other threads and the rest of the standard library, such as logging, keep the
-time of the host. Waits for other processes pass there, too: an app that waits out their timeout is ended by an error
-with its line.
+time of the host. Waits for other processes pass there, too.
 """
 
 from __future__ import annotations
@@ -13,18 +12,10 @@ from __future__ import annotations
 import contextlib
 import datetime
 import inspect
-import math
-import multiprocessing.connection
-import multiprocessing.process
-import multiprocessing.queues
-import multiprocessing.synchronize
 import queue
 import sched
 import select
 import selectors
-import signal
-import socket
-import subprocess
 import sys
 import sysconfig
 import threading
@@ -37,11 +28,10 @@ from typing import Any
 
 import pandas as pd
 
-from fedsim.errors import UserError
 from fedsim.flower.clock import EPOCH_NS, RunEnded, SimulatedClock, clock_here, thread_on
 from fedsim.units import NEVER, NS_PER_S
 
-_HOST = {name: getattr(time, name) for name in ("time", "monotonic")}
+_HOST_TIME = time.time
 _HOST_DATETIME = datetime.datetime
 _HOST_DATE = datetime.date
 _HOST_WAIT = threading.Condition.wait
@@ -60,7 +50,7 @@ _STARTERS = ("concurrent.futures.thread", "asyncio")
 _LIBRARIES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 """Folders of libraries, whose threads keep the host's time."""
 _PATCHED = (
-    *("time", "timeit", "datetime", "select", "signal", "queue", "sched", "threading"),
+    *("time", "timeit", "datetime", "select", "queue", "sched", "threading"),
     "__main__",
 )
 """Modules of the standard library whose own names are replaced, for code that calls them as ``time.time()``."""
@@ -237,44 +227,6 @@ def _selecting(host: Callable[..., Any]) -> Callable[..., Any]:
     return selected
 
 
-def _timeout_of(host: Callable[..., Any], *args: Any, **kwargs: Any) -> float | None:
-    """The timeout of a call: that of the socket, or the argument."""
-    if isinstance(args[0], socket.socket):
-        return args[0].gettimeout()
-    timeout: float | None = inspect.signature(host).bind(*args, **kwargs).arguments.get("timeout")
-    return timeout
-
-
-def _on_host(owner: Any, name: str) -> Callable[..., Any]:
-    """A function or method that waits on the host: an app that waits out the timeout is ended, with its line.
-
-    An app that calls a function of a module, whose timeout is not known, is ended at once.
-    """
-    host, module = getattr(owner, name), getattr(owner, "__module__", owner.__name__)
-    is_method = isinstance(owner, type)
-
-    def call(*args: Any, **kwargs: Any) -> Any:
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None and frame.f_globals.get("__name__") == module:
-            frame = frame.f_back
-        if clock_here() is None or frame is None or _own_frame(frame) is not frame:
-            return host(*args, **kwargs)
-        timeout = _timeout_of(host, *args, **kwargs) if is_method else None
-        began_s = _HOST["monotonic"]()
-        try:
-            return host(*args, **kwargs) if is_method else None
-        finally:
-            waited_s = _HOST["monotonic"]() - began_s
-            if not is_method or 0 < (timeout or math.inf) * 0.99 <= waited_s:
-                raise UserError(
-                    f"{owner.__name__}.{name} waits on the host, where no simulated time passes",
-                    where=f"{frame.f_code.co_filename}:{frame.f_lineno}",
-                    hint="wait with time.sleep, or with a timeout of threading, queue, select.select or asyncio",
-                )
-
-    return call
-
-
 def _start(self: threading.Thread) -> None:
     """``Thread.start``: threads of the app take turns, and those of its libraries are noted."""
     clock = clock_here()
@@ -391,13 +343,13 @@ class _Datetime(_HOST_DATETIME, metaclass=_Kind):
     @classmethod
     def utcnow(cls) -> Any:
         clock = _clock()
-        moment = clock.unix_s() if clock else _HOST["time"]()
+        moment = clock.unix_s() if clock else _HOST_TIME()
         return _HOST_DATETIME.fromtimestamp(moment, datetime.UTC).replace(tzinfo=None)
 
 
 def _timestamp_now(cls: type[pd.Timestamp], tz: Any = None) -> pd.Timestamp:
     clock = _clock()
-    return cls.fromtimestamp(clock.unix_s() if clock else _HOST["time"](), tz)
+    return cls.fromtimestamp(clock.unix_s() if clock else _HOST_TIME(), tz)
 
 
 _ON_CLOCK: tuple[tuple[Any, Callable[..., Any]], ...] = (
@@ -413,19 +365,8 @@ _STAND_INS |= {_HOST_DATETIME: _Datetime, _HOST_DATE: _Date}
 _STAND_INS |= {_HOST_LOCK: _make_lock, _HOST_RLOCK: _make_rlock}
 # Idle threads of a pool wait for work in such a queue, and only the one in Python waits by a condition.
 _STAND_INS |= {select.select: _select, queue.SimpleQueue: queue._PySimpleQueue}  # type: ignore[attr-defined]
-_STAND_INS |= {select.poll: _on_host(select, "poll"), select.epoll: _on_host(select, "epoll")}
-_STAND_INS |= {signal.sigtimedwait: _on_host(signal, "sigtimedwait")}
 _FOR_PROCESSES = frozenset({"subprocess", "multiprocessing", "socketserver"})
 """Packages whose selectors wait for other processes."""
-_ON_HOST: tuple[tuple[type, str], ...] = (
-    (subprocess.Popen, "wait communicate"),
-    (multiprocessing.queues.Queue, "get"),
-    (multiprocessing.connection.Connection, "poll"),
-    (multiprocessing.process.BaseProcess, "join"),
-    (multiprocessing.synchronize.Event, "wait"),
-    (multiprocessing.synchronize.Condition, "wait"),
-    (socket.socket, "accept connect recv recv_into recvfrom"),
-)
 _METHODS: tuple[tuple[type, str, Any], ...] = (
     (threading.Condition, "wait", _wait),
     (sched.scheduler, "__init__", _make_scheduler),
@@ -436,7 +377,6 @@ _METHODS: tuple[tuple[type, str, Any], ...] = (
         for kind in (selectors.DefaultSelector, selectors.PollSelector, selectors.SelectSelector)
     ),
     *((pd.Timestamp, name, classmethod(_timestamp_now)) for name in ("now", "today")),
-    *((owner, name, _on_host(owner, name)) for owner, names in _ON_HOST for name in names.split()),
 )
 
 

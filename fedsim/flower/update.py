@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,16 +23,13 @@ from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.entries import NUMBER, TIMING
-from fedsim.flower.messages import Sent, hash_of
+from fedsim.flower.messages import hash_of
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group
 from fedsim.methods.base import Memory
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.units import NS_PER_S
-
-if TYPE_CHECKING:
-    from fedsim.flower.live import LiveLearner
 
 _VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
 _SHARED = "memory/"
@@ -45,15 +42,6 @@ _GONE = (
     fl.ErrorCode.MESSAGE_UNAVAILABLE,
     fl.ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
 )
-
-
-@dataclass(eq=False)
-class Exchanged:
-    """A dispatch whose message has no answer yet, its record, and the bytes of the message."""
-
-    dispatch: Dispatch
-    sent: Sent
-    bytes_down: float
 
 
 class Refused(Exception):
@@ -113,7 +101,8 @@ def _require_content(reply: fl.Message) -> None:
 def request(
     world: World,
     dispatch: Dispatch,
-    learner: LiveLearner,
+    sent: Mapping[str, Tensor],
+    shared_row: Callable[[str], Tensor],
     *,
     node: int,
     ttl_s: float,
@@ -125,7 +114,8 @@ def request(
     Args:
         world: the run.
         dispatch: the dispatch.
-        learner: has the vectors of its version.
+        sent: the vectors of its version.
+        shared_row: returns the client's row of a memory that the server shares with it.
         node: its node.
         ttl_s: seconds after which it is lost.
         kept: the client's previous dispatch, if the client keeps what it learned in it.
@@ -133,7 +123,7 @@ def request(
             a SuperNode takes no message while its ClientApp works.
     """
     task, training, method = world.task, world.scenario.training, world.method
-    vectors = {name: vector.cpu() for name, vector in learner.sent(dispatch.version).items()}
+    vectors = {name: vector.cpu() for name, vector in sent.items()}
     model = method.whole_model(vectors)
     arrays = {**task.layout.views(model), **task.fixed(model.dtype)}
     rate = method.context.learning_rate(dispatch.round, dispatch.dispatched_ns / NS_PER_S)
@@ -153,10 +143,10 @@ def request(
     if training.local_epochs is not None:
         config["local-epochs"] = training.local_epochs
     content = fl.RecordDict({"arrays": _record(arrays), "config": fl.ConfigRecord(config)})
-    shared = [name for name, each in method.memories().items() if each.keeper == "shared"]
     more = {name: vector for name, vector in vectors.items() if name != "model"}
-    for name in shared:
-        more[_SHARED + name] = learner.store.row(name, dispatch.client_id)
+    for name, memory in method.memories().items():
+        if memory.keeper == "shared":
+            more[_SHARED + name] = shared_row(name)
     if more:
         content[_VECTORS] = _record(more)
     group = str(dispatch.round + 1)

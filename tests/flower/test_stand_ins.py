@@ -3,15 +3,12 @@
 import asyncio
 import contextlib
 import datetime
-import linecache
 import logging
 import multiprocessing
 import queue
 import sched
 import select
 import selectors
-import signal
-import socket
 import subprocess
 import sysconfig
 import threading
@@ -27,7 +24,6 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from fedsim.errors import UserError
 from fedsim.flower import clock as clocks
 from fedsim.flower.clock import EPOCH_S, SimulatedClock, on_node, thread_on
 from fedsim.flower.stand_ins import installed
@@ -180,37 +176,6 @@ def test_six_waits_of_two_seconds_take_twelve(way: str) -> None:
         assert time.time() - EPOCH_S == pytest.approx(12, abs=1e-3)
         assert clock.now_ns == pytest.approx(12 * S, abs=S // 1000)
     assert time.monotonic() - began < 5
-
-
-def _receive() -> None:
-    one, _other = socket.socketpair()
-    one.settimeout(0.05)
-    one.recv(1)
-
-
-PIPE = multiprocessing.Pipe()
-ON_HOST: dict[str, Callable[[], object]] = {
-    "poll": lambda: select.poll(),
-    "epoll": lambda: select.epoll(),
-    "sigtimedwait": lambda: signal.sigtimedwait([signal.SIGUSR1], 3600),
-    "Popen.wait": lambda: subprocess.Popen(["sleep", "0.1"]).wait(0.05),
-    "Popen.communicate": lambda: subprocess.run(["sleep", "1"], timeout=0.05),
-    "Queue.get": lambda: multiprocessing.Queue().get(timeout=0.05),
-    "Connection.poll": lambda: PIPE[0].poll(0.05),
-    "Event.wait": lambda: multiprocessing.Event().wait(0.05),
-    "socket.recv": _receive,
-}
-
-
-@pytest.mark.parametrize("call", ON_HOST)
-def test_a_wait_that_only_the_host_can_end_names_its_line(call: str) -> None:
-    with simulated() as clock:
-        with pytest.raises(UserError, match=rf"{call} waits on the host") as refusal:
-            ON_HOST[call]()
-        assert clock.now_ns == 0
-    file, line = str(refusal.value.where).rsplit(":", 1)
-    assert file == __file__
-    assert call.split(".")[-1] in linecache.getline(file, int(line))
 
 
 def test_waits_that_end_early_and_other_processes_take_no_time() -> None:
