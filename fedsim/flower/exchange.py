@@ -25,7 +25,7 @@ from fedsim.flower.messages import Sent
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.model import Failures, Stop
+from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher
@@ -129,9 +129,10 @@ class Parcel:
 class _ParcelWorkload(Workload):
     """The rules of one message, whose work is known once its ClientApp has run."""
 
-    def __init__(self, population: Population, failures: Failures, seed: int, parcel: Parcel):
+    def __init__(self, scenario: Scenario, population: Population, parcel: Parcel) -> None:
+        failures, size_bytes = scenario.devices.failures, parcel.size_bytes
         super().__init__(
-            population, failures, parcel.size_bytes, 0.0, send_partial_work=False, seed=seed
+            population, failures, size_bytes, 0.0, send_partial_work=False, seed=scenario.seed
         )
         # The number of steps is requested when the download has ended.
         self.shortens, self.plain = True, False
@@ -202,12 +203,9 @@ class Exchange:
     """The nodes, and the messages on their way to and from them.
 
     Args:
-        population: the nodes' devices.
-        evaluating: the same, with the time of a unit of evaluation.
-        failures, seed: those of the scenario.
+        scenario: the device file.
         stop: when the run ends.
-        detection_ns: time after which the server learns that a node is gone; None if it never does.
-        waits_for_offline: whether messages wait for nodes that are offline.
+        population, evaluating: the nodes' devices, and the same with the time of a unit of evaluation.
         recorder: takes the rows.
 
     Attributes:
@@ -220,30 +218,26 @@ class Exchange:
 
     def __init__(
         self,
+        scenario: Scenario,
+        stop: Stop,
         population: Population,
         evaluating: Population,
-        failures: Failures,
-        stop: Stop,
         recorder: Recorder,
-        *,
-        seed: int,
-        detection_ns: int | None,
-        waits_for_offline: bool,
     ) -> None:
         self.population, self._evaluating = population, evaluating
-        self._failures, self._seed = failures, seed
+        self._scenario = scenario
         self.engine = engine = Engine()
         self.version = self.rounds = self.dispatched = self.arrived = self.refused = 0
         self.messages: list[Sent] = []
         self.on_version: Callable[[], None] = lambda: None
         self._stop = stop
-        self._detection_ns = detection_ns
-        self._waits_for_offline = waits_for_offline
+        self._detection_ns = scenario.server.failure_detection_ns
+        self._waits_for_offline = scenario.task.params.offline == "wait"
         self._queues: dict[int, deque[Parcel]] = {}
         # Busy nodes, and nodes with a message waiting.
         self._engaged: set[int] = set()
-        self._sequences = [0] * population.clients
-        self._other_sequences = [0] * population.clients
+        # The next sequence numbers of messages other than training, and of training, of each client.
+        self._sequences = [0] * population.clients, [0] * population.clients
         self._others = self._changes = 0
         self._over = False
         self._energy = EnergyUse(population.power)
@@ -251,7 +245,7 @@ class Exchange:
         self._dispatcher = Dispatcher(
             engine,
             population.availability,
-            Stream(seed, Purpose.SELECTION),
+            Stream(scenario.seed, Purpose.SELECTION),
             self._begin,
             lambda: None,
             is_patient=True,
@@ -301,20 +295,11 @@ class Exchange:
 
     # -- the course of a message --------------------------------------------------------------------------------------
 
-    def is_online(self, client: int) -> bool:
-        """Whether a node is online now."""
-        return self.population.availability.is_online(client, self.now_ns)
-
-    def online_clients(self) -> list[int]:
-        """Nodes that are online now, ascending."""
-        online: list[int] = self.population.availability.online_clients(self.now_ns).tolist()
-        return online
-
     def send(self, parcel: Parcel) -> None:
         """Send a message; its node gets it when it is online and has handled earlier ones."""
         client = parcel.client
         self.messages.append(parcel.sent)
-        if not self._waits_for_offline and not self.is_online(client):
+        if not self._waits_for_offline and not self._dispatcher.is_online(client):
             self.refused += 1
             parcel.sent.outcome = "refused"
             self._change(parcel, State.UNAVAILABLE)
@@ -335,21 +320,19 @@ class Exchange:
             self._next(client)
             return
         parcel = queue.popleft()
-        if parcel.kind is Kind.TRAIN:
-            dispatch_id, sequence = self.dispatched, self._sequences[client]
-            self._sequences[client] += 1
-            self.dispatched += 1
+        trains = parcel.kind is Kind.TRAIN
+        number, offset = (self.dispatched, 0) if trains else (self._others, _NOT_RECORDED)
+        dispatch_id, sequence = offset + number, offset + self._sequences[trains][client]
+        self._sequences[trains][client] += 1
+        self.dispatched += trains
+        self._others += not trains
+        if trains:
             parcel.sent.dispatch_id = dispatch_id
-        else:
-            dispatch_id, sequence = _NOT_RECORDED + self._others, self._other_sequences[client]
-            sequence += _NOT_RECORDED
-            self._other_sequences[client] += 1
-            self._others += 1
         parcel.dispatch = dispatch = Dispatch(
             dispatch_id, client, sequence, parcel.version, self.rounds, 0, now, client
         )
         population = self._evaluating if parcel.kind is Kind.EVALUATE else self.population
-        workload = _ParcelWorkload(population, self._failures, self._seed, parcel)
+        workload = _ParcelWorkload(self._scenario, population, parcel)
         self._workloads[dispatch_id] = workload
         if population.batteries is not None:
             population.batteries.begin(client, now)

@@ -19,8 +19,9 @@ from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
 from fedsim.flower.messages import Sent, hash_of
 from fedsim.flower.workers import Workers
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Scenario
 from fedsim.tasks.kinds.flower import FlowerParams
-from fedsim.units import NEVER, NS_PER_S
+from fedsim.units import NEVER, NS_PER_S, to_ns
 
 DECLARED = "fedsim.work"
 """The record of a message that declares its work: ``steps``, and the bytes of the message and its reply."""
@@ -61,12 +62,12 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     Args:
         exchange, nodes, workers: the parts of the run.
-        params: how work is counted, and which nodes are shown.
+        scenario: how work is counted, which nodes are shown, and how long an aggregation takes.
         on_answer: called with a parcel and the answer of its ClientApp.
-        aggregation_ns: time that the server takes for an aggregation.
 
     Attributes:
         clock: the time of the ServerApp's threads.
+        nodes: the nodes.
         samples: examples per client, as its replies report them.
         waited_for_nodes: whether the app waited for more nodes than will ever be online.
     """
@@ -76,18 +77,16 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         exchange: Exchange,
         nodes: Nodes,
         workers: Workers,
-        params: FlowerParams,
+        scenario: Scenario,
         on_answer: Callable[[Parcel, Answer], None],
-        *,
-        aggregation_ns: int = 0,
     ) -> None:
         self._exchange = exchange
         self.clock = SimulatedClock(exchange, self._pass_ns)
-        self._nodes = nodes
+        self.nodes = nodes
         self._workers = workers
-        self._params = params
+        self._params: FlowerParams = scenario.task.params
         self._on_answer = on_answer
-        self._aggregation_ns = aggregation_ns
+        self._aggregation_ns = to_ns(scenario.server.aggregation_time)
         self._client_of = {node_id: client for client, node_id in enumerate(nodes.ids)}
         self._parcels: dict[str, Parcel] = {}
         self._states: dict[int, bytes] = {}
@@ -110,11 +109,6 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._unused: dict[str, Parcel] = {}
         self.samples: dict[int, int] = {}
 
-    @property
-    def now_ns(self) -> int:
-        """Simulated nanoseconds since the start."""
-        return self._exchange.now_ns
-
     # -- Flower's interface -------------------------------------------------------------------------------------------
 
     @override
@@ -124,7 +118,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     @property
     @override
     def run(self) -> fl.Run:
-        return self._nodes.run
+        return self.nodes.run
 
     @override
     def create_message(
@@ -145,9 +139,11 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._questions += 1
         if self._questions > _PATIENCE:
             self._pass_time()
-        ids = self._nodes.ids
+        ids = self.nodes.ids
         if self._params.nodes == "online":
-            self._shown = [ids[client] for client in self._exchange.online_clients()]
+            exchange = self._exchange
+            online = exchange.population.availability.online_clients(exchange.now_ns)
+            self._shown = [ids[client] for client in online]
         else:
             self._shown = list(ids)
         return list(self._shown)
@@ -219,11 +215,6 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             self.close_round()
         return [reply for _, reply in taken]
 
-    @property
-    def node_ids(self) -> tuple[int, ...]:
-        """The node of each client."""
-        return self._nodes.ids
-
     def wait_for_any(self, message_ids: Iterable[str], until_ns: int) -> list[str]:
         """Let time pass until one of these messages has an answer, or the time is up, and then to the end of that
         instant; returns those that have one."""
@@ -284,6 +275,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             )
             if declared is not None:
                 parcel.reply_bytes = float(declared["bytes-up"])
+            elif self._params.work is not None and kind is Kind.TRAIN:
+                parcel.reply_bytes = self._params.work.reply
             self._parcels[message_id] = parcel
             parcels.append(parcel)
         for parcel in parcels:
@@ -311,7 +304,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         return Kind.TRAIN if units[name] else Kind.QUERY, units[name]
 
     def _job(self, parcel: Parcel) -> Job:
-        dispatch, nodes = parcel.dispatch, self._nodes
+        dispatch, nodes = parcel.dispatch, self.nodes
         assert dispatch is not None
         number = uuid.UUID(parcel.metadata.message_id).int
         return Job(
@@ -328,9 +321,12 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     def _start(self, parcel: Parcel) -> Callable[[], Work]:
         """Start the ClientApp of a message at its node; with declared work, only when its reply is needed."""
-        declared = self._params.work
-        if declared is not None and parcel.kind is Kind.TRAIN and self._stateful is False:
-            work = Work(parcel.least_units, declared.reply)
+        if (
+            self._params.work is not None
+            and parcel.reply_bytes is not None
+            and self._stateful is False
+        ):
+            work = Work(parcel.least_units, parcel.reply_bytes)
             return lambda: work
         answer = self._workers.submit(self._job(parcel))
 
@@ -340,8 +336,6 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             if parcel.reply_bytes is not None:
                 return Work(parcel.least_units, parcel.reply_bytes)
             units = self._units_of(parcel, parcel.answer)
-            if declared is not None and parcel.kind is Kind.TRAIN:
-                return Work(units, declared.reply)
             return Work(units, len(parcel.answer.reply), parcel.answer.slept_ns)
 
         return wait
@@ -448,7 +442,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
                 self._answered(parcel, waits[parcel.order]())
                 self._commit(parcel)
         replies = [(parcel, self._reply(parcel)) for parcel in answered]
-        run_id = self._nodes.run.run_id
+        run_id = self.nodes.run.run_id
         return replies + [
             (None, fl.message_unavailable(message_id, run_id)) for message_id in unknown
         ]

@@ -162,7 +162,6 @@ def app_config(folder: Path, overrides: str) -> dict[str, Any]:
     Raises:
         UserError: an override cannot be read, or the app has no such key.
     """
-    project_config(folder)
     defaults: dict[str, Any] = get_fused_config_from_dir(folder, {})
     hint = f"keys of this app: {', '.join(defaults) or 'none'}; write key=value, with quotes around text"
     if not overrides.endswith(".toml"):
@@ -183,8 +182,3 @@ def app_config(folder: Path, overrides: str) -> dict[str, Any]:
 
 _OVERRIDE = re.compile(r"""\S+?=('[^']*'|"[^"]*"|\S+)""")
 """A key with its value, as :func:`parse_config_args` finds them."""
-
-
-def app_reference(folder: Path, component: str) -> str:
-    """The location of an app's ``serverapp`` or ``clientapp``, as ``module:attribute``."""
-    return str(project_config(folder)["tool"]["flwr"]["app"]["components"][component])

@@ -268,7 +268,7 @@ class _SimulatedClock(_WallClock):
 
     @override
     def now_ns(self) -> int:
-        return self._grid.now_ns
+        return self._grid.clock.now_ns
 
     @override
     def replies(self, message_ids: Sequence[str], until_ns: int) -> list[fl.Message]:
@@ -568,7 +568,7 @@ class LiveClients(Dispatches):
             dispatch,
             learner.sent(dispatch.version),
             lambda name: learner.store.row(name, client),
-            node=grid.node_ids[client] if self._simulated else self.nodes.of_client[client],
+            node=grid.nodes.ids[client] if self._simulated else self.nodes.of_client[client],
             ttl_s=self._ttl_s,
             kept=None if previous is None or not (previous.used or previous.open) else previous,
             deadline_ns=deadline_ns,

@@ -101,21 +101,11 @@ class Recording:
         return tensors
 
     def answered(self, parcel: Parcel, answer: Answer) -> None:
-        """Show what is wrong with an answer of a ClientApp."""
-        if answer.problem is not None:
-            self._error(parcel, answer.problem)
+        """Show what is wrong with an answer of a ClientApp; after a few errors, only count."""
         if answer.unseeded:
             self.unseeded(answer.unseeded)
-
-    def unseeded(self, where: str) -> None:
-        """Warn, once, that a generator took its seed from the system at a line of the app."""
-        if not self.notes:
-            warning = unseeded(where)
-            self.notes.append(f"{warning.message} ({where})")
-            log_warning(warning)
-
-    def _error(self, parcel: Parcel, problem: str) -> None:
-        """Show an error of a ClientApp with its message, node and time; after a few, only count."""
+        if answer.problem is None:
+            return
         self.errors += 1
         if self.errors > _ERRORS_SHOWN:
             return
@@ -126,9 +116,16 @@ class Recording:
             metadata.dst_node_id,
             parcel.client,
             format_duration(self._exchange.now_ns / NS_PER_S),
-            problem,
+            answer.problem,
             "Further errors of ClientApps are not shown." if self.errors == _ERRORS_SHOWN else "",
         )
+
+    def unseeded(self, where: str) -> None:
+        """Warn, once, that a generator took its seed from the system at a line of the app."""
+        if not self.notes:
+            warning = unseeded(where)
+            self.notes.append(f"{warning.message} ({where})")
+            log_warning(warning)
 
     @contextlib.contextmanager
     def observing(self, clock: SimulatedClock, on_joined: Callable[[], None]) -> Iterator[None]:

@@ -89,12 +89,13 @@ class App:
             UserError: the folder has no app, or the app has no such configuration.
         """
         folder = folder.resolve()
-        name = str(fl.project_config(folder)["project"]["name"])
+        project = fl.project_config(folder)
         server, client = (
-            AppSource(fl.app_reference(folder, component), folder)
+            AppSource(str(project["tool"]["flwr"]["app"]["components"][component]), folder)
             for component in ("serverapp", "clientapp")
         )
-        return cls(name, server, client, fl.app_config(folder, overrides))
+        name, config = str(project["project"]["name"]), fl.app_config(folder, overrides)
+        return cls(name, server, client, config)
 
 
 def run(
@@ -196,19 +197,10 @@ def execute(
         of_dispatches = recorded(population)
         writer = RunWriter(folder, clients=params.clients, **of_dispatches)
         with contextlib.closing(writer):
-            stop, server = scenario.stop, scenario.server
+            stop = scenario.stop
             if stop.simulated_time is None:
                 stop = stop.model_copy(update={"simulated_time": _LONGEST_RUN_S})
-            exchange = Exchange(
-                population,
-                evaluating,
-                scenario.devices.failures,
-                stop,
-                writer,
-                seed=scenario.seed,
-                detection_ns=server.failure_detection_ns,
-                waits_for_offline=params.offline == "wait",
-            )
+            exchange = Exchange(scenario, stop, population, evaluating, writer)
             recording = Recording(
                 exchange, writer, lambda metrics: bool(stop.target) and meets(stop.target, metrics)
             )
@@ -232,18 +224,11 @@ def execute(
                 messages = messages_table(exchange.messages, of_dispatches["columns"])
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
-            grid = SimulatedGrid(
-                exchange,
-                nodes,
-                workers,
-                params,
-                recording.answered,
-                aggregation_ns=to_ns(server.aggregation_time),
-            )
+            grid = SimulatedGrid(exchange, nodes, workers, scenario, recording.answered)
             try:
                 observing = recording.observing(grid.clock, grid.close_round)
                 with observing, installed(), thread_on(grid.clock):
-                    _serve(server_app, grid, recording, nodes)
+                    _serve(server_app, grid, recording)
             except BaseException as error:
                 writer.close()
                 write_messages()
@@ -265,10 +250,16 @@ def execute(
             simulated_s = exchange.now_ns / NS_PER_S
             finished.info = folder.update_info(simulated_s=simulated_s)
             write_population(finished, population, samples, exchange.now_ns, names=names)
-        model = recording.model()
-        if model:
+        if model := recording.model():
             save_model(folder.model, model, {})
         verify_run(finished)
+        notes = recording.notes
+        if recording.errors:
+            failed = format_counted(recording.errors, "message")
+            notes.append(
+                f"The ClientApp failed on {failed}; Flower answers each with an error reply, which contains no update, "
+                "so the dispatch counts as discarded. The first tracebacks are in the command's output."
+            )
         finished.info = folder.close(
             Status.COMPLETE,
             simulated_s=simulated_s,
@@ -284,7 +275,7 @@ def execute(
             messages=len(exchange.messages),
             offline_messages=exchange.refused,
             timing_only=not exchange.dispatched and not recording.last,
-            notes=[*recording.notes, *_notes(recording.errors)],
+            notes=notes,
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
@@ -326,23 +317,9 @@ def _progress(exchange: Exchange, recording: Recording, limits: Mapping[str, Any
     )
 
 
-def _notes(errors: int) -> list[str]:
-    """Notes for the page."""
-    if not errors:
-        return []
-    return [
-        f"The ClientApp failed on {format_counted(errors, 'message')}; Flower answers each with an error reply, which "
-        "contains no update, so the dispatch counts as discarded. The first tracebacks are in the command's output."
-    ]
-
-
-def _serve(
-    server_app: fl.ServerApp,
-    grid: SimulatedGrid,
-    recording: Recording,
-    nodes: Nodes,
-) -> None:
+def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) -> None:
     """Run the ServerApp in this thread until it returns or the run ends; then its other threads are unwound."""
+    nodes = grid.nodes
     seed = Stream(nodes.seed, Purpose.FLOWER, 2).hash(0) >> 32
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the generator that apps use
@@ -362,17 +339,13 @@ def _serve(
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
     except FedsimError:
         raise
-    except SystemExit as error:
+    except (Exception, SystemExit) as error:
+        after = f"{format_duration(grid.clock.now_ns / NS_PER_S)} after the start"
+        if not isinstance(error, SystemExit):
+            trace = apps_traceback(error).rstrip()
+            raise UserError(f"the ServerApp failed {after}\n{trace}") from error
         if error.code not in (None, 0):
-            after = format_duration(grid.now_ns / NS_PER_S)
-            raise UserError(
-                f"the ServerApp ended {after} after the start by sys.exit({error.code!r})"
-            ) from error
-    except Exception as error:
-        after = format_duration(grid.now_ns / NS_PER_S)
-        raise UserError(
-            f"the ServerApp failed {after} after the start\n{apps_traceback(error).rstrip()}"
-        ) from error
+            raise UserError(f"the ServerApp ended {after} by sys.exit({error.code!r})") from error
     finally:
         grid.clock.stop()
         _running.pop()
