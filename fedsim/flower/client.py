@@ -101,14 +101,6 @@ def answer(app: fl.ClientApp, job: Job) -> Answer:
     The global random generators are seeded before and restored afterward, so that results do not depend on where or in
     which order messages are handled.
     """
-    with thread_on(None), isolated(job.seed):
-        if _HAS_ACCELERATOR:
-            # Also the generator of a device that the app will be the first to use.
-            torch.manual_seed(job.seed)
-        return _answer(app, job)
-
-
-def _answer(app: fl.ClientApp, job: Job) -> Answer:
     message = fl.message_from_proto(fl.MessageProto.FromString(job.message))
     context = fl.Context(
         run_id=message.metadata.run_id,
@@ -123,11 +115,16 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
     problem, unseeded = None, list[str]()
     with (
+        thread_on(None),
+        isolated(job.seed),
         watched(unseeded.append),
         fl.messages_made_at(delivered),
         fl.identity(message.metadata.run_id, job.node_id),
         on_node() as node,
     ):
+        if _HAS_ACCELERATOR:
+            # Also the generator of a device that the app will be the first to use.
+            torch.manual_seed(job.seed)
         try:
             with counted() as counts:
                 reply = app(message, context)

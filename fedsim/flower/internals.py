@@ -24,6 +24,10 @@ os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 
 SUPPORTED = ("1.41",)
 """Versions of Flower that the bridge is tested with."""
+TIMING = "fedsim.timing"
+"""The record of a reply with the seconds for which its ClientApp worked."""
+NUMBER = "partition-id"
+"""The entry of a node's configuration that is the number of its client."""
 
 try:
     from flwr.app import (

@@ -22,7 +22,6 @@ from fedsim.composition.planes import build_station
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.entries import NUMBER, TIMING
 from fedsim.flower.messages import hash_of
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group
@@ -66,7 +65,7 @@ def introduced(reply: fl.Message, clients: int) -> int:
     """
     _require_content(reply)
     numbers = reply.content.config_records.get("config", {})
-    client = int(_figure(numbers, NUMBER, -1.0))
+    client = int(_figure(numbers, fl.NUMBER, -1.0))
     if not 0 <= client < clients:
         raise Refused(
             f"it has no partition-id between 0 and {clients - 1}; start it with --node-config partition-id=0, ..., "
@@ -185,7 +184,7 @@ def received(
         if vector.is_floating_point() and not torch.isfinite(vector).all():
             what = "model" if exact is None else f"vector '{name}'"
             raise Refused(f"the {what} in the reply is not finite")
-    timing = reply.content.config_records.get(TIMING, {})
+    timing = reply.content.config_records.get(fl.TIMING, {})
     course = {
         "steps": int(_figure(metrics, "steps", dispatch.steps)),
         "samples": int(_figure(metrics, "num-examples", 0)),
@@ -265,7 +264,7 @@ class LocalUpdate:
         world = self._world
         content, layout = message.content, world.task.layout
         config, clients = content["config"], world.task.clients
-        client = int(context.node_config.get(NUMBER, -1))
+        client = int(context.node_config.get(fl.NUMBER, -1))
         if not 0 <= client < clients:
             raise UserError(
                 f"the node has no number between 0 and {clients - 1}, which is the part of the data that it trains on",
@@ -308,7 +307,7 @@ class LocalUpdate:
         answer = {
             _VECTORS: _record({name: rows[0] for name, rows in update.vectors.items()}),
             "metrics": fl.MetricRecord(metrics),
-            TIMING: fl.ConfigRecord({"seconds": time.perf_counter() - began}),
+            fl.TIMING: fl.ConfigRecord({"seconds": time.perf_counter() - began}),
         }
         return fl.Message(fl.RecordDict(answer), reply_to=message)
 

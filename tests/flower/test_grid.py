@@ -126,15 +126,6 @@ def test_scikit_learn(run_app: RunApp, unit: str, caplog: pytest.LogCaptureFixtu
     assert run.metrics["train_score"].iloc[-1] > 0.5
 
 
-def test_xgboost_bagging(run_app: RunApp) -> None:
-    pytest.importorskip("xgboost", reason="needs xgboost")
-    scenario = {"devices": devices("1s", "example")}
-    run = run_app(apps.xgboost_server(), apps.xgboost_client(), scenario)
-    assert run.dispatches["outcome"].eq("aggregated").all()
-    # A model of four more trees is larger.
-    assert run.dispatches.groupby("round")["bytes_down"].first().is_monotonic_increasing
-
-
 def test_the_same_run_twice(run_app: RunApp) -> None:
     """Shared links, evaluation, and a drawn sample of nodes."""
     section = {

@@ -13,7 +13,7 @@ import fedsim
 from fedsim.composition import run as execution
 from fedsim.errors import UserError
 from fedsim.flower import server_app
-from fedsim.flower.entries import TIMING
+from fedsim.flower.internals import TIMING
 from fedsim.units import parse_duration_s
 from tests.flower.loopback import LoopbackGrid, spoiled, trained
 from tests.flower.test_serving import DEVICES, scenario

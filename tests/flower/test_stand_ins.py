@@ -196,18 +196,6 @@ def test_waits_that_end_early_and_other_processes_take_no_time() -> None:
         assert clock.now_ns == 0
 
 
-def _sleep_in_threads(note: Callable[[str], None]) -> None:
-    """Sleeps of 2, 3 and 3 s by two threads of a pool."""
-
-    def sleep(name: str, seconds: float) -> None:
-        time.sleep(seconds)
-        note(name)
-
-    with ThreadPoolExecutor(2) as pool:
-        for name, seconds in (("a", 2), ("b", 3), ("c", 3)):
-            pool.submit(sleep, name, seconds)
-
-
 def _sleep_itself(note: Callable[[str], None]) -> None:
     """``time.sleep`` as what a thread, a pool and a coroutine call."""
     thread = threading.Thread(target=time.sleep, args=(2,))
@@ -293,7 +281,6 @@ def _gather(note: Callable[[str], None]) -> None:
 @pytest.mark.parametrize(
     ("way", "times"),
     [
-        (_sleep_in_threads, {"a": 2, "b": 3, "c": 5}),
         (_sleep_itself, {"a": 2, "b": 3, "c": 5}),
         (_pass_items, {"a": 2, "b": 4, "c": 6}),
         (_take_turns, {"a": 2, "b": 3, "c": 5}),
