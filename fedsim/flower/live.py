@@ -241,13 +241,15 @@ class _WallClock:
             wait([pulled], _PULL_S)
         done = [pull for _, pull in self._under_way if pull.done()]
         self._under_way = [each for each in self._under_way if each[1] not in done]
-        held = set().union(*(ids for ids, _ in self._under_way))
+        replies = [reply for pull in done for reply in pull.result()]
         # A SuperLink gives a reply to one pull, and an error to the later ones.
+        elsewhere = {_answered(reply) for reply in replies if not is_unavailable(reply)}.union(
+            *(ids for ids, _ in self._under_way)
+        )
         return [
             reply
-            for pull in done
-            for reply in pull.result()
-            if not (reply.metadata.reply_to_message_id in held and is_unavailable(reply))
+            for reply in replies
+            if not (is_unavailable(reply) and _answered(reply) in elsewhere)
         ]
 
     def _pull(self, pulled: Future[list[fl.Message]], message_ids: Sequence[str]) -> None:
@@ -255,6 +257,11 @@ class _WallClock:
             pulled.set_result(list(self._grid.pull_messages(message_ids)))
         except BaseException as error:
             pulled.set_exception(error)
+
+
+def _answered(reply: fl.Message) -> str:
+    """The message that a reply answers."""
+    return str(reply.metadata.reply_to_message_id)
 
 
 class _SimulatedClock(_WallClock):
@@ -589,11 +596,13 @@ class LiveClients(Dispatches):
         if self._look_for_nodes():
             return
         for reply in self.clock.replies([*self._ids, *self._introducing], until_ns):
-            message_id = reply.metadata.reply_to_message_id
+            message_id = _answered(reply)
             if message_id in self._introducing:
                 self._introduced(self._introducing.pop(message_id), reply)
                 continue
             dispatch_id = self._ids.pop(message_id, None)
+            if dispatch_id is None and is_unavailable(reply):
+                continue  # Of a pull that another one has overtaken.
             if dispatch_id is None:
                 self._note("A node sent a reply that the server did not wait for; it is ignored.")
             elif dispatch_id in self._under_way:

@@ -75,16 +75,17 @@ def _own_frame(frame: FrameType | None) -> FrameType | None:
     return None if frame and frame.f_code.co_filename.startswith(_LIBRARIES) else frame
 
 
-def _clock(*, reads: bool = True) -> SimulatedClock | None:
+def _clock(*, reads: bool = True, depth: int = 2) -> SimulatedClock | None:
     """The clock of the calling thread and module; None for the host's.
 
     Args:
         reads: whether the module reads the time now.
+        depth: how many calls ago the module called.
     """
     clock = clock_here()
     if clock is None:
         return None
-    caller = sys._getframe(2)
+    caller = sys._getframe(depth)
     module = caller.f_globals.get("__name__", "")
     package = module.partition(".")[0]
     if package in _WAITING:
@@ -296,6 +297,12 @@ def _make_rlock() -> Any:
     return lock
 
 
+def _unix_s() -> float:
+    """Seconds since 1970, for the caller of the calling function."""
+    clock = _clock(depth=3)
+    return _HOST_TIME() if clock is None else clock.unix_s()
+
+
 class _Kind(type):
     """The type of a class that stands in for another, ``host``: the same instances and subclasses."""
 
@@ -318,8 +325,7 @@ class _Date(_HOST_DATE, metaclass=_Kind):
 
     @classmethod
     def today(cls) -> Any:
-        clock = _clock()
-        return _HOST_DATE.fromtimestamp(clock.unix_s()) if clock else _HOST_DATE.today()
+        return _HOST_DATE.fromtimestamp(_unix_s())
 
 
 class _Datetime(_HOST_DATETIME, metaclass=_Kind):
@@ -332,24 +338,19 @@ class _Datetime(_HOST_DATETIME, metaclass=_Kind):
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Any:
-        clock = _clock()
-        return _HOST_DATETIME.fromtimestamp(clock.unix_s(), tz) if clock else _HOST_DATETIME.now(tz)
+        return _HOST_DATETIME.fromtimestamp(_unix_s(), tz)
 
     @classmethod
     def today(cls) -> Any:
-        clock = _clock()
-        return _HOST_DATETIME.fromtimestamp(clock.unix_s()) if clock else _HOST_DATETIME.today()
+        return _HOST_DATETIME.fromtimestamp(_unix_s())
 
     @classmethod
     def utcnow(cls) -> Any:
-        clock = _clock()
-        moment = clock.unix_s() if clock else _HOST_TIME()
-        return _HOST_DATETIME.fromtimestamp(moment, datetime.UTC).replace(tzinfo=None)
+        return _HOST_DATETIME.fromtimestamp(_unix_s(), datetime.UTC).replace(tzinfo=None)
 
 
 def _timestamp_now(cls: type[pd.Timestamp], tz: Any = None) -> pd.Timestamp:
-    clock = _clock()
-    return cls.fromtimestamp(clock.unix_s() if clock else _HOST_TIME(), tz)
+    return cls.fromtimestamp(_unix_s(), tz)
 
 
 _ON_CLOCK: tuple[tuple[Any, Callable[..., Any]], ...] = (

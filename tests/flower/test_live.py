@@ -2,6 +2,7 @@
 
 import math
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,15 @@ def test_a_bad_node_is_named_and_the_rest_goes_on(kind: str, tmp_path: Path) -> 
     counted_once(run)
     said = {"never": "", "upload": "", "twice": "did not wait for"}.get(kind, "client 0")
     assert said in " ".join(run.info["notes"])
+
+
+def test_pulls_may_overtake_each_other(tmp_path: Path) -> None:
+    """On a busy machine, pulls take longer than the server waits for one; of two, one gets an error."""
+    grid, chance = LoopbackGrid(4), random.Random(0)
+    grid.on_pull = lambda: time.sleep(chance.choice((0.0, 0.15, 0.3)))
+    run = deployment(grid, tmp_path, {"schedule": "async"}, rounds=25)
+    assert set(run.dispatches["outcome"]) <= {"aggregated", "unfinished"}
+    assert not any("did not wait for" in note for note in run.info["notes"])
 
 
 @pytest.mark.parametrize(
