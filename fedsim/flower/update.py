@@ -91,7 +91,7 @@ def _require_content(reply: fl.Message) -> None:
     if reply.error.code in _GONE:
         raise Refused("its node is gone", "offline")
     reason = (reply.error.reason or "").strip().splitlines() or [f"code {reply.error.code}"]
-    raise Refused(f"the ClientApp failed: {reason[-1][:_LONGEST]}")
+    raise Refused("the ClientApp failed: " + reason[-1][:_LONGEST].rstrip("."))
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
