@@ -24,16 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["local_update", "logged", "mark_version", "run", "server_app", "timed"]
 
 _MODULES = {
-    "deployment": ("logged",),
-    "node": ("local_update", "timed"),
-    "running": ("mark_version", "run"),
-    "serving": ("server_app",),
+    "local_update": "node",
+    "logged": "deployment",
+    "mark_version": "running",
+    "run": "running",
+    "server_app": "serving",
+    "timed": "node",
 }
 
 
 def __getattr__(name: str) -> Any:
     # A ClientApp is imported for every message, and must not wait for what only a ServerApp needs.
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -7,16 +7,13 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import on_node, thread_on
 from fedsim.flower.counting import Counts, counted
-from fedsim.parts.component import announce_user_code
 from fedsim.randomness import isolated, watched
 
 _HAS_ACCELERATOR = torch.accelerator.is_available()
@@ -68,31 +65,6 @@ class Answer:
     problem: str | None = None
     slept_ns: int = 0
     unseeded: str = ""
-
-
-def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
-    """The app at ``module:attribute``, which must be a ``kind``.
-
-    Raises:
-        UserError: it cannot be imported, or is something else.
-    """
-    if folder is not None:
-        announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
-    try:
-        app = fl.load_app(reference, fl.LoadServerAppError, folder)
-    except Exception as error:
-        raise UserError(
-            f"cannot load the app\n{apps_traceback(error).rstrip()}",
-            where=f"{folder or Path.cwd()}: {reference}",
-            hint="install the app's dependencies in fedsim's environment, or correct its pyproject.toml",
-        ) from error
-    if not isinstance(app, kind):
-        raise UserError(
-            f"is a {type(app).__name__}, not a {kind.__name__}",
-            where=f"{folder or ''}: {reference}",
-            hint="correct [tool.flwr.app.components] in pyproject.toml",
-        )
-    return app
 
 
 def answer(app: fl.ClientApp, job: Job) -> Answer:

@@ -27,7 +27,7 @@ from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.client import apps_traceback, load_component
+from fedsim.flower.client import apps_traceback
 from fedsim.flower.clock import RunEnded, thread_on
 from fedsim.flower.exchange import Exchange
 from fedsim.flower.grid import UNITS_PER_HOST_S, Nodes, SimulatedGrid
@@ -181,7 +181,7 @@ def execute(
     with watched(unseeded.append):
         if isinstance(app.server, AppSource):
             with installed():  # For the locks of its modules.
-                server_app = load_component(app.server.reference, app.server.folder, fl.ServerApp)
+                server_app = app.server.load(fl.ServerApp)
         workers = make_workers(params.workers, app.client, params.threads)
     nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
     with contextlib.closing(workers), folder.claimed(overwrite=overwrite):

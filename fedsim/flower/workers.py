@@ -15,10 +15,11 @@ from typing import Any
 
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.client import Answer, Job, answer, importable, load_component
+from fedsim.flower.client import Answer, Job, answer, apps_traceback, importable
 from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import stop_counting
 from fedsim.flower.stand_ins import installed
+from fedsim.parts.component import announce_user_code
 from fedsim.tasks.kinds.flower import Here, Processes, RayWorkers
 
 _WHERE = "task.workers"
@@ -26,18 +27,34 @@ _WHERE = "task.workers"
 
 @dataclass(frozen=True, slots=True)
 class AppSource:
-    """Location of the ClientApp for another process: ``module:attribute``, and the folder to import it from."""
+    """Location of an app, also for another process: ``module:attribute``, and the folder to import it from."""
 
     reference: str
     folder: Path | None
 
-    def load(self) -> fl.ClientApp:
-        """Import it.
+    def load(self, kind: type[Any] = fl.ClientApp) -> Any:
+        """Import the app, which must be a ``kind``.
 
         Raises:
-            UserError: it cannot be imported, or is not a ClientApp.
+            UserError: it cannot be imported, or is something else.
         """
-        app: fl.ClientApp = load_component(self.reference, self.folder, fl.ClientApp)
+        reference, folder = self.reference, self.folder
+        if folder is not None:
+            announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
+        try:
+            app = fl.load_app(reference, fl.LoadServerAppError, folder)
+        except Exception as error:
+            raise UserError(
+                f"cannot load the app\n{apps_traceback(error).rstrip()}",
+                where=f"{folder or Path.cwd()}: {reference}",
+                hint="install the app's dependencies in fedsim's environment, or correct its pyproject.toml",
+            ) from error
+        if not isinstance(app, kind):
+            raise UserError(
+                f"is a {type(app).__name__}, not a {kind.__name__}",
+                where=f"{folder or ''}: {reference}",
+                hint="correct [tool.flwr.app.components] in pyproject.toml",
+            )
         return app
 
 
