@@ -139,7 +139,7 @@ def test_a_bad_node_is_named_and_the_rest_goes_on(kind: str, tmp_path: Path) -> 
     grid = LoopbackGrid(4, answer=spoiled(kind))
     grid.twice, grid.uploading = int(kind == "twice"), int(kind == "upload")
     server = {
-        "schedule": {"name": "sync", "deadline": "300ms"},
+        "schedule": {"name": "sync", "deadline": "1s"},
         "selection": {"name": "uniform", "cohort": 8},
     }
     run = deployment(grid, tmp_path, server, rounds=4)
