@@ -80,7 +80,7 @@ class Deployment(Live, Protocol):
 
     info: Mapping[str, Any]
 
-    def begin(self, folder: RunFolder) -> None:
+    def open(self, folder: RunFolder) -> None:
         """Open its files in the run folder, and read what an interrupted run has left there."""
 
     def joined(self, world: World) -> World:
@@ -320,7 +320,7 @@ class Execution:
     def __post_init__(self) -> None:
         folder, live = self.folder, self.live
         if live is not None:
-            live.begin(folder)
+            live.open(folder)
             self.world = live.joined(self.world)
         world = self.world
         self._spent_s = self.earlier or {}

@@ -2,13 +2,12 @@
 
 The modules, from the outside in: :mod:`~fedsim.flower.running` builds a run; :mod:`~fedsim.flower.grid` is the
 interface that the ServerApp sees; :mod:`~fedsim.flower.exchange` moves messages over devices and links;
-:mod:`~fedsim.flower.messages` records them; :mod:`~fedsim.flower.clock` is the time that the ServerApp's threads read,
-and :mod:`~fedsim.flower.turns` their order; :mod:`~fedsim.flower.workers` and :mod:`~fedsim.flower.client` run
+:mod:`~fedsim.flower.messages` records them; :mod:`~fedsim.flower.clock` is the time of an app's threads, which
+:mod:`~fedsim.flower.stand_ins` shows them; :mod:`~fedsim.flower.workers` and :mod:`~fedsim.flower.client` run
 ClientApps; :mod:`~fedsim.flower.replay` tests whether a run can be repeated; :mod:`~fedsim.flower.deployment` logs real
 deployments; :mod:`~fedsim.flower.serving` is the ServerApp of a scenario, with :mod:`~fedsim.flower.live`, the server
 in real time, :mod:`~fedsim.flower.update`, what it exchanges with nodes, and :mod:`~fedsim.flower.node`, what their
-ClientApps import;
-:mod:`~fedsim.flower.internals` contains all imports from Flower.
+ClientApps import; :mod:`~fedsim.flower.internals` contains all imports from Flower.
 """
 
 from __future__ import annotations
@@ -25,16 +24,17 @@ if TYPE_CHECKING:
 __all__ = ["local_update", "logged", "mark_version", "run", "server_app", "timed"]
 
 _MODULES = {
-    "deployment": ("logged",),
-    "node": ("local_update", "timed"),
-    "running": ("mark_version", "run"),
-    "serving": ("server_app",),
+    "local_update": "node",
+    "logged": "deployment",
+    "mark_version": "running",
+    "run": "running",
+    "server_app": "serving",
+    "timed": "node",
 }
 
 
 def __getattr__(name: str) -> Any:
     # A ClientApp is imported for every message, and must not wait for what only a ServerApp needs.
-    for module, names in _MODULES.items():
-        if name in names:
-            return getattr(importlib.import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -7,17 +7,13 @@ import sys
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.clock import thread_on
+from fedsim.flower.clock import on_node, thread_on
 from fedsim.flower.counting import Counts, counted
-from fedsim.flower.turns import on_node
-from fedsim.parts.component import announce_user_code
 from fedsim.randomness import isolated, watched
 
 _HAS_ACCELERATOR = torch.accelerator.is_available()
@@ -71,45 +67,12 @@ class Answer:
     unseeded: str = ""
 
 
-def load_component(reference: str, folder: Path | None, kind: type[Any]) -> Any:
-    """The app at ``module:attribute``, which must be a ``kind``.
-
-    Raises:
-        UserError: it cannot be imported, or is something else.
-    """
-    if folder is not None:
-        announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
-    try:
-        app = fl.load_app(reference, fl.LoadServerAppError, folder)
-    except Exception as error:
-        raise UserError(
-            f"cannot load the app\n{apps_traceback(error).rstrip()}",
-            where=f"{folder or Path.cwd()}: {reference}",
-            hint="install the app's dependencies in fedsim's environment, or correct its pyproject.toml",
-        ) from error
-    if not isinstance(app, kind):
-        raise UserError(
-            f"is a {type(app).__name__}, not a {kind.__name__}",
-            where=f"{folder or ''}: {reference}",
-            hint="correct [tool.flwr.app.components] in pyproject.toml",
-        )
-    return app
-
-
 def answer(app: fl.ClientApp, job: Job) -> Answer:
     """Handle a message; an error of the app becomes an error reply, as in Flower.
 
     The global random generators are seeded before and restored afterward, so that results do not depend on where or in
     which order messages are handled.
     """
-    with thread_on(None), isolated(job.seed):
-        if _HAS_ACCELERATOR:
-            # Also the generator of a device that the app will be the first to use.
-            torch.manual_seed(job.seed)
-        return _answer(app, job)
-
-
-def _answer(app: fl.ClientApp, job: Job) -> Answer:
     message = fl.message_from_proto(fl.MessageProto.FromString(job.message))
     context = fl.Context(
         run_id=message.metadata.run_id,
@@ -124,11 +87,16 @@ def _answer(app: fl.ClientApp, job: Job) -> Answer:
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
     problem, unseeded = None, list[str]()
     with (
+        thread_on(None),
+        isolated(job.seed),
         watched(unseeded.append),
         fl.messages_made_at(delivered),
         fl.identity(message.metadata.run_id, job.node_id),
         on_node() as node,
     ):
+        if _HAS_ACCELERATOR:
+            # Also the generator of a device that the app will be the first to use.
+            torch.manual_seed(job.seed)
         try:
             with counted() as counts:
                 reply = app(message, context)

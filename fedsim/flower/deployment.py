@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.flower import internals as fl
-from fedsim.flower.entries import TIMING
 from fedsim.flower.grid import SimulatedGrid
 from fedsim.vocabulary.outcomes import Outcome
 
@@ -116,7 +115,7 @@ class _LoggedGrid:
             "outcome": Outcome.DROPPED.label,
         }
         if not reply.has_error():
-            timing = reply.content.pop(TIMING, None)
+            timing = reply.content.pop(fl.TIMING, None)
             size = _size(reply)
             outcome = Outcome.LATE if sent.is_late else Outcome.AGGREGATED
             row |= {"end": end_s, "bytes_up": size, "outcome": outcome.label}

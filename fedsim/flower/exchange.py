@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Any
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
@@ -25,14 +25,14 @@ from fedsim.flower.messages import Sent
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.model import Failures, Stop
+from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher
-from fedsim.simulation.dispatches import ContendedDispatches, Dispatches, OnEnd, at_once
+from fedsim.simulation.dispatches import live_dispatches
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
-from fedsim.simulation.story import DeviceProcess, device_processes
+from fedsim.simulation.story import device_processes
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
@@ -66,8 +66,7 @@ class State(Enum):
     """No reply will come, but the server does not know that."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(NamedTuple):
     """The work of a message: units of ``devices.compute``, bytes of the reply, and time that the ClientApp sleeps."""
 
     units: int
@@ -98,7 +97,6 @@ class Parcel:
         late: whether the ServerApp has stopped waiting.
         answer: the result of the ClientApp.
         reply_bytes: declared size of the reply; None if it is counted.
-        wait: returned by ``start``, if the ClientApp was started before the download had ended.
         on_answer: called when the server has an answer, a reply or an error.
     """
 
@@ -119,7 +117,6 @@ class Parcel:
     dispatch: Dispatch | None = None
     late: bool = False
     answer: Answer | None = None
-    wait: Callable[[], Work] | None = None
     reply_bytes: float | None = None
     on_answer: Callable[[Parcel], None] | None = None
 
@@ -132,26 +129,30 @@ class Parcel:
 class _ParcelWorkload(Workload):
     """The rules of one message, whose work is known once its ClientApp has run."""
 
-    def __init__(self, population: Population, failures: Failures, seed: int, parcel: Parcel):
+    def __init__(self, scenario: Scenario, population: Population, parcel: Parcel) -> None:
+        failures, size_bytes = scenario.devices.failures, parcel.size_bytes
         super().__init__(
-            population, failures, parcel.size_bytes, 0.0, send_partial_work=False, seed=seed
+            population, failures, size_bytes, 0.0, send_partial_work=False, seed=scenario.seed
         )
         # The number of steps is requested when the download has ended.
         self.shortens, self.plain = True, False
-        self._parcel = parcel
-        self._units: int | None = None
-        self._slept_ns = 0
-        self.only_download = False
+        self.parcel = parcel
+        self._units = self._slept_ns = 0
+        self._wait: Callable[[], Work] | None = None
 
-    @property
-    def dispatch(self) -> Dispatch:
-        """The message as a dispatch."""
-        assert self._parcel.dispatch is not None
-        return self._parcel.dispatch
+    def start_early(self, dispatch: Dispatch, downloaded_ns: int) -> None:
+        """Start the ClientApp when its message is dispatched, whose download will end at ``downloaded_ns``.
 
-    def can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
+        Several nodes can then run their ClientApps at once.
+        """
+        client, sequence = dispatch.client, dispatch.sequence
+        step_ns = self.compute.step_ns(client, sequence, dispatch.dispatched_ns)
+        if self._can_work(client, sequence, downloaded_ns, step_ns):
+            self._wait = self.parcel.start(self.parcel)
+
+    def _can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
         """Whether the message's declared work ends before the node crashes, or leaves and drops it."""
-        least = self._parcel.least_units
+        least = self.parcel.least_units
         if not least:
             return True
         end_ns, _ = super().local_steps(client, sequence, downloaded_ns, step_ns, least, -1)
@@ -172,17 +173,13 @@ class _ParcelWorkload(Workload):
         step_ns: int,
         deadline_ns: int | None,
     ) -> int:
-        if self.only_download:
-            return 0
-        if self._units is None:
-            parcel = self._parcel
-            if parcel.wait is not None or self.can_work(client, sequence, downloaded_ns, step_ns):
-                work = (parcel.wait or parcel.start(parcel))()
-                self._units, self.bytes_up = work.units, work.reply_bytes
-                self._slept_ns = work.slept_ns
-            else:
-                self._units = parcel.least_units
-            self.dispatch.steps = self._units
+        parcel = self.parcel
+        assert parcel.dispatch is not None
+        self._units = parcel.least_units
+        if self._wait is not None or self._can_work(client, sequence, downloaded_ns, step_ns):
+            work = (self._wait or parcel.start(parcel))()
+            self._units, self.bytes_up, self._slept_ns = work
+        parcel.dispatch.steps = self._units
         # A dispatch without steps would be declined; for a message without work, local_steps gives the step no time.
         return max(1, self._units)
 
@@ -202,130 +199,13 @@ class _ParcelWorkload(Workload):
         return super().local_steps(client, sequence, start_ns, step_ns, steps, online_until_ns)
 
 
-class _PlannedParcels(Dispatches):
-    """Messages on links that are not shared: one event at the end of the download, and one at the end."""
-
-    def __init__(self, engine: Engine, parcels: _Parcels, on_end: OnEnd) -> None:
-        self._engine = engine
-        self._parcels = parcels
-        self._on_end = on_end
-        self._under_way: dict[int, _ParcelWorkload] = {}
-
-    @override
-    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        workload = self._parcels.of(dispatch)
-        self._under_way[dispatch.dispatch_id] = workload
-        workload.only_download = True
-        plan = self._plan(dispatch)
-        if plan.downloaded_ns < 0 or plan.end_ns >= NEVER:
-            self._end_at(dispatch, plan)
-            return
-        # Several nodes may run their ClientApps at once.
-        self._parcels.start_early(dispatch, plan.downloaded_ns)
-        self._engine.call_at(
-            plan.downloaded_ns, lambda: self._on_downloaded(dispatch), dispatch.dispatch_id
-        )
-
-    def _on_downloaded(self, dispatch: Dispatch) -> None:
-        workload = self._under_way[dispatch.dispatch_id]
-        workload.only_download = False
-        self._end_at(dispatch, self._plan(dispatch))
-
-    def _plan(self, dispatch: Dispatch, stop_ns: int = NEVER) -> Plan:
-        workload = self._parcels.of(dispatch)
-        online_until_ns = workload.population.availability.online_until(
-            dispatch.client, dispatch.dispatched_ns
-        )
-        return at_once(DeviceProcess(workload, dispatch, None, online_until_ns, stop_ns))
-
-    def _end_at(self, dispatch: Dispatch, plan: Plan) -> None:
-        if plan.end_ns < NEVER:
-            self._engine.call_at(
-                plan.end_ns, lambda: self._end(dispatch, plan), dispatch.dispatch_id
-            )
-
-    def _end(self, dispatch: Dispatch, plan: Plan) -> None:
-        del self._under_way[dispatch.dispatch_id]
-        self._on_end(dispatch, plan)
-
-    @override
-    def stop(self, dispatch: Dispatch) -> Plan:
-        del self._under_way[dispatch.dispatch_id]
-        return self._plan(dispatch, self._engine.now_ns)._replace(ending=Ending.STOPPED)
-
-
-class _ContendedParcels(ContendedDispatches):
-    """Messages on shared links, on which the end of a download is not known in advance."""
-
-    def __init__(
-        self, engine: Engine, parcels: _Parcels, network: SharedNetwork, on_end: OnEnd
-    ) -> None:
-        super().__init__(engine, network, on_end, device_processes(parcels.of))
-        self._parcels = parcels
-
-    @override
-    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        # If the download ends in time even on the busiest links, the ClientApp can be started now.
-        workload = self._parcels.of(dispatch)
-        latest_ns = self._network.latest_end_ns(
-            dispatch.client, Direction.DOWN, workload.bytes_down, self._engine.now_ns
-        )
-        if latest_ns <= online_until_ns and workload.population.batteries is None:
-            self._parcels.start_early(dispatch, latest_ns)
-        super().begin(dispatch, deadline_ns, online_until_ns)
-
-
-class _Parcels:
-    """The messages being handled, and the workload of each."""
-
-    def __init__(
-        self, training: Population, evaluating: Population, failures: Failures, seed: int
-    ) -> None:
-        self._populations = {Kind.EVALUATE: evaluating}
-        self._training, self._failures, self._seed = training, failures, seed
-        self.of_dispatch: dict[int, Parcel] = {}
-        self._workloads: dict[int, _ParcelWorkload] = {}
-
-    def of(self, dispatch: Dispatch) -> _ParcelWorkload:
-        """The workload of a message."""
-        workload = self._workloads.get(dispatch.dispatch_id)
-        if workload is None:
-            parcel = self.of_dispatch[dispatch.dispatch_id]
-            population = self._populations.get(parcel.kind, self._training)
-            workload = _ParcelWorkload(population, self._failures, self._seed, parcel)
-            self._workloads[dispatch.dispatch_id] = workload
-        return workload
-
-    def start_early(self, dispatch: Dispatch, downloaded_ns: int) -> None:
-        """Start the ClientApp of a message when it is dispatched, unless the message will be lost; see the module.
-
-        Args:
-            dispatch: the message; its download will end.
-            downloaded_ns: when the download will end.
-        """
-        workload, client, sequence = self.of(dispatch), dispatch.client, dispatch.sequence
-        compute = workload.population.compute
-        step_ns = compute.step_ns(client, sequence, dispatch.dispatched_ns)
-        if workload.can_work(client, sequence, downloaded_ns, step_ns):
-            parcel = self.of_dispatch[dispatch.dispatch_id]
-            parcel.wait = parcel.start(parcel)
-
-    def remove(self, dispatch: Dispatch) -> Parcel:
-        """Forget a message that has ended."""
-        self._workloads.pop(dispatch.dispatch_id, None)
-        return self.of_dispatch.pop(dispatch.dispatch_id)
-
-
 class Exchange:
     """The nodes, and the messages on their way to and from them.
 
     Args:
-        population: the nodes' devices.
-        evaluating: the same, with the time of a unit of evaluation.
-        failures, seed: those of the scenario.
+        scenario: the device file.
         stop: when the run ends.
-        detection_ns: time after which the server learns that a node is gone; None if it never does.
-        waits_for_offline: whether messages wait for nodes that are offline.
+        population, evaluating: the nodes' devices, and the same with the time of a unit of evaluation.
         recorder: takes the rows.
 
     Attributes:
@@ -338,29 +218,26 @@ class Exchange:
 
     def __init__(
         self,
+        scenario: Scenario,
+        stop: Stop,
         population: Population,
         evaluating: Population,
-        failures: Failures,
-        stop: Stop,
         recorder: Recorder,
-        *,
-        seed: int,
-        detection_ns: int | None,
-        waits_for_offline: bool,
     ) -> None:
-        self.population = population
+        self.population, self._evaluating = population, evaluating
+        self._scenario = scenario
         self.engine = engine = Engine()
         self.version = self.rounds = self.dispatched = self.arrived = self.refused = 0
         self.messages: list[Sent] = []
         self.on_version: Callable[[], None] = lambda: None
         self._stop = stop
-        self._detection_ns = detection_ns
-        self._waits_for_offline = waits_for_offline
+        self._detection_ns = scenario.server.failure_detection_ns
+        self._waits_for_offline = scenario.task.params.offline == "wait"
         self._queues: dict[int, deque[Parcel]] = {}
         # Busy nodes, and nodes with a message waiting.
         self._engaged: set[int] = set()
-        self._sequences = [0] * population.clients
-        self._other_sequences = [0] * population.clients
+        # The next sequence numbers of messages other than training, and of training, of each client.
+        self._sequences = [0] * population.clients, [0] * population.clients
         self._others = self._changes = 0
         self._over = False
         self._energy = EnergyUse(population.power)
@@ -368,17 +245,14 @@ class Exchange:
         self._dispatcher = Dispatcher(
             engine,
             population.availability,
-            Stream(seed, Purpose.SELECTION),
+            Stream(scenario.seed, Purpose.SELECTION),
             self._begin,
             lambda: None,
             is_patient=True,
         )
-        self._parcels = _Parcels(population, evaluating, failures, seed)
-        self._dispatches: Dispatches = (
-            _ContendedParcels(engine, self._parcels, population.network, self._on_end)
-            if isinstance(population.network, SharedNetwork)
-            else _PlannedParcels(engine, self._parcels, self._on_end)
-        )
+        self._workloads: dict[int, _ParcelWorkload] = {}
+        process = device_processes(lambda dispatch: self._workloads[dispatch.dispatch_id])
+        self._dispatches = live_dispatches(engine, population.network, self._on_end, process)
         if stop.until_ns is not None:
             engine.call_at(stop.until_ns, self.stop, LAST_ORDER)
 
@@ -421,20 +295,11 @@ class Exchange:
 
     # -- the course of a message --------------------------------------------------------------------------------------
 
-    def is_online(self, client: int) -> bool:
-        """Whether a node is online now."""
-        return self.population.availability.is_online(client, self.now_ns)
-
-    def online_clients(self) -> list[int]:
-        """Nodes that are online now, ascending."""
-        online: list[int] = self.population.availability.online_clients(self.now_ns).tolist()
-        return online
-
     def send(self, parcel: Parcel) -> None:
         """Send a message; its node gets it when it is online and has handled earlier ones."""
         client = parcel.client
         self.messages.append(parcel.sent)
-        if not self._waits_for_offline and not self.is_online(client):
+        if not self._waits_for_offline and not self._dispatcher.is_online(client):
             self.refused += 1
             parcel.sent.outcome = "refused"
             self._change(parcel, State.UNAVAILABLE)
@@ -455,28 +320,37 @@ class Exchange:
             self._next(client)
             return
         parcel = queue.popleft()
-        if parcel.kind is Kind.TRAIN:
-            dispatch_id, sequence = self.dispatched, self._sequences[client]
-            self._sequences[client] += 1
-            self.dispatched += 1
+        trains = parcel.kind is Kind.TRAIN
+        number, offset = (self.dispatched, 0) if trains else (self._others, _NOT_RECORDED)
+        dispatch_id, sequence = offset + number, offset + self._sequences[trains][client]
+        self._sequences[trains][client] += 1
+        self.dispatched += trains
+        self._others += not trains
+        if trains:
             parcel.sent.dispatch_id = dispatch_id
-        else:
-            dispatch_id, sequence = _NOT_RECORDED + self._others, self._other_sequences[client]
-            sequence += _NOT_RECORDED
-            self._other_sequences[client] += 1
-            self._others += 1
         parcel.dispatch = dispatch = Dispatch(
             dispatch_id, client, sequence, parcel.version, self.rounds, 0, now, client
         )
-        self._parcels.of_dispatch[dispatch_id] = parcel
-        if self.population.batteries is not None:
-            self.population.batteries.begin(client, now)
+        population = self._evaluating if parcel.kind is Kind.EVALUATE else self.population
+        workload = _ParcelWorkload(self._scenario, population, parcel)
+        self._workloads[dispatch_id] = workload
+        if population.batteries is not None:
+            population.batteries.begin(client, now)
+        else:
+            network, size_bytes = population.network, parcel.size_bytes
+            latest_ns = (
+                network.latest_end_ns(client, Direction.DOWN, size_bytes, now)
+                if isinstance(network, SharedNetwork)
+                else network.transfer_end_ns(client, Direction.DOWN, size_bytes, now, sequence)
+            )
+            if latest_ns <= online_until_ns and latest_ns < NEVER:
+                workload.start_early(dispatch, latest_ns)
         self._dispatches.begin(dispatch, None, online_until_ns)
         if self.dispatched == self._stop.dispatches:
             self.engine.call_at(now, self.stop)
 
     def _on_end(self, dispatch: Dispatch, plan: Plan) -> None:
-        parcel = self._parcels.remove(dispatch)
+        parcel = self._workloads.pop(dispatch.dispatch_id).parcel
         plan = self._note(parcel, dispatch, plan)
         if plan.computed_ns >= 0:
             parcel.commit(parcel)
@@ -582,7 +456,7 @@ class Exchange:
         """Record the messages that are still under way, and the replies that entered no version."""
         now = self.now_ns
         for dispatch, stopped in self._dispatches.stop_all():
-            plan = self._note(self._parcels.of_dispatch[dispatch.dispatch_id], dispatch, stopped)
+            plan = self._note(self._workloads[dispatch.dispatch_id].parcel, dispatch, stopped)
             if dispatch.dispatch_id < _NOT_RECORDED:
                 self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         for dispatch in list(self._updates.held):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -13,17 +14,19 @@ from typing_extensions import override
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
-from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock
+from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock, never
 from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
 from fedsim.flower.messages import Sent, hash_of
-from fedsim.flower.turns import Turns
 from fedsim.flower.workers import Workers
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Scenario
 from fedsim.tasks.kinds.flower import FlowerParams
-from fedsim.units import NEVER, NS_PER_S
+from fedsim.units import NEVER, NS_PER_S, to_ns
 
 DECLARED = "fedsim.work"
 """The record of a message that declares its work: ``steps``, and the bytes of the message and its reply."""
+UNITS_PER_HOST_S = 1000
+"""Units of work per second of the host's CPU time."""
 _PATIENCE = 1000
 """Consecutive calls of ``get_node_ids``, without a wait between them, after which time advances."""
 
@@ -58,13 +61,13 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     """Sends messages through the devices and links of an exchange.
 
     Args:
-        exchange, turns, clock, nodes, workers: the parts of the run.
-        params: how work is counted, and which nodes are shown.
-        work: returns the work of an answer.
+        exchange, nodes, workers: the parts of the run.
+        scenario: how work is counted, which nodes are shown, and how long an aggregation takes.
         on_answer: called with a parcel and the answer of its ClientApp.
-        aggregation_ns: time that the server takes for an aggregation.
 
     Attributes:
+        clock: the time of the ServerApp's threads.
+        nodes: the nodes.
         samples: examples per client, as its replies report them.
         waited_for_nodes: whether the app waited for more nodes than will ever be online.
     """
@@ -72,25 +75,18 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     def __init__(
         self,
         exchange: Exchange,
-        turns: Turns,
-        clock: SimulatedClock,
         nodes: Nodes,
         workers: Workers,
-        params: FlowerParams,
-        work: Callable[[Parcel, Answer], Work],
+        scenario: Scenario,
         on_answer: Callable[[Parcel, Answer], None],
-        *,
-        aggregation_ns: int = 0,
     ) -> None:
         self._exchange = exchange
-        self._turns = turns
-        self._clock = clock
-        self._nodes = nodes
+        self.clock = SimulatedClock(exchange, self._pass_ns)
+        self.nodes = nodes
         self._workers = workers
-        self._params = params
-        self._work = work
+        self._params: FlowerParams = scenario.task.params
         self._on_answer = on_answer
-        self._aggregation_ns = aggregation_ns
+        self._aggregation_ns = to_ns(scenario.server.aggregation_time)
         self._client_of = {node_id: client for client, node_id in enumerate(nodes.ids)}
         self._parcels: dict[str, Parcel] = {}
         self._states: dict[int, bytes] = {}
@@ -107,15 +103,11 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._trains = False
         # Whether nodes keep state; None until a ClientApp has run.
         self._stateful: bool | None = None
+        self._any_step = False
         self.waited_for_nodes = False
         # Replies to training messages that the app has received but no version has used, by message id.
         self._unused: dict[str, Parcel] = {}
         self.samples: dict[int, int] = {}
-
-    @property
-    def now_ns(self) -> int:
-        """Simulated nanoseconds since the start."""
-        return self._exchange.now_ns
 
     # -- Flower's interface -------------------------------------------------------------------------------------------
 
@@ -126,7 +118,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     @property
     @override
     def run(self) -> fl.Run:
-        return self._nodes.run
+        return self.nodes.run
 
     @override
     def create_message(
@@ -141,15 +133,17 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     @override
     def get_node_ids(self) -> Iterable[int]:
-        if self._turns.is_foreign:
+        if self.clock.is_foreign:
             # Flower's older server also looks for nodes from a thread on host time.
             return list(self._shown)
         self._questions += 1
         if self._questions > _PATIENCE:
             self._pass_time()
-        ids = self._nodes.ids
+        ids = self.nodes.ids
         if self._params.nodes == "online":
-            self._shown = [ids[client] for client in self._exchange.online_clients()]
+            exchange = self._exchange
+            online = exchange.population.availability.online_clients(exchange.now_ns)
+            self._shown = [ids[client] for client in online]
         else:
             self._shown = list(ids)
         return list(self._shown)
@@ -191,7 +185,11 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         parcels = self._push(messages)
         stages = {parcel.stage for parcel in parcels}
         if fl.SecureStage.SETUP in stages:
-            self._halt_round()
+            # Secure aggregation may have halted a round before its end.
+            for parcel in self._joined:
+                exchange.discard(parcel)
+            self._joined = []
+            self.close_round()
         left = {parcel.metadata.message_id: parcel for parcel in parcels}
         taken = self._take(left)
         while True:
@@ -200,7 +198,10 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             if not left or exchange.now_ns >= deadline_ns:
                 break
             until_ns = min(deadline_ns, *(parcel.expires_ns for parcel in left.values()))
-            self._wait_for(list(left.values()), until_ns)
+            open_ = {parcel for parcel in left.values() if not parcel.is_answered}
+            for parcel in open_:
+                parcel.on_answer = open_.discard
+            self.clock.wait(lambda: not open_, until_ns)  # noqa: B023 - called before the loop goes on
             taken += self._take(left)
         exchange.give_up(left.values())
         for message_id in left:
@@ -210,29 +211,24 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             self._joined += trained
             # Replies that took no step only prepare a round, or complete it.
             self._trains |= bool(trained) or not any(reply.has_content() for _, reply in taken)
-        if not self._turns.is_pooled and stages <= {None, fl.SecureStage.UNMASK}:
+        if not self.clock.is_pooled and stages <= {None, fl.SecureStage.UNMASK}:
             self.close_round()
         return [reply for _, reply in taken]
-
-    @property
-    def node_ids(self) -> tuple[int, ...]:
-        """The node of each client."""
-        return self._nodes.ids
 
     def wait_for_any(self, message_ids: Iterable[str], until_ns: int) -> list[str]:
         """Let time pass until one of these messages has an answer, or the time is up, and then to the end of that
         instant; returns those that have one."""
         exchange = self._exchange
         parcels = [self._parcels[each] for each in message_ids]
-        self._turns.wait(lambda: any(parcel.is_answered for parcel in parcels), until_ns)
-        self._turns.wait(lambda: False, exchange.now_ns)
+        self.clock.wait(lambda: any(parcel.is_answered for parcel in parcels), until_ns)
+        self.clock.wait(never, exchange.now_ns)
         return [parcel.metadata.message_id for parcel in parcels if parcel.is_answered]
 
     # -- sending ------------------------------------------------------------------------------------------------------
 
     def _push(self, messages: Iterable[fl.Message], *, infer_version: bool = False) -> list[Parcel]:
         """Serialize and send messages; a message to an unknown node is refused, as by a SuperLink."""
-        self._turns.check_in()
+        self.clock.check_in()
         exchange = self._exchange
         self._questions = self._empty_pulls = 0
         self._slept_in_vain = False
@@ -279,6 +275,8 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             )
             if declared is not None:
                 parcel.reply_bytes = float(declared["bytes-up"])
+            elif self._params.work is not None and kind is Kind.TRAIN:
+                parcel.reply_bytes = self._params.work.reply
             self._parcels[message_id] = parcel
             parcels.append(parcel)
         for parcel in parcels:
@@ -306,7 +304,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         return Kind.TRAIN if units[name] else Kind.QUERY, units[name]
 
     def _job(self, parcel: Parcel) -> Job:
-        dispatch, nodes = parcel.dispatch, self._nodes
+        dispatch, nodes = parcel.dispatch, self.nodes
         assert dispatch is not None
         number = uuid.UUID(parcel.metadata.message_id).int
         return Job(
@@ -323,9 +321,12 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     def _start(self, parcel: Parcel) -> Callable[[], Work]:
         """Start the ClientApp of a message at its node; with declared work, only when its reply is needed."""
-        declared = self._params.work
-        if declared is not None and parcel.kind is Kind.TRAIN and self._stateful is False:
-            work = Work(parcel.least_units, declared.reply)
+        if (
+            self._params.work is not None
+            and parcel.reply_bytes is not None
+            and self._stateful is False
+        ):
+            work = Work(parcel.least_units, parcel.reply_bytes)
             return lambda: work
         answer = self._workers.submit(self._job(parcel))
 
@@ -334,9 +335,33 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             assert parcel.answer is not None
             if parcel.reply_bytes is not None:
                 return Work(parcel.least_units, parcel.reply_bytes)
-            return self._work(parcel, parcel.answer)
+            units = self._units_of(parcel, parcel.answer)
+            return Work(units, len(parcel.answer.reply), parcel.answer.slept_ns)
 
         return wait
+
+    def _units_of(self, parcel: Parcel, answer: Answer) -> int:
+        """The work of an answer, in units of ``devices.compute``."""
+        params, counts, trained = self._params, answer.counts, parcel.kind is Kind.TRAIN
+        if params.work is not None and parcel.kind is not Kind.QUERY:
+            return parcel.least_units
+        if params.unit == "host_seconds":
+            return math.ceil(counts.host_s * UNITS_PER_HOST_S)
+        if parcel.kind is Kind.QUERY:
+            return 0
+        if params.unit == "step":
+            count = counts.steps if trained else counts.batches
+        else:
+            count = (counts.trained if trained else counts.examples) or answer.num_examples
+        self._any_step |= trained and bool(count)
+        if trained and not self._any_step and answer.num_examples:
+            raise UserError(
+                "the ClientApp took no step of a PyTorch optimizer, so its training would take no time",
+                where="devices.compute.unit",
+                hint="give seconds per example with -s devices.compute.unit=example, measure with "
+                "-s devices.compute.unit=host_seconds, or declare devices.compute.work",
+            )
+        return count
 
     def _answered(self, parcel: Parcel, answer: Answer) -> None:
         parcel.answer = answer
@@ -359,19 +384,13 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     # -- receiving ----------------------------------------------------------------------------------------------------
 
-    def _wait_for(self, parcels: list[Parcel], until_ns: int) -> None:
-        """Wait until all parcels have an answer, or the time is up."""
-        open_ = {parcel for parcel in parcels if not parcel.is_answered}
-        for parcel in open_:
-            parcel.on_answer = open_.discard
-        self._turns.wait(lambda: not open_, until_ns)
-
     def _pass_time(self) -> None:
         """Let time pass until something happens, but at most one second for an app that watches the clock."""
         exchange = self._exchange
         before = exchange.now_ns
-        until_ns = before + NS_PER_S if self._clock.was_read() else self._next_arrival_ns()
-        self._turns.wait(lambda: exchange.now_ns > before, until_ns)
+        until_ns = before + NS_PER_S if self.clock.was_read() else self._next_arrival_ns()
+        self.clock.wait(lambda: exchange.now_ns > before, until_ns)
+        self.clock.wait(never, exchange.now_ns)
 
     def _next_arrival_ns(self) -> int:
         """The time at which the app sees another node; NEVER if it never does."""
@@ -380,7 +399,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
             return NEVER
         return exchange.population.availability.next_arrival(exchange.now_ns)
 
-    def pass_ns(self, duration_ns: int, done: Done) -> None:
+    def _pass_ns(self, duration_ns: int, done: Done) -> None:
         """Let the ServerApp sleep, or wait until a condition holds.
 
         An app that waits for nodes looks for them, sleeps and looks again. While no message is under way, such a sleep
@@ -390,17 +409,17 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         """
         exchange = self._exchange
         in_vain = 0 < self._questions <= 2 and not exchange.under_way and duration_ns > 0
-        in_vain = in_vain and not (self._clock.was_read() or self._turns.has_threads)
+        in_vain = in_vain and not (self.clock.was_read() or self.clock.has_threads)
         sleeps = 1
         if in_vain and self._slept_in_vain:
             next_ns = self._next_arrival_ns()
             if next_ns == NEVER:
                 self.waited_for_nodes = True
-                self._turns.wait(lambda: False, NEVER)
+                self.clock.wait(never, NEVER)
             sleeps = max(1, -(-(next_ns - exchange.now_ns) // duration_ns))
         self._slept_in_vain = in_vain
         self._questions = self._empty_pulls = 0
-        self._turns.wait(done, exchange.now_ns + sleeps * duration_ns)
+        self.clock.wait(done, exchange.now_ns + sleeps * duration_ns)
 
     def _take(self, message_ids: Iterable[str]) -> list[tuple[Parcel | None, fl.Message]]:
         """The replies, and errors, that the server has for these messages, in order of arrival."""
@@ -423,7 +442,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
                 self._answered(parcel, waits[parcel.order]())
                 self._commit(parcel)
         replies = [(parcel, self._reply(parcel)) for parcel in answered]
-        run_id = self._nodes.run.run_id
+        run_id = self.nodes.run.run_id
         return replies + [
             (None, fl.message_unavailable(message_id, run_id)) for message_id in unknown
         ]
@@ -445,13 +464,6 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     # -- versions -----------------------------------------------------------------------------------------------------
 
-    def _halt_round(self) -> None:
-        """Discard the replies of a round that secure aggregation has halted before its end."""
-        for parcel in self._joined:
-            self._exchange.discard(parcel)
-        self._joined = []
-        self.close_round()
-
     def close_round(self) -> None:
         """Close a round if training messages were sent in it: the replies make a new version."""
         exchange, replies = self._exchange, self._joined
@@ -461,7 +473,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         exchange.make_version(replies)
         exchange.close_round()
         if self._aggregation_ns and replies:
-            self._turns.wait(lambda: False, exchange.now_ns + self._aggregation_ns)
+            self.clock.wait(never, exchange.now_ns + self._aggregation_ns)
 
     def _note_model(self, content: fl.RecordDict) -> None:
         """Infer a version: a loop that sends a different model has made it from the replies that it took."""

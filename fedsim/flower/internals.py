@@ -24,6 +24,10 @@ os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
 
 SUPPORTED = ("1.41",)
 """Versions of Flower that the bridge is tested with."""
+TIMING = "fedsim.timing"
+"""The record of a reply with the seconds for which its ClientApp worked."""
+NUMBER = "partition-id"
+"""The entry of a node's configuration that is the number of its client."""
 
 try:
     from flwr.app import (
@@ -162,7 +166,6 @@ def app_config(folder: Path, overrides: str) -> dict[str, Any]:
     Raises:
         UserError: an override cannot be read, or the app has no such key.
     """
-    project_config(folder)
     defaults: dict[str, Any] = get_fused_config_from_dir(folder, {})
     hint = f"keys of this app: {', '.join(defaults) or 'none'}; write key=value, with quotes around text"
     if not overrides.endswith(".toml"):
@@ -183,8 +186,3 @@ def app_config(folder: Path, overrides: str) -> dict[str, Any]:
 
 _OVERRIDE = re.compile(r"""\S+?=('[^']*'|"[^"]*"|\S+)""")
 """A key with its value, as :func:`parse_config_args` finds them."""
-
-
-def app_reference(folder: Path, component: str) -> str:
-    """The location of an app's ``serverapp`` or ``clientapp``, as ``module:attribute``."""
-    return str(project_config(folder)["tool"]["flwr"]["app"]["components"][component])

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,6 @@ from fedsim.flower.clock import RunEnded
 from fedsim.flower.grid import DECLARED, SimulatedGrid
 from fedsim.flower.messages import Sent, hash_of, messages_table
 from fedsim.flower.update import (
-    Exchanged,
     Refused,
     introduced,
     introduction,
@@ -43,7 +43,7 @@ from fedsim.flower.update import (
     request,
 )
 from fedsim.learning.learner import Learner
-from fedsim.learning.workers import Group, Pool, Station, Workers
+from fedsim.learning.workers import Group, Pool, Workers
 from fedsim.methods.base import LocalUpdate
 from fedsim.randomness import Stream
 from fedsim.runs.checkpoint import load_tensors, save_tensors
@@ -69,7 +69,7 @@ _PULL_S = 0.1
 _NOTES = 20
 _FIRST_INTRODUCTIONS = 4
 """Nodes that get an introduction at once; later, as many as have replied."""
-_LOST = {"offline": Ending.OFFLINE, "failed": Ending.CRASH}
+_SIMULATED_TTL_S = 100 * 365 * 86_400.0
 
 
 class Nodes:
@@ -86,7 +86,7 @@ class Nodes:
     def __init__(self, clients: int) -> None:
         self.clients = clients
         self.of_client: dict[int, int] = {}
-        self.left: list[int] = []  # Clients whose nodes are gone, in this order.
+        self._left: list[int] = []  # Clients whose nodes are gone, in this order.
         self._online = np.zeros(clients, np.bool_)
         self._changes: list[list[int]] = [[] for _ in range(clients)]
 
@@ -95,7 +95,7 @@ class Nodes:
         before = {node: client for client, node in self.of_client.items()}
         numbers = {node: before[node] for node in nodes if node in before}
         new = range(len(self.of_client), self.clients)
-        free = [*new, *(client for client in self.left if client not in numbers.values())]
+        free = [*new, *(client for client in self._left if client not in numbers.values())]
         return numbers | dict(
             zip((node for node in nodes if node not in numbers), free, strict=False)
         )
@@ -105,38 +105,47 @@ class Nodes:
         self.of_client[client] = node
         self._online[client] = True
         self._changes[client].append(now_ns // NS_PER_US)
-        if client in self.left:
-            self.left.remove(client)
+        if client in self._left:
+            self._left.remove(client)
 
     def gone(self, client: int, now_ns: int) -> None:
         """Its node has disconnected."""
         self._online[client] = False
         self._changes[client].append(now_ns // NS_PER_US)
-        self.left.append(client)
+        self._left.append(client)
 
     def is_online(self, client: int, t_ns: int) -> bool:
         """Whether its node is connected."""
         return bool(self._online[client])
 
+    # Nobody knows when a node will leave or come; the server is called when one does.
+
     def online_until(self, client: int, t_ns: int) -> int:
-        """NEVER while its node is connected, because nobody knows when it will leave."""
+        """NEVER while its node is connected."""
         return NEVER if self._online[client] else t_ns
 
     def next_online(self, client: int, t_ns: int) -> int:
-        """NEVER while its node is gone, because nobody knows when it will come."""
+        """NEVER while its node is gone."""
         return t_ns if self._online[client] else NEVER
 
     def next_arrival(self, t_ns: int) -> int:
-        """NEVER; the server is called when a node comes."""
+        """NEVER."""
         return NEVER
 
     def online_clients(self, t_ns: int) -> npt.NDArray[np.int64]:
         """Clients whose nodes are connected, ascending."""
         return np.flatnonzero(self._online)
 
-    def sampler(self, stream: Stream, prepare: Any = None) -> _Draws:
-        """Uniform draws of clients."""
-        return _Draws(self, stream)
+    def sampler(self, stream: Stream, prepare: Any = None) -> SimpleNamespace:
+        """Uniform draws from the clients that are online and not busy."""
+
+        def sample(k: int, t_ns: int, busy: npt.NDArray[np.bool_], draw: int) -> list[int]:
+            clients = self.online_clients(t_ns)
+            clients = clients[~busy[clients]]
+            chosen: list[int] = clients[np.argsort(stream.hashes(draw, clients))][:k].tolist()
+            return chosen
+
+        return SimpleNamespace(sample=sample, online_until_ns={})
 
     def __getattr__(self, name: str) -> Any:
         # An interval without an end lasts longer than the run.
@@ -146,23 +155,6 @@ class Nodes:
         zeros = np.zeros(self.clients, np.int64)
         flat = np.array([edge for each in edges for edge in each], np.int64)
         return getattr(AvailabilityIndex(flat, first, last, zeros, zeros), name)
-
-
-class _Draws:
-    """Uniform draws from the clients that are online and not busy."""
-
-    def __init__(self, nodes: Nodes, stream: Stream) -> None:
-        self._nodes = nodes
-        self._stream = stream
-        self.online_until_ns: dict[int, int] = {}
-
-    def sample(self, k: int, t_ns: int, busy: npt.NDArray[np.bool_], draw: int) -> list[int]:
-        """Up to ``k`` different clients."""
-        clients = self._nodes.online_clients(t_ns)
-        clients = clients[~busy[clients]]
-        order = np.argsort(self._stream.hashes(draw, clients))
-        chosen: list[int] = clients[order][:k].tolist()
-        return chosen
 
 
 class Line(NamedTuple):
@@ -191,7 +183,8 @@ class _Journal:
             for text in path.read_bytes().splitlines(keepends=True):
                 if not text.endswith(b"\n"):
                     break  # The server was killed while it wrote this line.
-                if text != _checked(content := text[_CHECKED:-1]):
+                content = text.partition(b" ")[2][:-1]
+                if text != _checked(content):
                     raise UserError(
                         "it has changed since fedsim wrote it",
                         where=f"{path}:{len(self.lines) + 1}",
@@ -209,49 +202,38 @@ class _Journal:
         os.fsync(self._file.fileno())
 
 
-_CHECKED = 9
-"""Bytes of a line before its content: a checksum and a space."""
-
-
 def _checked(content: bytes) -> bytes:
-    """A line with this content."""
+    """A line with this content, after its checksum."""
     return b"%08x %s\n" % (zlib.crc32(content), content)
 
 
-class _Time:
-    """Time by the host's monotonic clock, in whole microseconds; downtime of the server does not count."""
+class _WallClock:
+    """Replies, and time by the host's monotonic clock, in whole microseconds; downtime of the server does not count.
+
+    Flower's pull of replies does not return while the node of one still uploads it. A node that dies in its upload
+    holds it for three minutes, and must hold up no other reply and no deadline, so that each pull has a thread.
+    """
+
+    def __init__(self, grid: fl.Grid) -> None:
+        self._grid = grid
+        self._awaited: Sequence[str] = ()
+        self._under_way: list[tuple[set[str], Future[list[fl.Message]]]] = []
 
     def begin(self, now_ns: int) -> None:
         """Begin, or continue, at this time of the run."""
         self._origin_ns = time.monotonic_ns() - now_ns
-        self._awaited: Sequence[str] = ()
 
     def now_ns(self) -> int:
         """Nanoseconds since the run began."""
         return (time.monotonic_ns() - self._origin_ns) // NS_PER_US * NS_PER_US
 
-    def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
-        """Wait until there may be answers, but not beyond ``until_ns``; returns the messages that may have one."""
+    def replies(self, message_ids: Sequence[str], until_ns: int) -> list[fl.Message]:
+        """Wait until there may be replies to these messages, but not beyond ``until_ns``; those that are here."""
         now_ns = self.now_ns()
         if message_ids != self._awaited:
             self._awaited, self._since_ns = message_ids, now_ns
         poll_s = min(max(_POLL_S, _POLL_SHARE * (now_ns - self._since_ns) / NS_PER_S), _LOOK_S)
         time.sleep(max(0.0, min((until_ns - now_ns) / NS_PER_S, poll_s)))
-        return message_ids
-
-
-class _Pulls:
-    """Pulls of replies, each in a thread: Flower's does not return while the node of a reply still uploads it.
-
-    A node that dies in its upload holds it for three minutes, and must hold up no other reply and no deadline.
-    """
-
-    def __init__(self, grid: fl.Grid) -> None:
-        self._grid = grid
-        self._under_way: list[tuple[set[str], Future[list[fl.Message]]]] = []
-
-    def replies(self, message_ids: Sequence[str]) -> list[fl.Message]:
-        """The replies to these messages that are here."""
         pulled: Future[list[fl.Message]] = Future()
         if message_ids:
             self._under_way.append((set(message_ids), pulled))
@@ -259,13 +241,15 @@ class _Pulls:
             wait([pulled], _PULL_S)
         done = [pull for _, pull in self._under_way if pull.done()]
         self._under_way = [each for each in self._under_way if each[1] not in done]
-        held = set().union(*(ids for ids, _ in self._under_way))
+        replies = [reply for pull in done for reply in pull.result()]
         # A SuperLink gives a reply to one pull, and an error to the later ones.
+        elsewhere = {_answered(reply) for reply in replies if not is_unavailable(reply)}.union(
+            *(ids for ids, _ in self._under_way)
+        )
         return [
             reply
-            for pull in done
-            for reply in pull.result()
-            if not (reply.metadata.reply_to_message_id in held and is_unavailable(reply))
+            for reply in replies
+            if not (is_unavailable(reply) and _answered(reply) in elsewhere)
         ]
 
     def _pull(self, pulled: Future[list[fl.Message]], message_ids: Sequence[str]) -> None:
@@ -275,93 +259,78 @@ class _Pulls:
             pulled.set_exception(error)
 
 
-@dataclass
-class _SimulatedTime(_Time):
-    """The time of ``fedsim flower``, exactly."""
+def _answered(reply: fl.Message) -> str:
+    """The message that a reply answers."""
+    return str(reply.metadata.reply_to_message_id)
 
-    grid: SimulatedGrid
+
+class _SimulatedClock(_WallClock):
+    """Replies, and the time, of ``fedsim flower``, exactly."""
+
+    _grid: SimulatedGrid
+
+    @override
+    def begin(self, now_ns: int) -> None:
+        pass
 
     @override
     def now_ns(self) -> int:
-        return self.grid.now_ns
+        return self._grid.clock.now_ns
 
     @override
-    def wait(self, message_ids: Sequence[str], until_ns: int) -> Sequence[str]:
-        return self.grid.wait_for_any(message_ids, until_ns)
+    def replies(self, message_ids: Sequence[str], until_ns: int) -> list[fl.Message]:
+        return list(self._grid.pull_messages(self._grid.wait_for_any(message_ids, until_ns)))
 
 
 class _LiveEngine(Engine):
-    """Calls that are made when they are due, and in between the lines of the journal."""
+    """Calls that are made when they are due, and in between what happens at the nodes."""
 
-    def __init__(self, time_: _Time, clients: LiveClients) -> None:
+    def __init__(self, clients: LiveClients) -> None:
         super().__init__()
-        self._time = time_
         self._clients = clients
 
     @override
     def run(self, until_ns: int | None) -> None:
         if until_ns is not None:
             self.call_at(until_ns, self.stop, LAST_ORDER)
-        clients = self._clients
+        clients, clock = self._clients, self._clients.clock
         clients.repeat()
         while not self._stopped and clients.repeating:
             self.env.step()
-        self._time.begin(self.now_ns)
+        clock.begin(self.now_ns)
         clients.connect()
         with contextlib.suppress(RunEnded):
             while not self._stopped:
                 clients.look(int(min(self.env.peek(), NEVER)))
-                while not self._stopped and self.env.peek() <= self._time.now_ns():
+                while not self._stopped and self.env.peek() <= clock.now_ns():
                     self.env.step()
 
 
-class _Sending(Dispatches):
-    """Dispatches that are messages."""
+@dataclass(eq=False)
+class _Exchanged:
+    """A dispatch whose message has no answer yet, its record, and the bytes of the message."""
 
-    can_stop = False
+    dispatch: Dispatch
+    sent: Sent
+    bytes_down: float
 
-    def __init__(self, clients: LiveClients, workloads: Workloads, on_end: OnEnd) -> None:
-        self._clients = clients
-        self.workload_of = workloads.of
-        self.on_end = on_end
-        self._under_way: dict[int, Exchanged] = {}
+    def lost(self, end_ns: int, ending: Ending) -> Plan:
+        """Its course if only its end is known: as if its client had worked until then."""
+        start_ns = self.dispatch.dispatched_ns
+        spent_ns = 0, end_ns - start_ns, 0
+        return Plan(end_ns, ending, start_ns, -1, 0, self.bytes_down, 0.0, *spent_ns)
 
-    def get(self, dispatch_id: int) -> Exchanged | None:
-        """A message that has no answer yet."""
-        return self._under_way.get(dispatch_id)
-
-    @override
-    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
-        self._under_way[dispatch.dispatch_id] = self._clients.send(dispatch, deadline_ns)
-
-    def end(self, exchanged: Exchanged, plan: Plan, outcome: str) -> None:
-        """End a dispatch with the course that it took."""
-        dispatch, sent = exchanged.dispatch, exchanged.sent
-        del self._under_way[dispatch.dispatch_id]
-        sent.ended = Ended(dispatch, plan, Outcome.UNFINISHED, -1, 0, plan.end_ns)
-        sent.outcome = outcome
-        self.on_end(dispatch, plan)
-
-    @override
-    def stop(self, dispatch: Dispatch) -> Plan:
-        exchanged = self._under_way.pop(dispatch.dispatch_id)
-        plan = lost(exchanged, self._clients.engine.now_ns, Ending.STOPPED)
-        exchanged.sent.ended = Ended(dispatch, plan, Outcome.UNFINISHED, -1, 0, plan.end_ns)
-        return plan
+    def note(self, plan: Plan) -> None:
+        """Record its course."""
+        self.sent.ended = Ended(self.dispatch, plan, Outcome.UNFINISHED, -1, 0, plan.end_ns)
 
 
-def lost(exchanged: Exchanged, end_ns: int, ending: Ending) -> Plan:
-    """The course of a dispatch if only its end is known: as if its client had worked until then."""
-    start_ns = exchanged.dispatch.dispatched_ns
-    return Plan(end_ns, ending, start_ns, -1, 0, exchanged.bytes_down, 0.0, 0, end_ns - start_ns, 0)
-
-
-class LiveLearner(Learner):
+class _LiveLearner(Learner):
     """A learning plane whose updates come from the nodes; each instruction is executed when it is submitted."""
 
-    def __init__(self, clients: LiveClients, station: Station, *args: Any, **options: Any) -> None:
+    def __init__(self, clients: LiveClients, *args: Any, **options: Any) -> None:
         self._clients = clients
-        super().__init__(station, *args, workers=_Nodes(clients), **options)
+        super().__init__(*args, workers=_Trained(clients), **options)
 
     @override
     def state(self) -> Any:
@@ -370,7 +339,7 @@ class LiveLearner(Learner):
         return state
 
 
-class _Nodes(Workers):
+class _Trained(Workers):
     """Workers that have trained already."""
 
     def __init__(self, clients: LiveClients) -> None:
@@ -382,7 +351,7 @@ class _Nodes(Workers):
         return map(self._clients.update, groups)
 
 
-class LiveClients:
+class LiveClients(Dispatches):
     """The nodes of a Flower app as the clients of a run: a :class:`fedsim.composition.run.Deployment`.
 
     Args:
@@ -393,22 +362,24 @@ class LiveClients:
 
     Attributes:
         engine, info, server: see :class:`~fedsim.composition.run.Deployment`.
-        repeating: whether lines of an earlier server are being repeated.
+        clock: the time that passes.
+        repeating: how many lines of an earlier server are still to be repeated.
     """
 
     server: ServerBase
+    can_stop = False
 
     def __init__(self, grid: fl.Grid, ttl_s: float, *, introduce: bool = False) -> None:
         self._grid = grid
         self._simulated = isinstance(grid, SimulatedGrid)
-        self._time: _Time = _SimulatedTime(grid) if self._simulated else _Time()
-        self.engine: Engine = _LiveEngine(self._time, self)
-        self._pulls = _Pulls(grid)
-        self._ttl_s = 100 * 365 * 86_400.0 if self._simulated else ttl_s
+        self.clock = _SimulatedClock(grid) if self._simulated else _WallClock(grid)
+        self.engine: Engine = _LiveEngine(self)
+        self._ttl_s = _SIMULATED_TTL_S if self._simulated else ttl_s
         self.info: Mapping[str, Any] = {} if self._simulated else {"clock": "wall"}
         self.repeating = 0
         self._connected = False
         self._messages: list[Sent] = []
+        self._under_way: dict[int, _Exchanged] = {}
         self._numbers: dict[tuple[int, int], int] = {}
         self._ids: dict[str, int] = {}
         self._looked_ns = -NEVER
@@ -418,11 +389,10 @@ class LiveClients:
         self._kept: dict[int, Dispatch] = {}
         self._previous: dict[int, Dispatch] = {}
         self._closed: list[list[int]] = [[], []]
-        self._learner: LiveLearner | None = None
 
     # -- the parts of the run -----------------------------------------------------------------------------------------
 
-    def begin(self, folder: RunFolder) -> None:
+    def open(self, folder: RunFolder) -> None:
         """Open the journal."""
         self._folder = folder
         self._replies = folder.checkpoint / "replies"
@@ -447,19 +417,17 @@ class LiveClients:
         """The learning plane."""
         # Each reply is a group of its own.
         training = world.training.model_copy(update={"threads": 1, "verify": "eager"})
-        self._learner = LiveLearner(
-            self,
-            build_station(replace(world, training=training)),
-            world.scenario.evaluation,
-            metrics=list(world.metrics),
-            **options,
+        station = build_station(replace(world, training=training))
+        metrics = list(world.metrics)
+        self._learner = _LiveLearner(
+            self, station, world.scenario.evaluation, metrics=metrics, **options
         )
         return self._learner
 
     def dispatches(self, workloads: Workloads, on_end: OnEnd) -> Dispatches:
-        """The runner of dispatches."""
-        self._sending = _Sending(self, workloads, on_end)
-        return self._sending
+        """Itself."""
+        self._workload_of, self._on_end = workloads.of, on_end
+        return self
 
     def finish(self, columns: Callable[[Sequence[Ended]], Mapping[str, Any]]) -> None:
         """Write the table of messages."""
@@ -473,9 +441,8 @@ class LiveClients:
 
     def repeat(self) -> None:
         """Schedule what has happened before the server was killed."""
-        lines = self._journal.lines
-        self.repeating = len(lines)
-        for line in lines:
+        self.repeating = len(self._journal.lines)
+        for line in self._journal.lines:
             self._schedule(line)
 
     def mark(self) -> None:
@@ -491,7 +458,7 @@ class LiveClients:
     def _next_ns(self) -> int:
         """Now, but after what the server has done at this very instant, also when the journal is repeated."""
         later_ns = 0 if self._simulated else NS_PER_US
-        return max(self._time.now_ns(), self.engine.now_ns + later_ns)
+        return max(self.clock.now_ns(), self.engine.now_ns + later_ns)
 
     def _happened(
         self, what: str, number: int, more: Mapping[str, Any], at_ns: int | None = None
@@ -520,79 +487,95 @@ class LiveClients:
         elif line.what == "gone":
             self._leave(line)
         elif line.what == "lost":
-            self._end_without_update(line.number, line.at_ns, line.more["why"])
+            self._lose(line.number, line.at_ns, line.more["why"])
         elif line.what == "reply":
-            self._end(line)
+            self._arrive(line)
 
     def _leave(self, line: Line) -> None:
         """The node of a client is gone, and its work is lost."""
         self.nodes.gone(line.number, line.at_ns)
-        for dispatch in self._sending.all():
+        for dispatch in self.all():
             if dispatch.client_id == line.number:
-                self._end_without_update(dispatch.dispatch_id, line.at_ns, "offline")
+                self._lose(dispatch.dispatch_id, line.at_ns, "offline")
 
-    def _end_without_update(self, dispatch_id: int, now_ns: int, why: str) -> None:
-        exchanged = self._sending.get(dispatch_id)
-        if exchanged is not None:
-            outcome = "dropped" if why == "offline" else "failed"
-            self._sending.end(exchanged, lost(exchanged, now_ns, _LOST[why]), outcome)
+    def _lose(self, dispatch_id: int, now_ns: int, why: str) -> None:
+        if (exchanged := self._under_way.get(dispatch_id)) is not None:
+            is_gone = why == "offline"
+            plan = exchanged.lost(now_ns, Ending.OFFLINE if is_gone else Ending.CRASH)
+            self._end(exchanged, plan, "dropped" if is_gone else "failed")
 
-    def _end(self, line: Line) -> None:
-        exchanged = self._sending.get(line.number)
+    def _arrive(self, line: Line) -> None:
+        exchanged = self._under_way.get(line.number)
         if exchanged is None:
             return
         dispatch, more = exchanged.dispatch, line.more
         if more["samples"]:
             # Its weight in the mean is that of its data.
             self._world.task.samples[dispatch.client_id] = more["samples"]
-        start_ns, up = dispatch.dispatched_ns, more["bytes_up"]
+        start_ns, down, up = dispatch.dispatched_ns, exchanged.bytes_down, more["bytes_up"]
         moving_ns = max(0, line.at_ns - start_ns - more["work_ns"])
-        down_ns = int(moving_ns * exchanged.bytes_down / max(1.0, exchanged.bytes_down + up))
+        down_ns = int(moving_ns * down / max(1.0, down + up))
         work_ns = line.at_ns - start_ns - moving_ns
+        downloaded_ns = start_ns + down_ns
         plan = Plan(
             line.at_ns,
             Ending.ARRIVED,
-            start_ns + down_ns,
-            start_ns + down_ns + work_ns,
+            downloaded_ns,
+            downloaded_ns + work_ns,
             min(more["steps"], dispatch.steps),
-            exchanged.bytes_down,
+            down,
             up,
             down_ns,
             work_ns,
             moving_ns - down_ns,
         )
-        exchanged.sent.replied_ns = line.at_ns
-        exchanged.sent.reply_hash = more["hash"]
+        exchanged.sent.replied_ns, exchanged.sent.reply_hash = line.at_ns, more["hash"]
         self._kept[dispatch.dispatch_id] = dispatch
-        outcome = "late" if dispatch.round_is_closed else "replied"
-        self._sending.end(exchanged, plan, outcome)
+        self._end(exchanged, plan, "late" if dispatch.round_is_closed else "replied")
+
+    def _end(self, exchanged: _Exchanged, plan: Plan, outcome: str) -> None:
+        """End a dispatch with the course that it took."""
+        del self._under_way[exchanged.dispatch.dispatch_id]
+        exchanged.note(plan)
+        exchanged.sent.outcome = outcome
+        self._on_end(exchanged.dispatch, plan)
+
+    @override
+    def stop(self, dispatch: Dispatch) -> Plan:
+        exchanged = self._under_way.pop(dispatch.dispatch_id)
+        plan = exchanged.lost(self.engine.now_ns, Ending.STOPPED)
+        exchanged.note(plan)
+        return plan
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def connect(self) -> None:
         """Reach the nodes; what an earlier server had sent will have no answer."""
         self._connected, at_ns = True, self._next_ns()
-        for dispatch in self._sending.all():
+        for dispatch in self.all():
             if dispatch.dispatch_id not in self._ids.values():
                 self._happened("lost", dispatch.dispatch_id, {"why": "offline"}, at_ns)
 
-    def send(self, dispatch: Dispatch, deadline_ns: int | None) -> Exchanged:
+    @override
+    def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
         """Send a dispatch, whose round closes at ``deadline_ns`` if that is known, to its node."""
-        workload = self._sending.workload_of(dispatch)
-        client = dispatch.client_id
-        sent = Sent("train", client, dispatch.dispatched_ns, "", dispatch_id=dispatch.dispatch_id)
+        workload = self._workload_of(dispatch)
+        client, number = dispatch.client_id, dispatch.dispatch_id
+        sent = Sent("train", client, dispatch.dispatched_ns, "", dispatch_id=number)
         self._messages.append(sent)
         previous, self._previous[client] = self._previous.get(client), dispatch
-        exchanged = Exchanged(dispatch, sent, float(workload.bytes_down))
-        self._numbers[client, dispatch.sequence] = dispatch.dispatch_id
+        exchanged = _Exchanged(dispatch, sent, float(workload.bytes_down))
+        self._under_way[number] = exchanged
+        self._numbers[client, dispatch.sequence] = number
         if not self._connected:
-            return exchanged
-        assert self._learner is not None
+            return
+        grid, learner = self._grid, self._learner
         message = request(
             self._world,
             dispatch,
-            self._learner,
-            node=self._node_of(client),
+            learner.sent(dispatch.version),
+            lambda name: learner.store.row(name, client),
+            node=grid.nodes.ids[client] if self._simulated else self.nodes.of_client[client],
             ttl_s=self._ttl_s,
             kept=None if previous is None or not (previous.used or previous.open) else previous,
             deadline_ns=deadline_ns,
@@ -605,58 +588,38 @@ class LiveClients:
         if not self._simulated:
             exchanged.bytes_down = float(len(content))
         sent.sent_hash = hash_of(content)
-        for message_id in self._grid.push_messages([message]):
-            self._ids[message_id] = dispatch.dispatch_id
-        return exchanged
-
-    def _node_of(self, client: int) -> int:
-        if isinstance(self._grid, SimulatedGrid):
-            return self._grid.node_ids[client]
-        return self.nodes.of_client[client]
+        for message_id in grid.push_messages([message]):
+            self._ids[message_id] = number
 
     def look(self, until_ns: int) -> None:
         """Wait until something happens, but not beyond ``until_ns``, and note it."""
         if self._look_for_nodes():
             return
-        ids = self._time.wait([*self._ids, *self._introducing], until_ns)
-        if self._simulated:
-            replies = self._grid.pull_messages(ids)
-        else:
-            replies = self._pulls.replies(ids)
-        for reply in replies:
-            message_id = reply.metadata.reply_to_message_id
+        for reply in self.clock.replies([*self._ids, *self._introducing], until_ns):
+            message_id = _answered(reply)
             if message_id in self._introducing:
                 self._introduced(self._introducing.pop(message_id), reply)
                 continue
             dispatch_id = self._ids.pop(message_id, None)
-            exchanged = None if dispatch_id is None else self._sending.get(dispatch_id)
-            if exchanged is None:
-                if dispatch_id is None:
-                    self._note(
-                        "A node sent a reply that the server did not wait for; it is ignored."
-                    )
-                continue
-            self._note_reply(exchanged, reply)
+            if dispatch_id is None and is_unavailable(reply):
+                continue  # Of a pull that another one has overtaken.
+            if dispatch_id is None:
+                self._note("A node sent a reply that the server did not wait for; it is ignored.")
+            elif dispatch_id in self._under_way:
+                self._note_reply(self._under_way[dispatch_id].dispatch, reply)
 
-    def _note_reply(self, exchanged: Exchanged, reply: fl.Message) -> None:
-        dispatch = exchanged.dispatch
+    def _note_reply(self, dispatch: Dispatch, reply: fl.Message) -> None:
+        number, sent = dispatch.dispatch_id, self._learner.sent(dispatch.version)
         try:
-            course, vectors, loss = received(self._world, dispatch, self._sent_of(dispatch), reply)
+            course, vectors, loss = received(self._world, dispatch, sent, reply)
         except Refused as refused:
-            self._note(
-                f"Dispatch {dispatch.dispatch_id} of client {dispatch.client_id}: {refused}."
-            )
-            self._happened("lost", dispatch.dispatch_id, {"why": refused.why})
+            self._note(f"Dispatch {number} of client {dispatch.client_id}: {refused}.")
+            self._happened("lost", number, {"why": refused.why})
             return
         if self._simulated:
-            course["bytes_up"] = float(self._sending.workload_of(dispatch).bytes_up)
-        path = self._reply_path(dispatch.dispatch_id)
-        save_tensors(path, {**vectors, "/loss": torch.tensor([loss])})
-        self._happened("reply", dispatch.dispatch_id, course)
-
-    def _sent_of(self, dispatch: Dispatch) -> Mapping[str, torch.Tensor]:
-        assert self._learner is not None
-        return self._learner.sent(dispatch.version)
+            course["bytes_up"] = float(self._workload_of(dispatch).bytes_up)
+        save_tensors(self._reply_path(number), {**vectors, "/loss": torch.tensor([loss])})
+        self._happened("reply", number, course)
 
     def _reply_path(self, dispatch_id: int) -> Path:
         return self._replies / f"{dispatch_id}.safetensors"
@@ -674,10 +637,13 @@ class LiveClients:
             {name: vector.to(device)[None] for name, vector in tensors.items()}, loss, rows
         )
 
+    # -- nodes --------------------------------------------------------------------------------------------------------
+
     def _look_for_nodes(self) -> bool:
-        if self._simulated or self._time.now_ns() < self._looked_ns + _LOOK_S * NS_PER_S:
+        """Note the nodes that have come or are gone, if it is time to look; whether there are any."""
+        if self._simulated or self.clock.now_ns() < self._looked_ns + _LOOK_S * NS_PER_S:
             return False
-        self._looked_ns = self._time.now_ns()
+        self._looked_ns = self.clock.now_ns()
         nodes, at_ns = self.nodes, self._next_ns()
         present = set(self._grid.get_node_ids())
         self._refused &= present  # It may return with another configuration.
@@ -689,9 +655,8 @@ class LiveClients:
         if self._introduce:
             # Nodes on one machine must not all start a process at once.
             most = max(_FIRST_INTRODUCTIONS, len(nodes.of_client)) - len(self._introducing)
-            unknown = [
-                node for node in new if node not in {*self._refused, *self._introducing.values()}
-            ]
+            known = {*self._refused, *self._introducing.values()}
+            unknown = [node for node in new if node not in known]
             for node in unknown[: max(0, most)]:
                 for message_id in self._grid.push_messages([introduction(node, self._ttl_s)]):
                     self._introducing[message_id] = node

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedsim.flower import internals as fl
-from fedsim.flower.entries import NUMBER, TIMING
 
 if TYPE_CHECKING:
     from fedsim.scenario.loading import LoadedScenario
@@ -27,7 +26,7 @@ def timed(message: fl.Message, context: fl.Context, call_next: TrainMessage) -> 
     reply = call_next(message, context)
     if reply.has_content():
         seconds = time.perf_counter() - _preparing_s - began
-        reply.content[TIMING] = fl.ConfigRecord({"seconds": seconds})
+        reply.content[fl.TIMING] = fl.ConfigRecord({"seconds": seconds})
     return reply
 
 
@@ -58,7 +57,7 @@ def local_update(
         global _preparing_s
         nonlocal work
         if "arrays" not in message.content:
-            number = fl.ConfigRecord({NUMBER: int(context.node_config.get(NUMBER, -1))})
+            number = fl.ConfigRecord({fl.NUMBER: int(context.node_config.get(fl.NUMBER, -1))})
             return fl.Message(fl.RecordDict({"config": number}), reply_to=message)
         if work is None:
             began = time.perf_counter()

@@ -15,7 +15,6 @@ from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer
 from fedsim.flower.clock import SimulatedClock
 from fedsim.flower.exchange import Exchange, Parcel
-from fedsim.flower.turns import Turns
 from fedsim.randomness import unseeded
 from fedsim.runs.writer import RunWriter
 from fedsim.units import NS_PER_S
@@ -102,21 +101,11 @@ class Recording:
         return tensors
 
     def answered(self, parcel: Parcel, answer: Answer) -> None:
-        """Show what is wrong with an answer of a ClientApp."""
-        if answer.problem is not None:
-            self._error(parcel, answer.problem)
+        """Show what is wrong with an answer of a ClientApp; after a few errors, only count."""
         if answer.unseeded:
             self.unseeded(answer.unseeded)
-
-    def unseeded(self, where: str) -> None:
-        """Warn, once, that a generator took its seed from the system at a line of the app."""
-        if not self.notes:
-            warning = unseeded(where)
-            self.notes.append(f"{warning.message} ({where})")
-            log_warning(warning)
-
-    def _error(self, parcel: Parcel, problem: str) -> None:
-        """Show an error of a ClientApp with its message, node and time; after a few, only count."""
+        if answer.problem is None:
+            return
         self.errors += 1
         if self.errors > _ERRORS_SHOWN:
             return
@@ -127,14 +116,19 @@ class Recording:
             metadata.dst_node_id,
             parcel.client,
             format_duration(self._exchange.now_ns / NS_PER_S),
-            problem,
+            answer.problem,
             "Further errors of ClientApps are not shown." if self.errors == _ERRORS_SHOWN else "",
         )
 
+    def unseeded(self, where: str) -> None:
+        """Warn, once, that a generator took its seed from the system at a line of the app."""
+        if not self.notes:
+            warning = unseeded(where)
+            self.notes.append(f"{warning.message} ({where})")
+            log_warning(warning)
+
     @contextlib.contextmanager
-    def observing(
-        self, turns: Turns, clock: SimulatedClock, on_joined: Callable[[], None]
-    ) -> Iterator[None]:
+    def observing(self, clock: SimulatedClock, on_joined: Callable[[], None]) -> Iterator[None]:
         """Observe Flower's results and histories, and run its older server in simulated time, while the context lasts.
 
         Logs of Flower begin with the simulated time. ``on_joined`` is called when all threads of a pool have ended.
@@ -160,26 +154,9 @@ class Recording:
                 clock.pass_ns(NS_PER_S)
             return True
 
-        last, repeats = "", 0
-
-        def note_repeats() -> None:
-            nonlocal repeats
-            if repeats:
-                count, repeats = repeats, 0
-                fl.FLOWER_LOGGER.info("(%s more lines like this)", f"{count:,}")
-
         def timed(record: logging.LogRecord) -> bool:
-            nonlocal last, repeats
-            if turns.is_foreign or hasattr(record, "simulated"):
+            if clock.is_foreign or hasattr(record, "simulated"):
                 return True
-            text = record.getMessage()
-            # The number of nodes online may change from one look to the next.
-            key = _LOOK if text.startswith(_LOOK) else text
-            if key == last:
-                repeats += 1
-                return False
-            note_repeats()
-            last = key
             elapsed = f"{self._exchange.now_ns / NS_PER_S:,.3f} s"
             record.msg, record.simulated = f"{elapsed:>14} | {record.msg}", True
             return True
@@ -188,9 +165,7 @@ class Recording:
             patch = mock.patch.object
             stack.enter_context(patch(fl.Result, "__init__", initialize_observed))
             stack.enter_context(patch(fl.SimpleClientManager, "wait_for", wait_for))
-            stack.enter_context(
-                patch(fl.server_module, "concurrent", turns.concurrent(clock, on_joined))
-            )
+            stack.enter_context(patch(fl.server_module, "concurrent", clock.concurrent(on_joined)))
             for name, prefix, is_loss in (
                 ("add_loss_centralized", "", True),
                 ("add_metrics_centralized", "", False),
@@ -202,12 +177,7 @@ class Recording:
                 stack.enter_context(patch(fl.History, name, observed))
             fl.FLOWER_LOGGER.addFilter(timed)
             stack.callback(fl.FLOWER_LOGGER.removeFilter, timed)
-            stack.callback(note_repeats)
             yield
-
-
-_LOOK = "Waiting for nodes to connect"
-"""How the line begins that Flower writes whenever it looks for nodes in vain."""
 
 
 class _Observed(dict[int, Any]):

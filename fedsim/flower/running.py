@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,14 @@ from fedsim.composition.world import World
 from fedsim.devices.population import Population
 from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.client import Answer, apps_traceback, load_component
-from fedsim.flower.clock import RunEnded, SimulatedClock, thread_on
-from fedsim.flower.exchange import Exchange, Kind, Parcel, Work
-from fedsim.flower.grid import Nodes, SimulatedGrid
+from fedsim.flower.client import apps_traceback
+from fedsim.flower.clock import RunEnded, thread_on
+from fedsim.flower.exchange import Exchange
+from fedsim.flower.grid import UNITS_PER_HOST_S, Nodes, SimulatedGrid
 from fedsim.flower.messages import messages_table
 from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
-from fedsim.flower.turns import Turns
+from fedsim.flower.stand_ins import installed
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
 from fedsim.randomness import Purpose, Stream, watched
@@ -57,9 +56,6 @@ from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import format_counted, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, meets, to_document
-
-_UNITS_PER_HOST_S = 1000
-"""Units of work per second of the host's CPU time."""
 
 _running: list[tuple[SimulatedGrid, Recording]] = []
 
@@ -92,12 +88,13 @@ class App:
             UserError: the folder has no app, or the app has no such configuration.
         """
         folder = folder.resolve()
-        name = str(fl.project_config(folder)["project"]["name"])
+        project = fl.project_config(folder)
         server, client = (
-            AppSource(fl.app_reference(folder, component), folder)
+            AppSource(str(project["tool"]["flwr"]["app"]["components"][component]), folder)
             for component in ("serverapp", "clientapp")
         )
-        return cls(name, server, client, fl.app_config(folder, overrides))
+        name, config = str(project["project"]["name"]), fl.app_config(folder, overrides)
+        return cls(name, server, client, config)
 
 
 def run(
@@ -182,8 +179,8 @@ def execute(
     server_app, unseeded = app.server, list[str]()
     with watched(unseeded.append):
         if isinstance(app.server, AppSource):
-            with SimulatedClock.installed():  # For the locks of its modules.
-                server_app = load_component(app.server.reference, app.server.folder, fl.ServerApp)
+            with installed():  # For the locks of its modules.
+                server_app = app.server.load(fl.ServerApp)
         workers = make_workers(params.workers, app.client, params.threads)
     nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
     with contextlib.closing(workers), folder.claimed(overwrite=overwrite):
@@ -199,19 +196,10 @@ def execute(
         of_dispatches = recorded(population)
         writer = RunWriter(folder, clients=params.clients, **of_dispatches)
         with contextlib.closing(writer):
-            stop, server = scenario.stop, scenario.server
+            stop = scenario.stop
             if stop.simulated_time is None:
                 stop = stop.model_copy(update={"simulated_time": _LONGEST_RUN_S})
-            exchange = Exchange(
-                population,
-                evaluating,
-                scenario.devices.failures,
-                stop,
-                writer,
-                seed=scenario.seed,
-                detection_ns=server.failure_detection_ns,
-                waits_for_offline=params.offline == "wait",
-            )
+            exchange = Exchange(scenario, stop, population, evaluating, writer)
             recording = Recording(
                 exchange, writer, lambda metrics: bool(stop.target) and meets(stop.target, metrics)
             )
@@ -235,24 +223,11 @@ def execute(
                 messages = messages_table(exchange.messages, of_dispatches["columns"])
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
-            # The grid needs the clock's threads, and the clock sleeps through the grid.
-            turns = Turns(exchange)
-            clock = SimulatedClock(turns, lambda span_ns, done: grid.pass_ns(span_ns, done))
-            grid = SimulatedGrid(
-                exchange,
-                turns,
-                clock,
-                nodes,
-                workers,
-                params,
-                _work_of(params),
-                recording.answered,
-                aggregation_ns=to_ns(server.aggregation_time),
-            )
+            grid = SimulatedGrid(exchange, nodes, workers, scenario, recording.answered)
             try:
-                observing = recording.observing(turns, clock, grid.close_round)
-                with observing, clock.installed(), thread_on(clock):
-                    _serve(server_app, grid, turns, recording, nodes)
+                observing = recording.observing(grid.clock, grid.close_round)
+                with observing, installed(), thread_on(grid.clock):
+                    _serve(server_app, grid, recording)
             except BaseException as error:
                 writer.close()
                 write_messages()
@@ -274,10 +249,16 @@ def execute(
             simulated_s = exchange.now_ns / NS_PER_S
             finished.info = folder.update_info(simulated_s=simulated_s)
             write_population(finished, population, samples, exchange.now_ns, names=names)
-        model = recording.model()
-        if model:
+        if model := recording.model():
             save_model(folder.model, model, {})
         verify_run(finished)
+        notes = recording.notes
+        if recording.errors:
+            failed = format_counted(recording.errors, "message")
+            notes.append(
+                f"The ClientApp failed on {failed}; Flower answers each with an error reply, which contains no update, "
+                "so the dispatch counts as discarded. The first tracebacks are in the command's output."
+            )
         finished.info = folder.close(
             Status.COMPLETE,
             simulated_s=simulated_s,
@@ -293,7 +274,7 @@ def execute(
             messages=len(exchange.messages),
             offline_messages=exchange.refused,
             timing_only=not exchange.dispatched and not recording.last,
-            notes=[*recording.notes, *_notes(recording.errors)],
+            notes=notes,
             **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
@@ -335,24 +316,9 @@ def _progress(exchange: Exchange, recording: Recording, limits: Mapping[str, Any
     )
 
 
-def _notes(errors: int) -> list[str]:
-    """Notes for the page."""
-    if not errors:
-        return []
-    return [
-        f"The ClientApp failed on {format_counted(errors, 'message')}; Flower answers each with an error reply, which "
-        "contains no update, so the dispatch counts as discarded. The first tracebacks are in the command's output."
-    ]
-
-
-def _serve(
-    server_app: fl.ServerApp,
-    grid: SimulatedGrid,
-    turns: Turns,
-    recording: Recording,
-    nodes: Nodes,
-) -> None:
+def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) -> None:
     """Run the ServerApp in this thread until it returns or the run ends; then its other threads are unwound."""
+    nodes = grid.nodes
     seed = Stream(nodes.seed, Purpose.FLOWER, 2).hash(0) >> 32
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the generator that apps use
@@ -372,19 +338,15 @@ def _serve(
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
     except FedsimError:
         raise
-    except SystemExit as error:
+    except (Exception, SystemExit) as error:
+        after = f"{format_duration(grid.clock.now_ns / NS_PER_S)} after the start"
+        if not isinstance(error, SystemExit):
+            trace = apps_traceback(error).rstrip()
+            raise UserError(f"the ServerApp failed {after}\n{trace}") from error
         if error.code not in (None, 0):
-            after = format_duration(grid.now_ns / NS_PER_S)
-            raise UserError(
-                f"the ServerApp ended {after} after the start by sys.exit({error.code!r})"
-            ) from error
-    except Exception as error:
-        after = format_duration(grid.now_ns / NS_PER_S)
-        raise UserError(
-            f"the ServerApp failed {after} after the start\n{apps_traceback(error).rstrip()}"
-        ) from error
+            raise UserError(f"the ServerApp ended {after} by sys.exit({error.code!r})") from error
     finally:
-        turns.stop()
+        grid.clock.stop()
         _running.pop()
 
 
@@ -440,7 +402,7 @@ def _populations(
     check_names(scenario.ignore)
     devices = Devices(scenario, loaded.folder, Shared(), task, steps)
     if params.unit == "host_seconds":
-        training = evaluating = 1 / _UNITS_PER_HOST_S
+        training = evaluating = 1 / UNITS_PER_HOST_S
     else:
         # Declared units are those of devices.compute, whatever the message.
         training, evaluating = 1.0, 1 / FORWARD_PASSES_PER_STEP if params.work is None else 1.0
@@ -451,40 +413,3 @@ def _populations(
     located = [loaded.located(warning) for warning in warnings]
     compute = devices.population(_UnitOfWork(evaluating)).compute
     return population, replace(population, compute=compute), world.names(), located
-
-
-def _work_of(params: FlowerParams) -> Callable[[Parcel, Answer], Work]:
-    """The work of an answer, in the unit of ``devices.compute``."""
-
-    any_step = False
-
-    def units(parcel: Parcel, answer: Answer) -> int:
-        nonlocal any_step
-        counts, trained = answer.counts, parcel.kind is Kind.TRAIN
-        if params.work is not None and parcel.kind is not Kind.QUERY:
-            return parcel.least_units
-        if params.unit == "host_seconds":
-            return math.ceil(counts.host_s * _UNITS_PER_HOST_S)
-        if parcel.kind is Kind.QUERY:
-            return 0
-        if params.unit == "step":
-            count = counts.steps if trained else counts.batches
-        else:
-            count = (counts.trained if trained else counts.examples) or answer.num_examples
-        any_step |= trained and bool(count)
-        if trained and not any_step and answer.num_examples:
-            raise UserError(
-                "the ClientApp took no step of a PyTorch optimizer, so its training would take no time",
-                where="devices.compute.unit",
-                hint="give seconds per example with -s devices.compute.unit=example, measure with "
-                "-s devices.compute.unit=host_seconds, or declare devices.compute.work",
-            )
-        return count
-
-    def work(parcel: Parcel, answer: Answer) -> Work:
-        declared = params.work is not None and parcel.kind is Kind.TRAIN
-        if declared and params.work:
-            return Work(units(parcel, answer), params.work.reply)
-        return Work(units(parcel, answer), len(answer.reply), answer.slept_ns)
-
-    return work

@@ -60,24 +60,19 @@ def server_app(
         try:
             with loaded.locating_errors():
                 raise_all(list(refusals(build(loaded), local_update=local_update)))
-            deploy(loaded, LiveClients(grid, ttl_s, introduce=local_update), output)
+            clients = LiveClients(grid, ttl_s, introduce=local_update)
+            folder = Path(output or Path("runs") / f"{loaded.scenario.name}-deployed")
+            info = RunFolder(folder).read_info() if (folder / "run.json").exists() else {}
+            if info.get("clock") == "wall" and info["status"] != Status.COMPLETE:
+                resume(folder, live=clients, on_progress=_show, on_start=LOGGER.warning)
+            else:
+                execute(loaded, folder, live=clients, on_progress=_show)
         except UserError as error:
             if not isinstance(grid, SimulatedGrid):
                 LOGGER.error("error: %s", error)
             raise
 
     return app
-
-
-def deploy(loaded: LoadedScenario, clients: LiveClients, output: str | Path | None) -> None:
-    """Run the server, or continue a deployment that was interrupted."""
-    folder = Path(output or Path("runs") / f"{loaded.scenario.name}-deployed")
-    if (folder / "run.json").exists():
-        info = RunFolder(folder).read_info()
-        if info.get("clock") == "wall" and info["status"] != Status.COMPLETE:
-            resume(folder, live=clients, on_progress=_show, on_start=LOGGER.warning)
-            return
-    execute(loaded, folder, live=clients, on_progress=_show)
 
 
 def _show(progress: Progress) -> None:
@@ -99,58 +94,44 @@ def refusals(world: World, *, local_update: bool) -> Iterator[UserError]:
         local_update: as for :func:`server_app`.
     """
     method, server = world.method, world.scenario.server
-    name = method.title or method.name
-    of_method = (
-        "choose a method whose clients keep nothing that the server must know, such as fedavg"
-    )
-    table = (
-        (
+    name, where = method.title or method.name, "server.method"
+    keeps = any(memory.kept_when_lost for memory in method.memories().values())
+    table = {
+        "task": (
             not world.learns,
             f"the task '{world.scenario.task.name}' trains no model that a node could get",
-            "task",
             "choose a task with a data set and a model, as 'fedsim init --template deploy' does",
         ),
-        (
+        "server.edges": (
             world.edges is not None,
             "edge servers cannot be deployed: the nodes of a SuperLink have one server",
-            "server.edges",
             "remove them",
         ),
-        (
+        "server.partial_work": (
             server.partial_work == "send",
             "a ClientApp cannot send partial work",
-            "server.partial_work",
             "remove it",
         ),
-        (
-            method.personal,
-            f"{name} has personal models, which the server cannot evaluate",
-            "server.method",
-            of_method,
-        ),
-        (
-            method.continues_models
-            or any(memory.kept_when_lost for memory in method.memories().values())
-            or bool(method.steps_ahead()),
-            f"{name} lets clients work on between messages, which a ClientApp cannot",
-            "server.method",
-            of_method,
-        ),
-        (
+        "server.submodels": (
             method.parts is not None,
             "clients with parts of the model cannot be deployed",
-            "server.submodels",
             "remove it",
         ),
-    )
+        where: (
+            method.personal or method.continues_models or keeps or method.steps_ahead(),
+            f"the clients of {name} have personal models, which the server cannot evaluate, or work on between "
+            "messages, which a ClientApp cannot",
+            "choose a method whose clients keep nothing that the server must know, such as fedavg",
+        ),
+    }
     refused = [
-        UserError(text, where=where, hint=hint) for holds, text, where, hint in table if holds
+        UserError(text, where=at, hint=hint) for at, (is_so, text, hint) in table.items() if is_so
     ]
     yield from refused
     if not refused and not local_update and (reason := _more_than_sgd(world)):
         yield UserError(
             f"{reason}, which an unmodified ClientApp does not do",
-            where="server.method",
+            where=where,
             hint="let the ClientApp call fedsim.flower.local_update(scenario), and write "
             "server_app(..., local_update=True)",
         )
@@ -158,31 +139,24 @@ def refusals(world: World, *, local_update: bool) -> Iterator[UserError]:
 
 def _more_than_sgd(world: World) -> str:
     """What the clients of a method do besides local SGD, as a clause; empty if nothing."""
-    method, training = world.method, world.scenario.training
-    name, kind = method.title or method.name, type(method)
-    sent = (
-        [vector.name for vector in method.download()],
-        [vector.name for vector in method.upload()],
+    method, kinds = world.method, type(world.method).__mro__
+    name, keepers = (
+        method.title or method.name,
+        [memory.keeper for memory in method.memories().values()],
     )
-    kept = [each for each, memory in method.memories().items() if memory.keeper != "server"]
+    down, up = ([vector.name for vector in way] for way in (method.download(), method.upload()))
     # What averages buffers changes the update of every method, and needs only the model.
-    rules = [
-        each
-        for each in _OWN_RULES
-        if any(
-            each in vars(base)
-            for base in kind.__mro__[: kind.__mro__.index(Method)]
-            if base.__module__ != "fedsim.methods.mixins"
-        )
-    ]
+    rules = any(
+        not vars(kind).keys().isdisjoint(_OWN_RULES)
+        for kind in kinds[: kinds.index(Method)]
+        if kind.__module__ != "fedsim.methods.mixins"
+    )
     if any(vector.is_lossy for vector in method.upload()):
         return "the clients of the scenario compress their updates"
-    if rules or kept or method.prologue() is not None:
+    if rules or method.prologue() or set(keepers) - {"server"}:
         return f"the clients of {name} do more than local SGD"
-    if sent[0] != ["model"] or sent[1] not in (["delta"], ["model"]):
-        return f"the clients of {name} get {', '.join(sent[0])} and send {', '.join(sent[1])}"
-    return (
-        "the clients continue their optimizer's state"
-        if training.optimizer_state != "reset"
-        else ""
-    )
+    if down != ["model"] or up not in (["delta"], ["model"]):
+        return f"the clients of {name} get {', '.join(down)} and send {', '.join(up)}"
+    if world.scenario.training.optimizer_state != "reset":
+        return "the clients continue their optimizer's state"
+    return ""

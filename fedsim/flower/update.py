@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,17 +22,13 @@ from fedsim.composition.planes import build_station
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.entries import NUMBER, TIMING
-from fedsim.flower.messages import Sent, hash_of
+from fedsim.flower.messages import hash_of
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group
 from fedsim.methods.base import Memory
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.units import NS_PER_S
-
-if TYPE_CHECKING:
-    from fedsim.flower.live import LiveLearner
 
 _VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
 _SHARED = "memory/"
@@ -45,15 +41,6 @@ _GONE = (
     fl.ErrorCode.MESSAGE_UNAVAILABLE,
     fl.ErrorCode.REPLY_MESSAGE_UNAVAILABLE,
 )
-
-
-@dataclass(eq=False)
-class Exchanged:
-    """A dispatch whose message has no answer yet, its record, and the bytes of the message."""
-
-    dispatch: Dispatch
-    sent: Sent
-    bytes_down: float
 
 
 class Refused(Exception):
@@ -78,7 +65,7 @@ def introduced(reply: fl.Message, clients: int) -> int:
     """
     _require_content(reply)
     numbers = reply.content.config_records.get("config", {})
-    client = int(_figure(numbers, NUMBER, -1.0))
+    client = int(_figure(numbers, fl.NUMBER, -1.0))
     if not 0 <= client < clients:
         raise Refused(
             f"it has no partition-id between 0 and {clients - 1}; start it with --node-config partition-id=0, ..., "
@@ -104,7 +91,7 @@ def _require_content(reply: fl.Message) -> None:
     if reply.error.code in _GONE:
         raise Refused("its node is gone", "offline")
     reason = (reply.error.reason or "").strip().splitlines() or [f"code {reply.error.code}"]
-    raise Refused(f"the ClientApp failed: {reason[-1][:_LONGEST]}")
+    raise Refused("the ClientApp failed: " + reason[-1][:_LONGEST].rstrip("."))
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -113,7 +100,8 @@ def _require_content(reply: fl.Message) -> None:
 def request(
     world: World,
     dispatch: Dispatch,
-    learner: LiveLearner,
+    sent: Mapping[str, Tensor],
+    shared_row: Callable[[str], Tensor],
     *,
     node: int,
     ttl_s: float,
@@ -125,7 +113,8 @@ def request(
     Args:
         world: the run.
         dispatch: the dispatch.
-        learner: has the vectors of its version.
+        sent: the vectors of its version.
+        shared_row: returns the client's row of a memory that the server shares with it.
         node: its node.
         ttl_s: seconds after which it is lost.
         kept: the client's previous dispatch, if the client keeps what it learned in it.
@@ -133,7 +122,7 @@ def request(
             a SuperNode takes no message while its ClientApp works.
     """
     task, training, method = world.task, world.scenario.training, world.method
-    vectors = {name: vector.cpu() for name, vector in learner.sent(dispatch.version).items()}
+    vectors = {name: vector.cpu() for name, vector in sent.items()}
     model = method.whole_model(vectors)
     arrays = {**task.layout.views(model), **task.fixed(model.dtype)}
     rate = method.context.learning_rate(dispatch.round, dispatch.dispatched_ns / NS_PER_S)
@@ -153,10 +142,10 @@ def request(
     if training.local_epochs is not None:
         config["local-epochs"] = training.local_epochs
     content = fl.RecordDict({"arrays": _record(arrays), "config": fl.ConfigRecord(config)})
-    shared = [name for name, each in method.memories().items() if each.keeper == "shared"]
     more = {name: vector for name, vector in vectors.items() if name != "model"}
-    for name in shared:
-        more[_SHARED + name] = learner.store.row(name, dispatch.client_id)
+    for name, memory in method.memories().items():
+        if memory.keeper == "shared":
+            more[_SHARED + name] = shared_row(name)
     if more:
         content[_VECTORS] = _record(more)
     group = str(dispatch.round + 1)
@@ -195,7 +184,7 @@ def received(
         if vector.is_floating_point() and not torch.isfinite(vector).all():
             what = "model" if exact is None else f"vector '{name}'"
             raise Refused(f"the {what} in the reply is not finite")
-    timing = reply.content.config_records.get(TIMING, {})
+    timing = reply.content.config_records.get(fl.TIMING, {})
     course = {
         "steps": int(_figure(metrics, "steps", dispatch.steps)),
         "samples": int(_figure(metrics, "num-examples", 0)),
@@ -275,7 +264,7 @@ class LocalUpdate:
         world = self._world
         content, layout = message.content, world.task.layout
         config, clients = content["config"], world.task.clients
-        client = int(context.node_config.get(NUMBER, -1))
+        client = int(context.node_config.get(fl.NUMBER, -1))
         if not 0 <= client < clients:
             raise UserError(
                 f"the node has no number between 0 and {clients - 1}, which is the part of the data that it trains on",
@@ -318,7 +307,7 @@ class LocalUpdate:
         answer = {
             _VECTORS: _record({name: rows[0] for name, rows in update.vectors.items()}),
             "metrics": fl.MetricRecord(metrics),
-            TIMING: fl.ConfigRecord({"seconds": time.perf_counter() - began}),
+            fl.TIMING: fl.ConfigRecord({"seconds": time.perf_counter() - began}),
         }
         return fl.Message(fl.RecordDict(answer), reply_to=message)
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from typing_extensions import override
-
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.client import Answer, Job, answer, importable, load_component
-from fedsim.flower.clock import SimulatedClock, thread_on
+from fedsim.flower.client import Answer, Job, answer, apps_traceback, importable
+from fedsim.flower.clock import thread_on
 from fedsim.flower.counting import stop_counting
+from fedsim.flower.stand_ins import installed
+from fedsim.parts.component import announce_user_code
 from fedsim.tasks.kinds.flower import Here, Processes, RayWorkers
 
 _WHERE = "task.workers"
@@ -27,45 +27,53 @@ _WHERE = "task.workers"
 
 @dataclass(frozen=True, slots=True)
 class AppSource:
-    """Location of the ClientApp for another process: ``module:attribute``, and the folder to import it from."""
+    """Location of an app, also for another process: ``module:attribute``, and the folder to import it from."""
 
     reference: str
     folder: Path | None
 
-    def load(self) -> fl.ClientApp:
-        """Import it.
+    def load(self, kind: type[Any] = fl.ClientApp) -> Any:
+        """Import the app, which must be a ``kind``.
 
         Raises:
-            UserError: it cannot be imported, or is not a ClientApp.
+            UserError: it cannot be imported, or is something else.
         """
-        app: fl.ClientApp = load_component(self.reference, self.folder, fl.ClientApp)
+        reference, folder = self.reference, self.folder
+        if folder is not None:
+            announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
+        try:
+            app = fl.load_app(reference, fl.LoadServerAppError, folder)
+        except Exception as error:
+            raise UserError(
+                f"cannot load the app\n{apps_traceback(error).rstrip()}",
+                where=f"{folder or Path.cwd()}: {reference}",
+                hint="install the app's dependencies in fedsim's environment, or correct its pyproject.toml",
+            ) from error
+        if not isinstance(app, kind):
+            raise UserError(
+                f"is a {type(app).__name__}, not a {kind.__name__}",
+                where=f"{folder or ''}: {reference}",
+                hint="correct [tool.flwr.app.components] in pyproject.toml",
+            )
         return app
 
 
-class Workers(ABC):
-    """Run ClientApps."""
+@dataclass(frozen=True)
+class Workers:
+    """Run ClientApps.
 
-    @abstractmethod
-    def submit(self, job: Job) -> Callable[[], Answer]:
-        """Start a job, or note it; returns a function that waits for its answer."""
+    Attributes:
+        submit: starts a job, or notes it; returns a function that waits for its answer.
+        close: releases the resources of the workers.
+    """
 
-    def close(self) -> None:  # noqa: B027 - most have nothing to close
-        """Release the resources of the workers."""
+    submit: Callable[[Job], Callable[[], Answer]]
+    close: Callable[[], object]
 
 
-class HereWorkers(Workers):
-    """Runs each ClientApp when its answer is needed."""
-
-    def __init__(self, app: fl.ClientApp) -> None:
-        self._app = app
-
-    @override
-    def submit(self, job: Job) -> Callable[[], Answer]:
-        return lambda: answer(self._app, job)
-
-    @override
-    def close(self) -> None:
-        stop_counting()
+def here(app: fl.ClientApp) -> Workers:
+    """Runs each ClientApp in this process when its answer is needed."""
+    return Workers(lambda job: lambda: answer(app, job), stop_counting)
 
 
 _loaded: dict[AppSource, fl.ClientApp] = {}
@@ -74,72 +82,55 @@ _until_the_end = contextlib.ExitStack()
 
 def _answer_in_process(source: AppSource, job: Job) -> Answer:
     if not _loaded:
-        _until_the_end.enter_context(SimulatedClock.installed())
+        _until_the_end.enter_context(installed())
     if source not in _loaded:
         _loaded[source] = source.load()
     return answer(_loaded[source], job)
 
 
-class ProcessWorkers(Workers):
+def _processes(source: AppSource, count: int | None) -> Workers:
     """Processes of this machine, which import the app anew."""
+    pool = ProcessPoolExecutor(count or os.cpu_count() or 1, multiprocessing.get_context("spawn"))
 
-    def __init__(self, source: AppSource, count: int | None) -> None:
-        self._source = source
-        self._pool = ProcessPoolExecutor(
-            count or os.cpu_count() or 1, multiprocessing.get_context("spawn")
-        )
+    def wait(future: Future[Answer]) -> Answer:
+        try:
+            return future.result()
+        except BrokenProcessPool as error:
+            raise UserError(
+                "a process that ran ClientApps was lost",
+                where=_WHERE,
+                hint="it may have run out of memory; try fewer processes: -s task.workers.count=1",
+            ) from error
 
-    @override
-    def submit(self, job: Job) -> Callable[[], Answer]:
-        with thread_on(None):
-            future: Future[Answer] = self._pool.submit(_answer_in_process, self._source, job)
-
-        def wait() -> Answer:
-            try:
-                with thread_on(None):
-                    return future.result()
-            except BrokenProcessPool as error:
-                raise UserError(
-                    "a process that ran ClientApps was lost",
-                    where=_WHERE,
-                    hint="it may have run out of memory; try fewer processes: -s task.workers.count=1",
-                ) from error
-
-        return wait
-
-    @override
-    def close(self) -> None:
-        self._pool.shutdown(cancel_futures=True)
+    return _apart(
+        lambda job: pool.submit(_answer_in_process, source, job),
+        wait,
+        partial(pool.shutdown, cancel_futures=True),
+    )
 
 
-class ClusterWorkers(Workers):
+def _on_ray(source: AppSource, settings: RayWorkers, threads: int) -> Workers:
     """Tasks on a Ray cluster, one CPU each; every node sees the app under the same path."""
+    from fedsim.processes.cluster import connect_to_ray
 
-    def __init__(self, source: AppSource, settings: RayWorkers, threads: int) -> None:
-        from fedsim.processes.cluster import connect_to_ray
+    options = {"num_cpus": settings.count} if settings.count and not settings.address else {}
+    with thread_on(None):
+        ray = connect_to_ray(settings.address, _WHERE, **options)
+        shared = ray.put(source)
+        run: Any = ray.remote(num_cpus=1 if options else threads)(_answer_in_process)
+    return _apart(partial(run.remote, shared), ray.get, ray.shutdown)
 
-        options = {"num_cpus": settings.count} if settings.count and not settings.address else {}
+
+def _apart(
+    start: Callable[[Job], Any], wait: Callable[[Any], Answer], close: Callable[[], object]
+) -> Workers:
+    """Workers in other processes, whose own threads keep the host's time."""
+
+    def on_host(call: Callable[..., Any], *args: Any) -> Any:
         with thread_on(None):
-            self._ray = connect_to_ray(settings.address, _WHERE, **options)
-            self._source = self._ray.put(source)
-        self._run: Any = self._ray.remote(num_cpus=1 if options else threads)(_answer_in_process)
+            return call(*args)
 
-    @override
-    def submit(self, job: Job) -> Callable[[], Answer]:
-        with thread_on(None):
-            reference = self._run.remote(self._source, job)
-
-        def wait() -> Answer:
-            with thread_on(None):
-                result: Answer = self._ray.get(reference)
-            return result
-
-        return wait
-
-    @override
-    def close(self) -> None:
-        with thread_on(None):
-            self._ray.shutdown()
+    return Workers(lambda job: partial(on_host, wait, on_host(start, job)), partial(on_host, close))
 
 
 def make_workers(
@@ -153,7 +144,7 @@ def make_workers(
         UserError: another process cannot import the app, or there is no cluster.
     """
     if isinstance(settings, Here):
-        return HereWorkers(app.load() if isinstance(app, AppSource) else app)
+        return here(app.load() if isinstance(app, AppSource) else app)
     if not isinstance(app, AppSource):
         reference = importable(app)
         if reference is None:
@@ -166,5 +157,5 @@ def make_workers(
     else:
         app.load()  # An app that cannot be loaded is reported before the run begins.
     if isinstance(settings, Processes):
-        return ProcessWorkers(app, settings.count)
-    return ClusterWorkers(app, settings, threads)
+        return _processes(app, settings.count)
+    return _on_ray(app, settings, threads)

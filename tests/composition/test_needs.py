@@ -134,6 +134,13 @@ def test_a_target_that_is_never_reached_is_refused(target: str, message: str) ->
         check(read_scenario(scenario, [f"stop.target={target}"]))
 
 
+def test_an_unknown_target_is_refused_before_the_data_are_read() -> None:
+    task = {"dataset": {"name": "npz", "path": "nowhere.npz"}, "model": "linear"}
+    scenario = {"task": task, "devices": DEVICES, "stop": {"target": {"accurcy": 0.8}}}
+    with pytest.raises(UserError, match="no metric 'accurcy' to stop at"):
+        check(read_scenario(scenario))
+
+
 def test_methods_and_metrics_are_read_without_torch() -> None:
     code = (
         "import sys; from fedsim.parts.catalog import CATALOG; "

@@ -18,13 +18,11 @@ from flwr.server.strategy import FedAvg as OldFedAvg
 from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import (
-    DifferentialPrivacyClientSideFixedClipping,
     FedAdam,
     FedAvg,
     FedAvgM,
     FedMedian,
     FedProx,
-    FedXgbBagging,
     Krum,
 )
 
@@ -47,9 +45,9 @@ def model() -> torch.nn.Module:
         )
 
 
-def client_of(mods: list[Any] | None = None, **handlers: Any) -> ClientApp:
+def client_of(**handlers: Any) -> ClientApp:
     """A ClientApp with functions by the category of their messages, such as ``train``."""
-    app = ClientApp(mods=mods)
+    app = ClientApp()
     for category, handler in handlers.items():
         name, _, kind = category.partition("_")
         getattr(app, name)(*filter(None, [kind]))(handler)
@@ -75,7 +73,7 @@ def received(message: Message) -> torch.nn.Module:
     return net
 
 
-def torch_client(*, seeded: bool = True, mods: list[Any] | None = None) -> ClientApp:
+def torch_client(*, seeded: bool = True) -> ClientApp:
     """Five steps of SGD on a batch; evaluation counts hits."""
 
     def train(message: Message, context: Context) -> Message:
@@ -102,7 +100,7 @@ def torch_client(*, seeded: bool = True, mods: list[Any] | None = None) -> Clien
             hits = (received(message)(x).argmax(1) == y).float().mean().item()
         return answer(message, accuracy=hits, num_examples=EXAMPLES)
 
-    return client_of(mods, train=train, evaluate=evaluate)
+    return client_of(train=train, evaluate=evaluate)
 
 
 class SortedGrid:
@@ -277,44 +275,6 @@ def array_server(make: Any, *arrays: Any) -> ServerApp:
 
 def sklearn_server() -> ServerApp:
     return array_server(FedAvg, np.zeros((CLASSES, FEATURES)), np.zeros(CLASSES))
-
-
-def xgboost_server() -> ServerApp:
-    return array_server(FedXgbBagging, np.frombuffer(b"", dtype=np.uint8))
-
-
-def xgboost_client() -> ClientApp:
-    """One boosted tree per round, for bagging."""
-    import xgboost
-
-    params = {"objective": "binary:logistic", "max_depth": 2, "nthread": 1, "eta": 0.3}
-
-    def train(message: Message, context: Context) -> Message:
-        x, y = (part.numpy() for part in data(context.node_config["partition-id"]))
-        matrix = xgboost.DMatrix(x, label=(y == 0).astype(float))
-        before = message.content["arrays"]["0"].numpy().tobytes()
-        if before:
-            booster = xgboost.Booster(params=params)
-            booster.load_model(bytearray(before))
-            booster.update(matrix, booster.num_boosted_rounds())
-            booster = booster[booster.num_boosted_rounds() - 1 : booster.num_boosted_rounds()]
-        else:
-            booster = xgboost.train(params, matrix, num_boost_round=1)
-        raw = np.frombuffer(booster.save_raw("json"), dtype=np.uint8)
-        return answer(message, ArrayRecord([raw]), num_examples=len(x))
-
-    return client_of(train=train)
-
-
-def clipping_server(results: list[Any]) -> ServerApp:
-    """Differential privacy with clipping on the clients, by the mod ``fixedclipping_mod``."""
-    return strategy_server(
-        lambda **kw: DifferentialPrivacyClientSideFixedClipping(
-            FedAvg(**kw), noise_multiplier=0.1, clipping_norm=0.5, num_sampled_clients=4
-        ),
-        results=results,
-        fraction_evaluate=0.0,
-    )
 
 
 def query_client() -> ClientApp:

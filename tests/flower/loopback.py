@@ -47,7 +47,7 @@ class LoopbackGrid(Grid):  # type: ignore[misc]
         self.on_push: Callable[[], None] = lambda: None
         self._replies: dict[str, list[Message]] = {}
         self._lock = threading.Lock()
-        self._held: set[str] = set()
+        self._given: set[str] = set()
 
     def set_run(self, run: Any) -> None: ...
 
@@ -97,9 +97,9 @@ class LoopbackGrid(Grid):  # type: ignore[misc]
         with self._lock:
             here = [each for each in message_ids if each in self._replies]
             replies = [reply for each in here for reply in self._replies.pop(each)]
-            gone = [unavailable(each, 1) for each in message_ids if each in self._held]
+            gone = [unavailable(each, 1) for each in message_ids if each in self._given]
             held = [each for each in replies if each.metadata.src_node_id == self.uploading]
-            self._held |= {each.metadata.reply_to_message_id for each in held}
+            self._given |= {each.metadata.reply_to_message_id for each in replies}
         if held:
             time.sleep(3600)
         return [*replies, *gone]

@@ -1,22 +1,10 @@
 """One message with a ClientApp."""
 
-from typing import Any
-
-import numpy as np
 import pytest
-from flwr.clientapp.mod import fixedclipping_mod
 
 from fedsim.cli.summary import print_summary
 from tests.flower import apps
 from tests.flower.worlds import RunApp
-
-
-def test_clipping_on_the_clients(run_app: RunApp) -> None:
-    results: list[Any] = []
-    run_app(apps.clipping_server(results), apps.torch_client(mods=[fixedclipping_mod]))
-    start = [p.detach().numpy() for p in apps.model().parameters()]
-    ours = results[0].arrays.to_numpy_ndarrays()
-    assert not any(np.array_equal(a, b) for a, b in zip(start, ours, strict=True))
 
 
 def test_errors_of_clientapps(

@@ -1,441 +1,148 @@
-"""Simulated time is seen by the ServerApp's thread alone, under every name."""
+"""Threads of a ServerApp in simulated time."""
 
-import asyncio
-import contextlib
-import datetime
-import linecache
-import logging
-import multiprocessing
-import queue
-import sched
-import select
-import selectors
-import signal
-import socket
-import subprocess
-import sysconfig
 import threading
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as futures_wait
-from datetime import datetime as imported_datetime
-from time import monotonic as imported_monotonic
-from time import sleep as imported_sleep
-from typing import Any, cast
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from multiprocessing.pool import ThreadPool
+from typing import Any
 
-import pandas as pd
 import pytest
+from flwr.app import Context
+from flwr.serverapp import Grid
 
 from fedsim.errors import UserError
-from fedsim.flower import turns
-from fedsim.flower.clock import EPOCH_S, SimulatedClock, thread_on
-from fedsim.flower.turns import Turns, on_node
+from tests.flower import apps
+from tests.flower.apps import own_loop
+from tests.flower.worlds import Counting, RunApp, ask, devices
 
-S = 1_000_000_000
-
-
-class Time:
-    """An exchange in which nothing happens."""
-
-    def __init__(self) -> None:
-        self.now_ns = 0
-        self.turns = Turns(cast(Any, self))
-
-    def clock(self) -> SimulatedClock:
-        return SimulatedClock(
-            self.turns, lambda span_ns, done: self.turns.wait(done, self.now_ns + span_ns)
-        )
-
-    def run_until(self, done: Callable[[], bool], until_ns: int) -> None:
-        if not done():
-            assert until_ns < 10**6 * S, "nothing will end this wait"
-            self.now_ns = max(self.now_ns, until_ns)
+pytestmark = pytest.mark.usefixtures("without_reports")
 
 
-@contextlib.contextmanager
-def simulated() -> Iterator[SimulatedClock]:
-    """This thread is on a simulated clock that starts at 0."""
-    clock = Time().clock()
-    with clock.installed(), thread_on(clock):
-        yield clock
+def test_the_older_interface(run_app: RunApp, caplog: pytest.LogCaptureFixture) -> None:
+    """Every message is sent from a thread of its own; all take the time that they would take together."""
+    scenario = {"task": {"clients": 3}, "devices": devices(["1s", "2s", "3s"], "example")}
+    run = run_app(apps.legacy_server(rounds=2), apps.numpy_client(), scenario)
+    assert run.dispatches["outcome"].eq("aggregated").all()
+    assert run.dispatches.query("round == 0")["arrived_s"].round().tolist() == [10, 20, 30]
+    assert len(run.dispatches) == 6
+    measured = run.metrics.dropna(subset="client_mean")
+    # The mean of the shifts 0, 1 and 2 is added in each round; evaluations take a third.
+    assert measured["client_mean"].tolist() == [1.0, 2.0]
+    assert measured["time_s"].round().tolist() == [40, 80]
+    assert run.info["rounds"] == 2
+    with caplog.at_level("INFO", "flwr"):
+        run_app(apps.legacy_server(1), apps.numpy_client(), {"devices": devices("1s", "example")})
+    assert "Run finished 1 round(s) in 13.3" in caplog.text
 
 
-def test_every_name_means_simulated_time() -> None:
-    with simulated():
-        time.sleep(2)
-        imported_sleep(3.5)
-        assert time.time() == EPOCH_S + 5.5
-        assert time.time_ns() == EPOCH_S * S + 5 * S + S // 2
-        assert time.monotonic() == imported_monotonic() == time.perf_counter() == 5.5
-        assert time.monotonic_ns() == time.perf_counter_ns() == 5 * S + S // 2
-        now = datetime.datetime.now(datetime.UTC)
-        assert now == imported_datetime.fromtimestamp(EPOCH_S + 5.5, datetime.UTC)
-        assert imported_datetime.now(datetime.UTC) == now
-        assert imported_datetime.utcnow() == now.replace(tzinfo=None)
-        with pytest.raises(ValueError, match="non-negative"):
-            time.sleep(-1)
+STEPS_OF_1_2_AND_3_S = {"task": {"clients": 3}, "devices": devices(["1s", "2s", "3s"])}
+"""Five steps take 5, 10 and 15 s."""
+Trips = list[tuple[float, int, int]]
 
 
-def test_instances_and_subclasses_of_datetime_are_what_they_were() -> None:
-    plain = datetime.datetime(2020, 1, 2)
-    with simulated():
-        made = datetime.datetime(2020, 1, 2)
-        assert made == plain
-        assert type(made) is type(plain)
-        assert isinstance(plain, datetime.datetime)
-        assert isinstance(datetime.datetime.now(), datetime.date)
+def node_loops(trips: Trips, times: int, start: Callable[[Any, list[int]], None]) -> Any:
+    """One thread per node, which sends a message, waits for the reply, and begins again."""
 
-        class Own(datetime.datetime):
-            pass
+    def main(grid: Grid, context: Context) -> None:
+        nodes = list(grid.get_node_ids())
 
-        assert type(Own(2020, 1, 2)) is Own
-        assert isinstance(Own(2020, 1, 2), datetime.datetime)
+        def loop(node: int) -> int:
+            for trip in range(times):
+                (reply,) = grid.send_and_receive([ask(node)])
+                assert not reply.has_error()
+                trips.append((time.monotonic(), nodes.index(node), trip))
+            return node
 
+        start(loop, nodes)
 
-def test_the_standard_library_keeps_the_time_of_the_host() -> None:
-    real = time.time()
-    with simulated():
-        assert logging.LogRecord("", 0, "", 0, "", (), None).created == pytest.approx(real, abs=60)
-        with thread_on(None):
-            assert time.time() == pytest.approx(real, abs=60)
-        assert time.time() == EPOCH_S
-        from time import time as kept
-    for read in (time.time, kept):
-        assert read() == pytest.approx(real, abs=60)
-    assert kept is not time.time
-    assert imported_sleep.__module__ == "time"
-    assert imported_datetime is datetime.datetime
+    return own_loop(main)
 
 
-async def _asleep() -> None:
-    await asyncio.sleep(2)
+def in_a_pool(loop: Any, nodes: list[int]) -> None:
+    with ThreadPoolExecutor() as pool:
+        futures = [pool.submit(loop, node) for node in nodes]
+        assert [future.result() for future in as_completed(futures)] == nodes
 
 
-async def _impatient() -> None:
-    with contextlib.suppress(TimeoutError):
-        await asyncio.wait_for(asyncio.Event().wait(), 2)
-
-
-def _wait_for_condition() -> None:
-    condition = threading.Condition()
-    with condition:
-        assert not condition.wait_for(lambda: False, timeout=2)
-
-
-def _wait_for_item() -> None:
-    with pytest.raises(queue.Empty):
-        queue.Queue[int]().get(timeout=2)
-
-
-def _wait_for_future() -> None:
-    with pytest.raises(TimeoutError):
-        Future[int]().result(timeout=2)
-    assert not futures_wait([Future[int]()], timeout=0.0).done
-
-
-def _taken() -> threading.Lock:
-    lock = threading.Lock()
-    assert lock.acquire(timeout=2)
-    return lock
-
-
-def _schedule(scheduler: sched.scheduler) -> None:
-    scheduler.enter(2, 0, lambda: None)
-    scheduler.run()
-
-
-def _wait_for_timer() -> None:
-    timer = threading.Timer(2, lambda: None)
-    timer.start()
-    timer.join()
-
-
-def _sleep_in_pool() -> None:
-    with ThreadPoolExecutor(2) as pool:
-        list(pool.map(time.sleep, (2, 1)))
-
-
-TAKEN = _taken()
-WAITS: dict[str, Callable[[], object]] = {
-    "sleep": lambda: time.sleep(2),
-    "event": lambda: threading.Event().wait(2),
-    "condition": _wait_for_condition,
-    "queue": _wait_for_item,
-    "future": _wait_for_future,
-    "lock": lambda: _taken().acquire(timeout=2),
-    "lock of the module": lambda: TAKEN.acquire(timeout=2),
-    "select": lambda: select.select([], [], [], 2),
-    "selector": lambda: selectors.DefaultSelector().select(2),
-    "poll selector": lambda: selectors.PollSelector().select(2),
-    "asyncio": lambda: asyncio.run(_asleep()),
-    "asyncio.wait_for": lambda: asyncio.run(_impatient()),
-    "timer": _wait_for_timer,
-    "pool": _sleep_in_pool,
-    "sched": lambda: _schedule(sched.scheduler()),
-    "sched by time": lambda: _schedule(sched.scheduler(time.time, time.sleep)),
-}
-
-
-@pytest.mark.parametrize("way", WAITS)
-def test_six_waits_of_two_seconds_take_twelve(way: str) -> None:
-    began = time.monotonic()
-    with simulated() as clock:
-        for _ in range(6):
-            WAITS[way]()
-        assert time.time() - EPOCH_S == pytest.approx(12, abs=1e-3)
-        assert clock.now_ns() == pytest.approx(12 * S, abs=S // 1000)
-    assert time.monotonic() - began < 5
-
-
-def _receive() -> None:
-    one, _other = socket.socketpair()
-    one.settimeout(0.05)
-    one.recv(1)
-
-
-PIPE = multiprocessing.Pipe()
-ON_HOST: dict[str, Callable[[], object]] = {
-    "poll": lambda: select.poll(),
-    "epoll": lambda: select.epoll(),
-    "sigtimedwait": lambda: signal.sigtimedwait([signal.SIGUSR1], 3600),
-    "Popen.wait": lambda: subprocess.Popen(["sleep", "0.1"]).wait(0.05),
-    "Popen.communicate": lambda: subprocess.run(["sleep", "1"], timeout=0.05),
-    "Queue.get": lambda: multiprocessing.Queue().get(timeout=0.05),
-    "Connection.poll": lambda: PIPE[0].poll(0.05),
-    "Event.wait": lambda: multiprocessing.Event().wait(0.05),
-    "socket.recv": _receive,
-}
-
-
-@pytest.mark.parametrize("call", ON_HOST)
-def test_a_wait_that_only_the_host_can_end_names_its_line(call: str) -> None:
-    with simulated() as clock:
-        with pytest.raises(UserError, match=rf"{call} waits on the host") as refusal:
-            ON_HOST[call]()
-        assert clock.now_ns() == 0
-    file, line = str(refusal.value.where).rsplit(":", 1)
-    assert file == __file__
-    assert call.split(".")[-1] in linecache.getline(file, int(line))
-
-
-def test_waits_that_end_early_and_other_processes_take_no_time() -> None:
-    with simulated() as clock:
-        event, items = threading.Event(), queue.Queue[int]()
-        event.set()
-        items.put(1)
-        assert event.wait(5)
-        assert items.get(timeout=5) == 1
-        # A thread that computes takes the host's time, and ends the wait.
-        with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(sum, [1, 2]).result(timeout=60) == 3
-        run = subprocess.run(["echo", "1"], timeout=60, capture_output=True)
-        assert run.stdout == b"1\n"
-        shared = multiprocessing.Queue()
-        shared.put(1)
-        assert shared.get(timeout=60) == 1
-        assert clock.now_ns() == 0
-
-
-def _sleep_in_threads(note: Callable[[str], None]) -> None:
-    """Sleeps of 2, 3 and 3 s by two threads of a pool."""
-
-    def sleep(name: str, seconds: float) -> None:
-        time.sleep(seconds)
-        note(name)
-
-    with ThreadPoolExecutor(2) as pool:
-        for name, seconds in (("a", 2), ("b", 3), ("c", 3)):
-            pool.submit(sleep, name, seconds)
-
-
-def _sleep_itself(note: Callable[[str], None]) -> None:
-    """``time.sleep`` as what a thread, a pool and a coroutine call."""
-    thread = threading.Thread(target=time.sleep, args=(2,))
-    thread.start()
-    thread.join()
-    note("a")
-    with ThreadPoolExecutor(1) as pool:
-        pool.submit(time.sleep, 1).result()
-        note("b")
-    asyncio.run(asyncio.wait_for(asyncio.to_thread(time.sleep, 2), 60))
-    note("c")
-
-
-def _pass_items(note: Callable[[str], None]) -> None:
-    """A thread makes an item every 2 s, and another one consumes them."""
-    items = queue.Queue[str]()
-
-    def make() -> None:
-        for item in "abc":
-            imported_sleep(2)
-            items.put(item)
-
-    def consume() -> None:
-        for _ in "abc":
-            note(items.get())
-
-    threads = [threading.Thread(target=target) for target in (consume, make)]
+def in_threads(loop: Any, nodes: list[int]) -> None:
+    threads = [threading.Thread(target=loop, args=(node,), daemon=True) for node in nodes]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def _take_turns(note: Callable[[str], None]) -> None:
-    """A timer, a barrier, and a thread that the main one does not wait for long enough."""
-    barrier = threading.Barrier(2)
-    threading.Timer(2, lambda: (barrier.wait(), note("a"))).start()
-    barrier.wait()
-    thread = threading.Thread(target=lambda: (time.sleep(3), note("c")))
-    thread.start()
-    thread.join(1)
-    note("b")
-    assert thread.is_alive()
-    thread.join()
-    assert not thread.is_alive()
+@pytest.mark.parametrize("start", [in_a_pool, in_threads])
+@pytest.mark.parametrize("declared", [False, True])
+def test_one_thread_per_node(run_app: RunApp, start: Any, declared: bool) -> None:
+    """Replies at 5, 10, 15 / 10, 20, 30 / 15, 30, 45 s; every one of them is a version."""
+    trips: Trips = []
+    scenario = {**STEPS_OF_1_2_AND_3_S, "seed": 3}
+    if declared:
+        work = {"train": 5, "reply": "1kB"}
+        scenario["task"] = {"clients": 3, "work": work}
+    run = run_app(node_loops(trips, 3, start), apps.torch_client(), scenario)
+    at = {(node, trip): round(s) for s, node, trip in trips}
+    assert at == {(n, trip): 5 * (n + 1) * (trip + 1) for n in range(3) for trip in range(3)}
+    assert [s for s, _, _ in trips] == sorted(s for s, _, _ in trips)
+    assert run.simulated_s == pytest.approx(45, abs=1e-3)
+    assert run.dispatches["outcome"].eq("aggregated").all()
+    # Node 2's messages begin and end just before those of the others, which have sent more: at 5, 10 and 10 s; at 15
+    # and 20 s; at 30 s.
+    assert run.dispatches.query("client_id == 2")["staleness"].tolist() == [3, 2, 1]
+    again = run_app(node_loops([], 3, start), apps.torch_client(), scenario)
+    assert again.dispatches.equals(run.dispatches)
 
 
-def _contend(note: Callable[[str], None]) -> None:
-    """Two threads that sleep while they hold a lock, and a third one that gives up."""
-    lock, patient = threading.RLock(), threading.Lock()
+def test_the_end_of_the_run_unwinds_the_threads(run_app: RunApp) -> None:
+    """At 22 s, two threads wait for replies, one has not begun, and the main thread waits for all."""
+    trips: Trips = []
 
-    def sleep(name: str) -> None:
-        with patient, lock, lock:
-            time.sleep(2)
-            note(name)
+    def start(loop: Any, nodes: list[int]) -> None:
+        with ThreadPoolExecutor(2) as pool:
+            for node in nodes:
+                pool.submit(loop, node)
 
-    def give_up() -> None:
-        assert not patient.acquire(timeout=3)
-        note("b")
-
-    with ThreadPoolExecutor() as pool:
-        pool.submit(sleep, "a")
-        pool.submit(sleep, "c")
-        assert pool.submit(give_up).exception() is None
-
-
-def _gather(note: Callable[[str], None]) -> None:
-    """Blocking calls of a coroutine."""
-
-    def block(name: str, seconds: float) -> None:
-        time.sleep(seconds)
-        note(name)
-
-    async def main() -> None:
-        blocking = (asyncio.to_thread(block, name, s) for name, s in (("b", 3), ("a", 2)))
-        await asyncio.gather(*blocking, asyncio.sleep(1))
-        await asyncio.sleep(2)
-        note("c")
-
-    asyncio.run(main())
+    scenario = {**STEPS_OF_1_2_AND_3_S, "stop": {"simulated_time": "22s"}}
+    run = run_app(node_loops(trips, 100, start), apps.torch_client(), scenario)
+    assert [round(s) for s, _, _ in trips] == [5, 10, 10, 15, 20, 20]
+    assert [node for _, node, _ in trips] == [0, 1, 0, 0, 1, 0]
+    assert run.simulated_s == 22
+    assert run.info["status"] == "complete"
+    assert (run.dispatches["outcome"] == "unfinished").sum() == 2
 
 
-@pytest.mark.parametrize(
-    ("way", "times"),
-    [
-        (_sleep_in_threads, {"a": 2, "b": 3, "c": 5}),
-        (_sleep_itself, {"a": 2, "b": 3, "c": 5}),
-        (_pass_items, {"a": 2, "b": 4, "c": 6}),
-        (_take_turns, {"a": 2, "b": 3, "c": 5}),
-        (_contend, {"a": 2, "b": 3, "c": 4}),
-        (_gather, {"a": 2, "b": 3, "c": 5}),
-    ],
-)
-def test_threads_of_the_app_take_turns(
-    way: Callable[[Callable[[str], None]], None], times: dict[str, int]
-) -> None:
-    began = time.monotonic()
-    seen: dict[str, float] = {}
-    with simulated():
-        way(lambda name: seen.update({name: time.monotonic()}))
-    assert {name: pytest.approx(at, abs=1e-3) for name, at in seen.items()} == times
-    assert list(seen) == sorted(times)
-    assert time.monotonic() - began < 5
+def test_a_serverapp_may_return_before_its_threads(run_app: RunApp) -> None:
+    def start(loop: Any, nodes: list[int]) -> None:
+        for node in nodes:
+            threading.Thread(target=loop, args=(node,)).start()
+        time.sleep(7)
+
+    before, trips = threading.active_count(), Trips()
+    run = run_app(node_loops(trips, 9, start), apps.torch_client(), STEPS_OF_1_2_AND_3_S)
+    assert run.simulated_s == 7
+    assert [round(s) for s, _, _ in trips] == [5]
+    assert threading.active_count() == before
 
 
-def test_threads_of_libraries_keep_the_time_of_the_host() -> None:
-    real, seen = time.time(), []
-    path = f"{sysconfig.get_path('purelib')}/library.py"
-    library: dict[str, Any] = {"__name__": "library"}
-    code = "def run(thread, event):\n    thread.start()\n    return event.wait(60)"
-    exec(compile(code, path, "exec"), library)
+def test_threads_of_libraries_may_not_use_the_grid(run_app: RunApp) -> None:
+    def start(loop: Any, nodes: list[int]) -> None:
+        with ThreadPool(3) as pool:
+            pool.map(loop, nodes)
 
-    def work(event: threading.Event) -> None:
-        time.sleep(0.1)
-        seen.append(time.time())
-        event.set()
-
-    def call() -> None:
-        event = threading.Event()
-        assert library["run"](threading.Thread(target=work, args=(event,)), event)
-
-    with simulated() as clock:
-        call()
-        with ThreadPoolExecutor() as pool:
-            assert [one.result() for one in [pool.submit(call) for _ in range(2)]] == [None, None]
-        assert clock.now_ns() == 0
-    assert seen == [pytest.approx(real, abs=60)] * 3
+    with pytest.raises(UserError, match="used from a thread of a library") as caught:
+        run_app(node_loops([], 1, start), apps.torch_client(), STEPS_OF_1_2_AND_3_S)
+    assert "ThreadPoolExecutor" in str(caught.value.hint)
 
 
-def test_every_clock_is_simulated() -> None:
-    with simulated():
-        time.sleep(86_400)
-        assert datetime.date.today() == datetime.date(2026, 1, 2)
-        assert time.gmtime()[:5] == (2026, 1, 2, 0, 0)
-        assert pd.Timestamp.now("UTC") == pd.Timestamp("2026-01-02", tz="UTC")
-        assert time.gmtime(0)[:3] == (1970, 1, 1)
-        assert time.localtime()[:1] == (2026,)
-        assert "2026" in time.ctime()
-        assert time.strftime("%Y") == "2026"
-        assert time.strftime("%Y", time.gmtime(0)) == "1970"
-        assert time.clock_gettime(time.CLOCK_REALTIME) == EPOCH_S + 86_400
-        assert time.clock_gettime_ns(time.CLOCK_MONOTONIC) == 86_400 * S
-        assert time.clock_gettime(time.CLOCK_PROCESS_CPUTIME_ID) < 80_000
-        assert isinstance(datetime.date(2020, 1, 1), datetime.date)
-        assert type(datetime.date(2020, 1, 1)) is type(datetime.datetime(2020, 1, 1).date())
-
-
-def test_sleeps_of_a_node_do_not_pass_on_the_host() -> None:
-    with simulated() as clock, on_node() as node:
-        began, began_at = time.monotonic(), datetime.datetime.now()
-        time.sleep(30)
-        imported_sleep(0.5)
-        assert node.now_ns == 30 * S + S // 2
-        assert 30.5 <= time.monotonic() - began < 35
-        assert 30.5 <= (datetime.datetime.now() - began_at).total_seconds() < 35
-        with thread_on(clock):
-            assert clock.now_ns() == 0
-
-
-@pytest.mark.parametrize("way", WAITS)
-def test_waits_of_a_node_take_the_time_that_they_are_given(
-    monkeypatch: pytest.MonkeyPatch, way: str
-) -> None:
-    host_ns = turns._MONOTONIC_NS
-    monkeypatch.setattr(turns, "_MONOTONIC_NS", lambda: 50 * host_ns())
-    with simulated() as clock, on_node() as node:
-        WAITS[way]()
-        assert node.now_ns == 2 * S
-        assert clock.now_ns() == 0
-
-
-def test_waits_of_a_node_that_the_host_ends_take_no_time() -> None:
-    """A pool of an earlier message works on the host."""
-    with simulated(), on_node():
-        pool = ThreadPoolExecutor(1)
-        pool.submit(time.sleep, 1).result()
-    with simulated(), on_node() as node:
-        assert pool.submit(lambda: time.sleep(0.1) or 1).result(timeout=60) == 1
-        assert node.now_ns == 0
-        pool.shutdown()
-
-
-def test_waits_of_libraries_are_real() -> None:
-    """A library in the ServerApp's thread, such as a loader of data, sees its timeout pass on the host."""
-    library: dict[str, object] = {"__name__": "torch.utils.data", "queue": queue}
-    exec("def get():\n    return queue.Queue().get(timeout=0.05)", library)
-    with simulated() as clock:
-        with pytest.raises(queue.Empty):
-            library["get"]()  # type: ignore[operator]
-        assert clock.now_ns() == 0
+@pytest.mark.parametrize("start", [in_a_pool, in_threads])
+def test_an_error_of_fedsim_in_a_thread_ends_the_run(run_app: RunApp, start: Any) -> None:
+    """Whether it is found in the thread, which sends a message of undeclared work, or while time passes."""
+    scenario = {"task": {"clients": 3, "work": {"train": {"fit": 5}, "reply": "1kB"}}}
+    with pytest.raises(UserError, match="no units for the kind 'default'"):
+        run_app(node_loops([], 3, start), apps.torch_client(), scenario)
+    client = Counting()
+    with pytest.raises(UserError, match="took no step"):
+        run_app(node_loops([], 3, start), client.app, {"task": {"clients": 3}})
+    assert len(client.nodes) == 1

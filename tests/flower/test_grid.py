@@ -15,7 +15,7 @@ from fedsim.flower import mark_version
 from fedsim.flower.clock import EPOCH_S
 from tests.flower import apps
 from tests.flower.apps import own_loop
-from tests.flower.worlds import RunApp, ask, coming_and_going, devices
+from tests.flower.worlds import LINK, RunApp, ask, coming_and_going, devices
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
@@ -55,7 +55,8 @@ def test_asynchronous_loop_by_hand(run_app: RunApp) -> None:
     assert max(stale) == 2
 
 
-def test_polling_without_a_pause_goes_on(run_app: RunApp) -> None:
+@pytest.mark.parametrize("links", ["static", "shared"])
+def test_polling_without_a_pause_goes_on(run_app: RunApp, links: str) -> None:
     polls, marks = [], []
 
     def main(grid: Grid, context: Context) -> None:
@@ -70,6 +71,7 @@ def test_polling_without_a_pause_goes_on(run_app: RunApp) -> None:
                 marks.append(time.monotonic())
 
     scenario = {"task": {"clients": 2}, "devices": devices(["1s", "2s"])}
+    scenario["devices"]["network"] = {**LINK, "name": links}
     run = run_app(own_loop(main), apps.torch_client(), scenario)
     assert [round(at) for at in marks] == [5, 10]
     # From event to event, and at most by a second, because this app reads the time in every turn.
@@ -122,15 +124,6 @@ def test_scikit_learn(run_app: RunApp, unit: str, caplog: pytest.LogCaptureFixtu
         assert (spent > 0).all()
         assert "this run cannot be repeated exactly" in caplog.text
     assert run.metrics["train_score"].iloc[-1] > 0.5
-
-
-def test_xgboost_bagging(run_app: RunApp) -> None:
-    pytest.importorskip("xgboost", reason="needs xgboost")
-    scenario = {"devices": devices("1s", "example")}
-    run = run_app(apps.xgboost_server(), apps.xgboost_client(), scenario)
-    assert run.dispatches["outcome"].eq("aggregated").all()
-    # A model of four more trees is larger.
-    assert run.dispatches.groupby("round")["bytes_down"].first().is_monotonic_increasing
 
 
 def test_the_same_run_twice(run_app: RunApp) -> None:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
-from typing_extensions import override
 
-from fedsim.flower.client import Answer, Job
-from fedsim.flower.workers import HereWorkers
+from fedsim.flower.client import Answer, Job, answer
+from fedsim.flower.workers import Workers
 from tests.flower import apps
 from tests.flower.worlds import Counting, RunApp, coming_and_going, devices
 
@@ -28,21 +27,23 @@ def test_same_bits_in_this_process_and_in_others(run_app: RunApp) -> None:
     assert not all(np.array_equal(a, b) for a, b in zip(here, other, strict=True))
 
 
-class Eager(HereWorkers):
-    """Runs each ClientApp when it is submitted, like a worker that is idle, and notes when its answer is needed."""
+def eager(log: list[str]) -> Callable[[Any], Workers]:
+    """Workers that run each ClientApp when it is submitted, as if idle, and note when its answer is needed."""
 
-    log: ClassVar[list[str]]
+    def make(app: Any) -> Workers:
+        def submit(job: Job) -> Callable[[], Answer]:
+            answered = answer(app, job)
+            log.append("started")
 
-    @override
-    def submit(self, job: Job) -> Callable[[], Answer]:
-        answer = super().submit(job)()
-        self.log.append("started")
+            def wait() -> Answer:
+                log.append("needed")
+                return answered
 
-        def wait() -> Answer:
-            self.log.append("needed")
-            return answer
+            return wait
 
-        return wait
+        return Workers(submit, lambda: None)
+
+    return make
 
 
 @pytest.mark.parametrize("kind", ["static", "shared"])
@@ -58,11 +59,11 @@ def test_clientapps_run_in_parallel_unless_it_would_be_in_vain(
         section["network"]["server_down"] = "100kbps"
     server = apps.strategy_server(rounds=1, fraction_evaluate=0.0)
     client = Counting()
-    monkeypatch.setattr("fedsim.flower.workers.HereWorkers", Eager)
-    Eager.log = []
+    log: list[str] = []
+    monkeypatch.setattr("fedsim.flower.workers.here", eager(log))
     run = run_app(server, client.app, {"devices": section})
     assert sorted(client.nodes) == [0, 1, 3]
-    assert Eager.log == ["started"] * 3 + ["needed"] * 3
+    assert log == ["started"] * 3 + ["needed"] * 3
     outcomes = run.dispatches.set_index("client_id")["outcome"].astype(str)
     assert outcomes.to_dict() == {0: "aggregated", 1: "aggregated", 2: "dropped", 3: "dropped"}
     left = run.dispatches.set_index("client_id").loc[3]
