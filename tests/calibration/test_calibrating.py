@@ -256,7 +256,7 @@ def test_the_command_writes_bundle_page_and_scenario(folder: Path) -> None:
     assert (folder / "out" / "manifest.json").exists()
     page = (folder / "out.html").read_text()
     assert all(f"<td>{share:.0%}</td>" in page or f">{share:.0%}<" in page for share in QUANTILES)
-    assert page.count('"series":[{"label":"logged"') == 4 + 2, "distributions and bands"
+    assert page.count('"series":[{"key":"logged"') == 4 + 2, "distributions and bands"
     check = CliRunner().invoke(cli, ["scenario", "check", str(folder / "out.yaml")])
     assert check.exception is None or check.exit_code == 0
 

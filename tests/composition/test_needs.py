@@ -135,8 +135,12 @@ def test_a_target_that_is_never_reached_is_refused(target: str, message: str) ->
 
 
 def test_an_unknown_target_is_refused_before_the_data_are_read() -> None:
-    task = {"dataset": {"name": "npz", "path": "nowhere.npz"}, "model": "linear"}
-    scenario = {"task": task, "devices": DEVICES, "stop": {"target": {"accurcy": 0.8}}}
+    task = {
+        "dataset": {"name": "npz", "path": "nowhere.npz"},
+        "partition": {"name": "iid", "clients": 2},
+        "model": "linear",
+    }
+    scenario = {"task": task, "devices": DEVICES, "stop": {"rounds": 1, "target": {"accurcy": 0.8}}}
     with pytest.raises(UserError, match="no metric 'accurcy' to stop at"):
         check(read_scenario(scenario))
 
