@@ -29,9 +29,10 @@ from fedsim.scenario.model import Failures, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher
-from fedsim.simulation.dispatches import ContendedDispatches, Dispatches, OnEnd, at_once
+from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, at_once
 from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
+from fedsim.simulation.links import SharedLinks
 from fedsim.simulation.story import DeviceProcess, device_processes
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload
@@ -254,13 +255,15 @@ class _PlannedParcels(Dispatches):
         return self._plan(dispatch, self._engine.now_ns)._replace(ending=Ending.STOPPED)
 
 
-class _ContendedParcels(ContendedDispatches):
+class _ContendedParcels(LiveDispatches):
     """Messages on shared links, on which the end of a download is not known in advance."""
 
     def __init__(
         self, engine: Engine, parcels: _Parcels, network: SharedNetwork, on_end: OnEnd
     ) -> None:
-        super().__init__(engine, network, on_end, device_processes(parcels.of))
+        links = SharedLinks(engine, network)
+        super().__init__(engine, links, device_processes(parcels.of), on_end)
+        self._network = network
         self._parcels = parcels
 
     @override

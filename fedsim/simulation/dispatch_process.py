@@ -1,9 +1,7 @@
 """What takes time in a dispatch, and how far one under way has come.
 
-Simulated time passes only in the activities that the story of a dispatch yields: transfers, local steps (or the rounds
-of an edge server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each
-activity ended. :func:`fedsim.simulation.dispatches.at_once` runs a story at once if links are not shared;
-:mod:`fedsim.simulation.dispatches` runs it with events if they are.
+Simulated time passes only in the activities that the story of a dispatch yields: transfers, local steps, joint work and
+waiting offline. Its runner (:mod:`fedsim.simulation.dispatches`) sends back the instant at which each activity ended.
 """
 
 from __future__ import annotations
@@ -43,18 +41,17 @@ class Offline(NamedTuple):
     until_ns: int
 
 
-class EdgeRounds(NamedTuple):
-    """Rounds of an edge server, or an exchange among clients, until they are done; interrupted at ``until_ns``.
+class JointWork(NamedTuple):
+    """Work with other clients, until it is done; interrupted at ``until_ns``.
 
-    ``begin`` starts them and takes a function to be called when they are done; ``abandon`` interrupts them.
+    ``begin`` starts it, takes a function to be called when it is done, and returns one that interrupts it.
     """
 
     until_ns: int
-    begin: Callable[[Callable[[], None]], None]
-    abandon: Callable[[], None]
+    begin: Callable[[Callable[[], None]], Callable[[], None]]
 
 
-Activity = Transfer | LocalSteps | Offline | EdgeRounds
+Activity = Transfer | LocalSteps | Offline | JointWork
 Reached = tuple[int, float | None]
 """When an activity ended, and the bytes that a transfer had moved if it was interrupted; None if it was completed."""
 

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatches import (
-    ContendedDispatches,
-    Dispatches,
-    OnEnd,
-    PlannedDispatches,
-)
-from fedsim.simulation.edges import Hierarchy, build_hierarchy
+from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, PlannedDispatches
+from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
 from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.level import Level
+from fedsim.simulation.links import SharedLinks
 from fedsim.simulation.server import Above, ServerBase
 from fedsim.simulation.stall import clock_ends
 from fedsim.simulation.story import Server, device_processes
-from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
+from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
 
@@ -53,7 +49,7 @@ class Simulation(Above):
         clients, workloads, stop, evaluations, seed: the scenario; with edge servers, the rules in ``clients`` are
             theirs.
         plane: executes the timeline; None for timing-only runs.
-        recorder: takes the rows; an :class:`EdgeRecorder` with edge servers.
+        recorder: takes the rows.
         on_progress: called after every version of the top server.
         hierarchy: the edge servers and the cloud; None without.
         live: the clients, if they are not simulated.
@@ -95,13 +91,12 @@ class Simulation(Above):
             dispatches = partial(
                 exchanging, engine, network, workloads.of, clients.exchange, detection_ns
             )
-        elif isinstance(network, SharedNetwork):
-            dispatches = partial(
-                ContendedDispatches, engine, network, process=device_processes(workloads.of)
-            )
         else:
-            dispatches = partial(
-                PlannedDispatches, engine, workloads, process=device_processes(workloads.of)
+            process = device_processes(workloads.of)
+            dispatches = (
+                partial(LiveDispatches, engine, SharedLinks(engine, network), process)
+                if isinstance(network, SharedNetwork)
+                else partial(PlannedDispatches, engine, workloads, process)
             )
         devices = Level(engine, clients, workloads, stop, plane, updates, dispatches)
         self._levels = [devices]
@@ -110,9 +105,7 @@ class Simulation(Above):
             if live is not None:
                 live.server = self.server
         else:
-            edges, self.server = build_hierarchy(
-                hierarchy, devices, clients, cast(EdgeRecorder, recorder), self, seed
-            )
+            edges, self.server = hierarchy.build(devices, clients, recorder, self, seed)
             self._levels.append(edges)
 
     def run(self) -> None:

@@ -46,10 +46,6 @@ class Recorder(Protocol):
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Record a server update."""
 
-
-class EdgeRecorder(Recorder, Protocol):
-    """Records the rows of a run with edge servers, too."""
-
     def append_edge_dispatch(self, ended: Ended) -> None:
         """Record a dispatch of the cloud to an edge server with its outcome."""
 
