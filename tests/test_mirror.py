@@ -57,7 +57,10 @@ ELSEWHERE = {
         "steps ahead, and their absence",
     ),
     "simulation/server.py": ("simulation/test_story.py", "what schedules ask of it"),
-    "simulation/links.py": ("simulation/test_exchange.py", "transfers by hand on links of both kinds"),
+    "simulation/links.py": (
+        "simulation/test_exchange.py",
+        "transfers by hand on links of both kinds",
+    ),
     "simulation/level.py": ("simulation/test_story.py", "what servers share"),
     "simulation/simulation.py": ("simulation/test_story.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),

@@ -13,7 +13,7 @@ import numpy as np
 from fedsim.composition.edges import hierarchy, relocating
 from fedsim.composition.world import World
 from fedsim.scenario.model import Scenario
-from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, check_rules
 from fedsim.simulation.simulation import Live, Simulation
 from fedsim.simulation.updates import Recorder
@@ -91,7 +91,7 @@ def build_server(
         _clients(world),
         _workloads(world),
         stop,
-        EvaluationTimes(
+        Evaluations(
             every_ns=None if evaluation.every is None else to_ns(evaluation.every),
             every_versions=every_versions,
             every_steps=every_steps,

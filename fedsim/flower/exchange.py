@@ -30,7 +30,6 @@ from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher
 from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, at_once
-from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.links import SharedLinks
 from fedsim.simulation.story import DeviceProcess, device_processes
@@ -366,7 +365,6 @@ class Exchange:
         self._other_sequences = [0] * population.clients
         self._others = self._changes = 0
         self._over = False
-        self._energy = EnergyUse(population.power)
         self._updates = Updates(recorder)
         self._dispatcher = Dispatcher(
             engine,
@@ -521,7 +519,7 @@ class Exchange:
         """Hand a node its next message; with a low battery, only once it has recharged."""
         batteries, now = self.population.batteries, self.now_ns
         if batteries is not None:
-            ready_ns = batteries.end(client, now, self._energy.joules(client, plan))
+            ready_ns = batteries.end(client, now, self.population.power.joules(client, plan[7:]))
             if ready_ns > now:
                 self.engine.call_at(ready_ns, lambda: self._next(client))
                 return

@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
+from fedsim.devices.battery import DOWNLOAD, UPLOAD
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.energy import DOWNLOAD, UPLOAD
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
@@ -116,7 +116,7 @@ class DispatchProcess(ABC):
         self.steps_done = self.compute_ns = 0
         self._bytes = [0.0, 0.0]
         self._transfer_ns = [0, 0]
-        self._battery = workload.battery(dispatch.client_id) if workload.has_batteries else None
+        self._battery = workload.battery(dispatch.client_id)
 
     @abstractmethod
     def run(self) -> Generator[Activity, Reached, None]:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from fedsim.network.base import Direction
 from fedsim.scenario.model import Stop
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatches import Dispatches, OnEnd
-from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
@@ -26,18 +25,8 @@ from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
-    from fedsim.scheduling.base import Dispatch, Schedule
-
-
-class Receiver(Protocol):
-    """A server, as its level knows it."""
-
-    edge: int
-    empty_draws: int
-    schedule: Schedule
-
-    def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
-        """Handle a dispatch that has ended by itself."""
+    from fedsim.scheduling.base import Dispatch
+    from fedsim.simulation.server import ServerBase
 
 
 class Level:
@@ -79,9 +68,8 @@ class Level:
         self.is_patient = stop is not None and stop.simulated_time is not None
         self.plane = plane
         self.updates = updates
-        self.energy = EnergyUse(population.power)
         self.batteries = population.batteries
-        self.servers: list[Receiver] = []
+        self.servers: list[ServerBase] = []
         self.dispatched = self.arrived = 0
         self.sequences = [0] * population.clients
         # No number of dispatches equals -1.

@@ -88,7 +88,7 @@ def dispatch_columns(
 
 
 def _joules(power: Power, clients: _Ints, work_ns: _Ints) -> npt.NDArray[np.float64]:
-    """Energy of each dispatch, as :meth:`fedsim.simulation.energy.EnergyUse.joules` computes it."""
+    """Energy of each dispatch, as :meth:`fedsim.devices.battery.Power.joules` computes it."""
     watts = power.watts[power.of_client[clients]]
     download_ns, compute_ns, upload_ns = work_ns
     joules: npt.NDArray[np.float64] = (

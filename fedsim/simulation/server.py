@@ -83,7 +83,6 @@ class ServerBase(Dispatcher, Facts, ServerPort):
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
         self._is_over = False
         self._plane = level.plane
-        self._energy = level.energy
         self._batteries = level.batteries
         self._updates = level.updates
         self._dispatches = level.dispatches
@@ -179,7 +178,8 @@ class ServerBase(Dispatcher, Facts, ServerPort):
         client, client_id = dispatch.client, dispatch.client_id
         if self._batteries is not None:
             now = self._clock.now
-            ready_ns = self._batteries.end(client_id, now, self._energy.joules(client_id, plan))
+            used_j = self._population.power.joules(client_id, plan[7:])
+            ready_ns = self._batteries.end(client_id, now, used_j)
             if ready_ns > now:
                 self._engine.call_at(ready_ns, lambda: self._on_recharged(client))
                 return

@@ -14,7 +14,7 @@ from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, PlannedDispatches
 from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
-from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.level import Level
@@ -67,7 +67,7 @@ class Simulation(Above):
         clients: Clients,
         workloads: Workloads,
         stop: Stop,
-        evaluations: EvaluationTimes,
+        evaluations: Evaluations,
         plane: LearningPlane | None,
         recorder: Recorder,
         *,
@@ -80,7 +80,8 @@ class Simulation(Above):
         self._stop = stop
         self._on_progress = on_progress
         self._engine = engine = Engine() if live is None else live.engine
-        self._evaluations = Evaluations(evaluations, engine, plane)
+        self._evaluations = evaluations
+        self._plane = plane
         network = clients.population.network
         updates = Updates(recorder, plane, clients.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]
@@ -114,7 +115,7 @@ class Simulation(Above):
         Raises:
             UserError: the clock ends before that.
         """
-        self._evaluations.start()
+        self._evaluations.start(self._engine, self._plane)
         self.server.schedule.start()
         self._engine.run(self._stop.until_ns)
         self.ran_out = not self._engine.stopped

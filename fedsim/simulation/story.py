@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 
 from typing_extensions import override
 
+from fedsim.devices.battery import COMPUTE
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import (
@@ -27,7 +28,6 @@ from fedsim.simulation.dispatch_process import (
     Reached,
 )
 from fedsim.simulation.dispatcher import OnDispatched, Steps
-from fedsim.simulation.energy import COMPUTE
 from fedsim.simulation.server import ServerBase
 from fedsim.simulation.stall import ROUNDS_AT_ONCE, standstill
 from fedsim.simulation.updates import without_update

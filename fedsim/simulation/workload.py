@@ -11,12 +11,12 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
+from fedsim.devices.battery import Charge
 from fedsim.devices.population import Population
 from fedsim.randomness import Draws, Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scenario.training import LimitedWork
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.energy import Battery, EnergyUse
 from fedsim.simulation.history import History
 from fedsim.units import NEVER, NS_PER_S
 
@@ -58,8 +58,7 @@ class Workload:
         self.crashes = failures.crash_rate > 0
         self.loses_uploads = failures.upload_loss > 0
         self.upload_attempts = failures.upload_retries + 1
-        self.has_batteries = population.batteries is not None
-        self.fails = self.crashes or self.has_batteries
+        self.fails = self.crashes or population.batteries is not None
         # A client that stays online does all of its work, without an interruption.
         self.plain = not (self.shortens or self.fails or self.loses_uploads)
         self.plain &= population.compute.steady
@@ -72,7 +71,6 @@ class Workload:
         self._partial_unit = partial_unit
         self._drawn = drawn
         self.steps_ahead = steps_ahead
-        self._energy = EnergyUse(population.power)
         self._crashing = Draws(Stream(seed, Purpose.FAILURE, 0), population.clients)
         self._losing = Draws(Stream(seed, Purpose.FAILURE, 1), population.clients)
 
@@ -86,10 +84,12 @@ class Workload:
         after_ns = -math.log(u) / self.failures.crash_rate * _NS_PER_HOUR
         return int(after_ns) if after_ns < NEVER else NEVER
 
-    def battery(self, client: int) -> Battery:
-        """The battery of a client that has just been given work; only if batteries are modeled."""
-        assert self.population.batteries is not None
-        return Battery(self.population.batteries.left_j(client), self._energy.watts(client))
+    def battery(self, client: int) -> Charge | None:
+        """The battery of a client that has just been given work, if batteries are modeled."""
+        batteries = self.population.batteries
+        if batteries is None:
+            return None
+        return Charge(batteries.left_j(client), self.population.power.of(client))
 
     def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
         """Whether this upload of a dispatch (``attempt`` from 0) does not arrive; only if uploads may be lost."""

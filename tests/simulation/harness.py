@@ -23,7 +23,7 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.model import Energy, Failures, Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
-from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.history import History
 from fedsim.simulation.rows import dispatch_columns
@@ -261,7 +261,7 @@ def simulate(
             arrivals=arrivals,
             stalled_after=stalled_after,
         ),
-        EvaluationTimes(),
+        Evaluations(),
         plane,
         book,
         seed=seed,

@@ -14,7 +14,7 @@ from fedsim.network.static import StaticNetwork
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Failures, Stop
 from fedsim.simulation.edges import Hierarchy, Mobility
-from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.workload import Workload, Workloads
@@ -137,7 +137,7 @@ def simulated(case: Case) -> Recorder:
         clients(devices, 1, case["edge"]),
         Workloads([workload(devices)]),
         Stop.model_construct(simulated_time=case["until"] / 1e9),
-        EvaluationTimes(),
+        Evaluations(),
         None,
         recorder,
         seed=0,
