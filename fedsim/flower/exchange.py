@@ -34,7 +34,7 @@ from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.links import SharedLinks
 from fedsim.simulation.story import DeviceProcess, device_processes
 from fedsim.simulation.updates import Ended, Recorder, Updates
-from fedsim.simulation.workload import Workload
+from fedsim.simulation.workload import Computation, Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
@@ -149,37 +149,29 @@ class _ParcelWorkload(Workload):
         assert self._parcel.dispatch is not None
         return self._parcel.dispatch
 
-    def can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
+    def can_work(self, work: Computation) -> bool:
         """Whether the message's declared work ends before the node crashes, or leaves and drops it."""
-        least = self._parcel.least_units
+        least, client = self._parcel.least_units, work.client
         if not least:
             return True
-        end_ns, _ = super().local_steps(client, sequence, downloaded_ns, step_ns, least, -1)
-        crash_ns = self.crash_after_ns(client, sequence)
-        until_ns = self.after_work_ns(client, downloaded_ns, crash_ns)
+        end_ns, _ = super().local_steps(work, least, -1)
+        crash_ns = self.crash_after_ns(client, work.sequence)
+        until_ns = self.after_work_ns(client, work.start_ns, crash_ns)
         if self.drops:
             availability = self.population.availability
-            until_ns = min(until_ns, availability.online_until(client, downloaded_ns))
+            until_ns = min(until_ns, availability.online_until(client, work.start_ns))
         return end_ns < NEVER and end_ns <= until_ns
 
     @override
-    def affordable_steps(
-        self,
-        client: int,
-        sequence: int,
-        steps: int,
-        downloaded_ns: int,
-        step_ns: int,
-        deadline_ns: int | None,
-    ) -> int:
+    def affordable_steps(self, work: Computation, steps: int, deadline_ns: int | None) -> int:
         if self.only_download:
             return 0
         if self._units is None:
             parcel = self._parcel
-            if parcel.wait is not None or self.can_work(client, sequence, downloaded_ns, step_ns):
-                work = (parcel.wait or parcel.start(parcel))()
-                self._units, self.bytes_up = work.units, work.reply_bytes
-                self._slept_ns = work.slept_ns
+            if parcel.wait is not None or self.can_work(work):
+                done = (parcel.wait or parcel.start(parcel))()
+                self._units, self.bytes_up = done.units, done.reply_bytes
+                self._slept_ns = done.slept_ns
             else:
                 self._units = parcel.least_units
             self.dispatch.steps = self._units
@@ -187,19 +179,11 @@ class _ParcelWorkload(Workload):
         return max(1, self._units)
 
     @override
-    def local_steps(
-        self,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        step_ns: int,
-        steps: int,
-        online_until_ns: int,
-    ) -> tuple[int, int]:
-        start_ns += self._slept_ns
+    def local_steps(self, work: Computation, steps: int, online_until_ns: int) -> tuple[int, int]:
+        work = work._replace(start_ns=work.start_ns + self._slept_ns)
         if not self._units:
-            return start_ns, steps
-        return super().local_steps(client, sequence, start_ns, step_ns, steps, online_until_ns)
+            return work.start_ns, steps
+        return super().local_steps(work, steps, online_until_ns)
 
 
 class _PlannedParcels(Dispatches):
@@ -305,10 +289,8 @@ class _Parcels:
             dispatch: the message; its download will end.
             downloaded_ns: when the download will end.
         """
-        workload, client, sequence = self.of(dispatch), dispatch.client, dispatch.sequence
-        compute = workload.population.compute
-        step_ns = compute.step_ns(client, sequence, dispatch.dispatched_ns)
-        if workload.can_work(client, sequence, downloaded_ns, step_ns):
+        workload = self.of(dispatch)
+        if workload.can_work(workload.computation(dispatch, downloaded_ns)):
             parcel = self.of_dispatch[dispatch.dispatch_id]
             parcel.wait = parcel.start(parcel)
 

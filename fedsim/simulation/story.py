@@ -226,27 +226,21 @@ class DeviceProcess(DispatchProcess):
         # Step 1. Download the model.
         if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
             return
-        self.downloaded_ns = began_ns = self.now_ns
+        self.downloaded_ns = self.now_ns
 
         # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
         # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
-        step_ns = workload.compute.step_ns(client, sequence, dispatch.dispatched_ns)
-        steps = dispatch.steps
-        if dispatch.free_ns >= 0:
-            began_ns = workload.begin_ns(dispatch, step_ns, self.now_ns)
+        work, steps = workload.computation(dispatch, self.now_ns), dispatch.steps
+        began_ns = work.start_ns
         if workload.shortens:
-            steps = workload.affordable_steps(
-                client, sequence, steps, began_ns, step_ns, self.deadline_ns
-            )
+            steps = workload.affordable_steps(work, steps, self.deadline_ns)
         if steps < 1:
             self.ending = Ending.DECLINED
             return
 
         # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
         # the work, pauses, stops, or continues offline.
-        end_ns, steps = workload.local_steps(
-            client, sequence, began_ns, step_ns, steps, self.online_until_ns
-        )
+        end_ns, steps = workload.local_steps(work, steps, self.online_until_ns)
         crash_ns = empty_ns = fails_ns = NEVER
         if workload.fails:
             crash_ns = workload.crash_after_ns(client, sequence)
@@ -260,9 +254,7 @@ class DeviceProcess(DispatchProcess):
         if self._battery is not None:
             self._battery.discharge(COMPUTE, self.compute_ns)
         if self.now_ns < end_ns or end_ns >= NEVER:
-            self.steps_done = workload.steps_by(
-                client, sequence, began_ns, step_ns, steps, self.now_ns
-            )
+            self.steps_done = workload.steps_by(work, steps, self.now_ns)
             if self.now_ns >= fails_ns:
                 self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
             elif self.now_ns < self.stop_ns:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,6 +22,21 @@ from fedsim.simulation.history import History
 from fedsim.units import NEVER, NS_PER_S
 
 _NS_PER_HOUR = 3600 * NS_PER_S
+
+
+class Computation(NamedTuple):
+    """The local steps of a dispatch.
+
+    Attributes:
+        client, sequence: the client, and the number of its earlier dispatches.
+        start_ns: when they begin.
+        step_ns: work of each step, in the mean.
+    """
+
+    client: int
+    sequence: int
+    start_ns: int
+    step_ns: int
 
 
 class Workload:
@@ -98,63 +114,55 @@ class Workload:
 
     # -- local steps ----------------------------------------------------------------------------------------------
 
-    def begin_ns(self, dispatch: Dispatch, step_ns: int, downloaded_ns: int) -> int:
-        """When the local steps of a dispatch begin: after its download, or so early that those done ahead end with it,
+    def computation(self, dispatch: Dispatch, downloaded_ns: int) -> Computation:
+        """The local steps of a dispatch, which begin after its download, or so early that those done ahead end with it,
         but not before those of the client's previous dispatch have ended."""
-        client, free_ns = dispatch.client_id, dispatch.free_ns
-        if free_ns < 0:
-            return downloaded_ns
-        steps = min(self.steps_ahead, dispatch.steps)
-        ahead_ns = self.compute.work_ns(client, dispatch.sequence, step_ns, steps)
-        instants = range(free_ns, downloaded_ns)
-        return free_ns + bisect_left(
-            instants, -ahead_ns, key=lambda t: -self._worked(client, t, downloaded_ns)
-        )
+        client, sequence, free_ns = dispatch.client_id, dispatch.sequence, dispatch.free_ns
+        step_ns = self.compute.step_ns(client, sequence, dispatch.dispatched_ns)
+        start_ns = downloaded_ns
+        if free_ns >= 0:
+            steps = min(self.steps_ahead, dispatch.steps)
+            ahead_ns = self.compute.work_ns(client, sequence, step_ns, steps)
+            start_ns = free_ns + bisect_left(
+                range(free_ns, downloaded_ns),
+                -ahead_ns,
+                key=lambda t: -self._worked(client, t, downloaded_ns),
+            )
+        return Computation(client, sequence, start_ns, step_ns)
 
-    def affordable_steps(
-        self,
-        client: int,
-        sequence: int,
-        steps: int,
-        downloaded_ns: int,
-        step_ns: int,
-        deadline_ns: int | None,
-    ) -> int:
+    def affordable_steps(self, work: Computation, steps: int, deadline_ns: int | None) -> int:
         """Local steps that a client does: those requested (or drawn), or fewer to meet a deadline.
 
         With partial work it continues as long as it expects its upload to reach the server by the deadline, at its own
         pace and its link's nominal rate. A client that would be late even without any step declines (0); one with
         foresight also declines if no whole step ends in time.
         """
+        client = work.client
         if self._drawn is not None:
-            steps = self._drawn.steps(client, sequence, steps)
+            steps = self._drawn.steps(client, work.sequence, steps)
         if deadline_ns is None or not self._send_partial_work:
             return steps
         send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
-        if send_ns < downloaded_ns:
+        if send_ns < work.start_ns:
             return 0
         if not self._foresight:
-            return self._expected_steps(client, sequence, downloaded_ns, step_ns, steps, send_ns)
-        worked_ns = self._worked(client, downloaded_ns, send_ns)
-        done = self.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
-        return self._whole(client, done, steps)
+            return self._expected_steps(work, steps, send_ns)
+        return self._whole(client, self.steps_by(work, steps, send_ns), steps)
 
-    def _expected_steps(
-        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, send_ns: int
-    ) -> int:
+    def _expected_steps(self, work: Computation, steps: int, send_ns: int) -> int:
         """Local steps that a client does if it continues as long as it expects to finish by ``send_ns``.
 
         At the end of each unit (a step, or an epoch) it expects the next one to take as long per step as those before,
         excluding pauses. Before the first unit it has no expectation, so it always does that unit.
         """
-        compute, done = self.compute, 0
+        (client, sequence, start_ns, step_ns), done = work, 0
         unit = 1 if self._partial_unit is None else self._partial_unit[client]
-        if compute.steady and step_ns:
+        if self.compute.steady and step_ns:
             # The expectation is always right, so all units but the last have ended when the last can still be done.
             latest_ns = max(start_ns, send_ns - unit * step_ns)
             done = min(self._worked(client, start_ns, latest_ns) // step_ns, steps)
             done -= done % unit
-        ends_ns = compute.works_ns(client, sequence, step_ns, steps)
+        ends_ns = self.compute.works_ns(client, sequence, step_ns, steps)
         while done < steps:
             following = min(unit, steps - done)
             if done:
@@ -165,19 +173,12 @@ class Workload:
             done += following
         return done
 
-    def local_steps(
-        self,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        step_ns: int,
-        steps: int,
-        online_until_ns: int,
-    ) -> tuple[int, int]:
-        """End of local steps that begin at ``start_ns`` under the disconnect policy, and how many are done then.
+    def local_steps(self, work: Computation, steps: int, online_until_ns: int) -> tuple[int, int]:
+        """End of so many local steps under the disconnect policy, and how many are done then.
 
         A policy that drops the dispatch when its client leaves is not applied here.
         """
+        client, sequence, start_ns, step_ns = work
         compute, availability = self.compute, self._availability
         if compute.steady:
             end_ns = start_ns + step_ns * steps
@@ -193,10 +194,9 @@ class Workload:
                 return off_ns, self._whole(client, done, steps)
         return end_ns, steps
 
-    def steps_by(
-        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, until_ns: int
-    ) -> int:
-        """Local steps done by ``until_ns`` of ``steps`` that began at ``start_ns``."""
+    def steps_by(self, work: Computation, steps: int, until_ns: int) -> int:
+        """Local steps of ``steps`` that are done by ``until_ns``."""
+        client, sequence, start_ns, step_ns = work
         worked_ns = self._worked(client, start_ns, until_ns)
         return self.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
 
@@ -232,12 +232,9 @@ class Workload:
 
     def _end_ns(self, client: int, start_ns: int, work_ns: int) -> int:
         """When work that begins at ``start_ns`` is done; NEVER if it never is."""
-        if self._policy == "pause":
-            return self._finish_with_pauses(client, start_ns, work_ns)
-        return self.compute.finish(client, start_ns, work_ns)
-
-    def _finish_with_pauses(self, client: int, start_ns: int, work_ns: int) -> int:
         compute, availability = self.compute, self._availability
+        if self._policy != "pause":
+            return compute.finish(client, start_ns, work_ns)
         if compute.steady:
             return availability.finish_after(client, start_ns, work_ns)
         left_ns, at = work_ns, availability.next_online(client, start_ns)
