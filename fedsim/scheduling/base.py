@@ -24,8 +24,9 @@ from fedsim.scheduling.port import ServerPort as ServerPort
 from fedsim.scheduling.port import Timer as Timer
 from fedsim.scheduling.process import ANYTHING as ANYTHING
 from fedsim.scheduling.process import Event as Event
-from fedsim.scheduling.process import Process, Story
+from fedsim.scheduling.process import Process as Process
 from fedsim.scheduling.process import Round as Round
+from fedsim.scheduling.process import Story as Story
 from fedsim.scheduling.process import WakeUp as WakeUp
 from fedsim.units import to_ns
 from fedsim.vocabulary.metrics import DispatchLoss

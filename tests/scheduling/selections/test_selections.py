@@ -10,13 +10,13 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
-from fedsim.scheduling.selections.bernoulli import Bernoulli, BernoulliParams
 from fedsim.scheduling.selections.oort import Oort, OortParams
 from fedsim.scheduling.selections.tifl import (
     TiFLAdaptive,
     TiFLAdaptiveParams,
     probabilities,
 )
+from fedsim.scheduling.selections.uniform import Bernoulli, BernoulliParams
 from tests.composition.worlds import digits, quadratic, timed
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate
