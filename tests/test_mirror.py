@@ -52,10 +52,6 @@ ELSEWHERE = {
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "scheduling/base.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
     "scheduling/port.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
-    "simulation/history.py": (
-        "simulation/test_dispatch_process.py",
-        "steps ahead, and their absence",
-    ),
     "simulation/server.py": ("simulation/test_story.py", "what schedules ask of it"),
     "simulation/links.py": (
         "simulation/test_exchange.py",

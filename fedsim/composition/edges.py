@@ -17,8 +17,8 @@ from fedsim.composition.prospects import expected_transfers_s
 from fedsim.composition.stays import EdgeServers, Stays, beyond, edge_stays
 from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Power
+from fedsim.devices.compute.known import Values, ValuesParams
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method, MethodContext

@@ -144,7 +144,7 @@ def test_operations_are_counted_for_a_model_that_declares_it_whatever_its_file(
     file: str, tmp_path: Path
 ) -> None:
     (tmp_path / file).write_text(
-        "from fedsim.devices.compute.flops import Flops\n\n\nclass Mine(Flops):\n    name = ''\n"
+        "from fedsim.devices.compute.known import Flops\n\n\nclass Mine(Flops):\n    name = ''\n"
     )
 
     def step_s(compute: dict[str, Any]) -> list[float]:
