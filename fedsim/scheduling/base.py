@@ -171,12 +171,6 @@ class Schedule(Component, ABC):
     updates_needed: ClassVar[str] = ""
     paper: ClassVar[str] = ""
 
-    def __init_subclass__(cls, **options: Any) -> None:
-        """A user's class is another schedule than the one that it derives from, and has another paper."""
-        super().__init_subclass__(**options)
-        if not is_bundled(cls):
-            cls.paper = vars(cls).get("paper", "")
-
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         self.params = params
         self.server = server

@@ -173,18 +173,8 @@ class DispatchProcess(ABC):
         """The course of the dispatch up to now."""
         bytes_down, bytes_up = self._bytes
         download_ns, upload_ns = self._transfer_ns
-        return Plan(
-            self.now_ns,
-            self.ending,
-            self.downloaded_ns,
-            self.computed_ns,
-            self.steps_done,
-            bytes_down,
-            bytes_up,
-            download_ns,
-            self.compute_ns,
-            upload_ns,
-        )
+        marks = self.downloaded_ns, self.computed_ns, self.steps_done, bytes_down, bytes_up
+        return Plan(self.now_ns, self.ending, *marks, download_ns, self.compute_ns, upload_ns)
 
 
 MakeProcess = Callable[[Dispatch, int | None, int], DispatchProcess]

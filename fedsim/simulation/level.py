@@ -75,7 +75,7 @@ class Level:
         # No number of dispatches equals -1.
         self.last_dispatch = -1 if stop is None else stop.dispatches or -1
         self.last_arrival = -1 if stop is None else stop.arrivals or -1
-        self._workloads = workloads
+        self.workloads = workloads
         self._stalled_after = stalled_after(
             None if stop is None else stop.stalled_after, population.clients
         )
@@ -100,15 +100,7 @@ class Level:
             self._clock_check = self.dispatched + self._standstill_after
         count = self.dispatched - self.dispatched_at_aggregation
         if count >= self._stalled_after:
-            raise stalled(
-                count,
-                self.updates.lost,
-                len(self.updates.held),
-                self._workloads.usual[0].failures,
-                self.servers[-1].schedule.params,
-                "server" if self.servers[-1].edge < 0 else "server.edges",
-                has_batteries=self.batteries is not None,
-            )
+            raise stalled(self, count)
         due = self.dispatched_at_aggregation + self._stalled_after
         self.check_at = min(due, self._clock_check)
 
@@ -123,7 +115,7 @@ class Level:
         """
         now_ns, population = self.engine.now_ns, self.population
         for dispatch in self.dispatches.all():
-            client, workload = dispatch.client_id, self._workloads.of(dispatch)
+            client, workload = dispatch.client_id, self.workloads.of(dispatch)
             sizes = workload.bytes_down, workload.bytes_up
             down_s, up_s = (
                 population.network.nominal_wire_s(client, way, size)

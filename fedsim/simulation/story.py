@@ -113,14 +113,18 @@ class Server(ServerBase):
             self.release(client)
         else:
             self._release(dispatch, plan)
-        if self._is_over:
-            self._close_after_the_last_round(dispatch, plan)
-            return
-        if plan.ending is _ARRIVED:
+        arrived = plan.ending is _ARRIVED
+        if arrived:
             self._level.arrived += 1
+            dispatch.staleness = self.version - dispatch.version
+        if self._is_over:
+            # The last round has closed at this instant.
+            outcome = Outcome.LATE if arrived else Outcome.DROPPED
+            self._updates.close(dispatch, plan, outcome, self._clock.now)
+            return
+        if arrived:
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
-            dispatch.staleness = self.version - dispatch.version
             self._updates.held[dispatch] = plan
             if self._selection_listens:
                 self._selection.on_arrival(dispatch)
@@ -136,15 +140,6 @@ class Server(ServerBase):
                     self._clock.now + detection_ns, lambda: self._on_failure(dispatch)
                 )
         self.look_again(client)
-
-    def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
-        """Record a dispatch that ends at the instant at which the last round has closed: its update is late."""
-        outcome = Outcome.DROPPED
-        if plan.ending is _ARRIVED:
-            self._level.arrived += 1
-            dispatch.staleness = self.version - dispatch.version
-            outcome = Outcome.LATE
-        self._updates.close(dispatch, plan, outcome, self._clock.now)
 
     def _on_failure(self, dispatch: Dispatch) -> None:
         if dispatch.dispatch_id not in self._undetected:

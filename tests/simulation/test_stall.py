@@ -174,11 +174,6 @@ LONG = "the upload of client 0 would take 92,593 d"
             "server.edges.network",
             "the upload of edge server 0 would take 92,593 d",
         ),
-        (
-            {"schedule": {"pause": CENTURY}},
-            "stop",
-            "after 35,880 d, a pause or deadline of the server",
-        ),
     ],
 )
 def test_the_end_of_the_clock_is_an_error(
