@@ -52,7 +52,6 @@ ELSEWHERE = {
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "scheduling/base.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
     "scheduling/port.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
-    "simulation/server.py": ("simulation/test_story.py", "what schedules ask of it"),
     "simulation/links.py": (
         "simulation/test_exchange.py",
         "transfers by hand on links of both kinds",

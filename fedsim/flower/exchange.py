@@ -27,12 +27,11 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures, Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatch_process import DeviceProcess, Plan, device_processes
 from fedsim.simulation.dispatcher import Dispatcher
 from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, at_once
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.links import SharedLinks
-from fedsim.simulation.story import DeviceProcess, device_processes
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Computation, Workload
 from fedsim.units import NEVER

@@ -6,35 +6,37 @@ import operator
 import reprlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fedsim.errors import UserError
 from fedsim.parts.component import is_bundled, place
 from fedsim.scheduling.base import Selection
 
+if TYPE_CHECKING:
+    from fedsim.simulation.story import Server
 
-def check_draws(selection: Selection, clients: int, on_empty: Callable[[], None]) -> None:
+
+def check_draws(selection: Selection, server: Server) -> None:
     """Let a user's selection raise an error if it draws anything but different available clients, or too many.
 
-    Arrays of clients become lists. ``on_empty`` is called when it draws nobody although clients are available.
+    Arrays of clients become lists. ``server.empty_draws`` counts draws of nobody although clients are available.
     """
     for name in ("draw", "draw_among", "cohort"):
         function = getattr(selection, name)
         if not is_bundled(function):
-            setattr(selection, name, partial(_checked, selection, clients, on_empty, function))
+            setattr(selection, name, partial(_checked, selection, server, function))
 
 
 def _checked(
     selection: Selection,
-    clients: int,
-    on_empty: Callable[[], None],
+    server: Server,
     draw: Callable[..., Any],
     *args: Any,
     **kwargs: Any,
 ) -> list[int]:
     available = set(selection.available().tolist())
     value = draw(*args, **kwargs)
-    is_cohort = draw.__name__ == "cohort"
+    clients, is_cohort = server.clients, draw.__name__ == "cohort"
     count = clients if is_cohort else args[0] if args else kwargs["count"]
     problem, drawn = "", []
     hint = "return a list of at most count clients, such as self.available()[:count].tolist()"
@@ -59,5 +61,5 @@ def _checked(
     if problem:
         raise UserError(problem, where=place(type(selection), draw.__name__), hint=hint)
     if not drawn and available and count > 0 and not is_cohort:
-        on_empty()
+        server.empty_draws += 1
     return drawn

@@ -7,8 +7,8 @@ servers, and the edge servers are the clients of the cloud, the second level.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from fedsim.network.base import Direction
 from fedsim.scenario.model import Stop
@@ -26,7 +26,22 @@ from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
     from fedsim.scheduling.base import Dispatch
-    from fedsim.simulation.server import ServerBase
+    from fedsim.simulation.story import Server
+
+
+class Above(Protocol):
+    """What a server reports to: the run, or for an edge server the cloud."""
+
+    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
+        """Note a version made of the updates of these dispatches; does nothing unless overridden."""
+        return
+
+    def on_round(self, round_: int) -> None:
+        """Note that a round has closed; does nothing unless overridden."""
+        return
+
+    def ends_after(self, rounds: int) -> bool:
+        """Whether the run ends when the server has closed so many rounds; versions count if its schedule has none."""
 
 
 class Level:
@@ -69,7 +84,7 @@ class Level:
         self.plane = plane
         self.updates = updates
         self.batteries = population.batteries
-        self.servers: list[ServerBase] = []
+        self.servers: list[Server] = []
         self.dispatched = self.arrived = 0
         self.sequences = [0] * population.clients
         # No number of dispatches equals -1.

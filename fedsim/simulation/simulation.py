@@ -11,16 +11,16 @@ from typing_extensions import override
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch
+from fedsim.simulation.dispatch_process import device_processes
 from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, PlannedDispatches
 from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients
-from fedsim.simulation.level import Level
+from fedsim.simulation.level import Above, Level
 from fedsim.simulation.links import SharedLinks
-from fedsim.simulation.server import Above, ServerBase
-from fedsim.simulation.story import Server, device_processes
+from fedsim.simulation.story import Server
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
@@ -35,7 +35,7 @@ class Live(Protocol):
     """
 
     engine: Engine
-    server: ServerBase
+    server: Server
 
     def dispatches(self, workloads: Workloads, on_end: OnEnd) -> Dispatches:
         """The runner of dispatches, which calls ``on_end`` when one ends."""

@@ -46,9 +46,6 @@ class Recorder(Protocol):
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Record a server update."""
 
-    def append_edge_dispatch(self, ended: Ended) -> None:
-        """Record a dispatch of the cloud to an edge server with its outcome."""
-
 
 class Updates:
     """Holds updates until they are aggregated or discarded, and records how every dispatch ended.

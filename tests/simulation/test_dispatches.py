@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.scenario.model import Failures
-from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatch_process import DeviceProcess, Plan
 from fedsim.simulation.dispatches import at_once, undisturbed
-from fedsim.simulation.story import DeviceProcess
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
