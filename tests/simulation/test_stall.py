@@ -8,9 +8,6 @@ import pytest
 import fedsim
 from fedsim.composition.check import check_scenario as check
 from fedsim.errors import UserError
-from fedsim.runs.folder import RunFolder
-from fedsim.runs.run import Run
-from fedsim.simulation.stall import stalled_after
 from tests.simulation.harness import online, simulate
 
 ASYNC = {"name": "async"}
@@ -101,32 +98,6 @@ def test_a_limit_of_dispatches_that_is_reached_first_ends_the_run() -> None:
         step_s=[1, 2], schedule=ASYNC, failures={"upload_loss": 1}, dispatches=50, stalled_after=50
     )
     assert len(book.rows) == 50
-
-
-def test_the_default_grows_with_the_clients() -> None:
-    assert stalled_after(None, 10) == 100_000
-    assert stalled_after(None, 5000) == 500_000
-    assert stalled_after(7, 5000) == 7
-
-
-def test_a_stalled_run_fails_and_keeps_its_rows(tmp_path: Path) -> None:
-    scenario = {
-        "task": {"name": "timing", "clients": 3, "parameters": 1000},
-        "training": {"local_steps": 2},
-        "devices": {
-            "compute": {"name": "values", "step": 1.0},
-            "network": {"name": "static", "down": "8Mbps"},
-            "failures": {"upload_loss": 1.0},
-        },
-        "server": {"schedule": {"name": "async"}},
-        "stop": {"arrivals": 5, "dispatches": 1000, "stalled_after": 30},
-    }
-    with pytest.raises(UserError, match="30 dispatches"):
-        fedsim.run(scenario, tmp_path / "run")
-    run = Run(RunFolder(tmp_path / "run"))
-    assert run.status == "failed"
-    assert len(run.dispatches) >= 27
-    assert set(run.dispatches["outcome"]) == {"dropped"}
 
 
 def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:

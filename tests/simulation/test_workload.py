@@ -63,20 +63,6 @@ def test_crashes_count_compute_time_alone() -> None:
     )
 
 
-def test_crashes_of_a_client_do_not_depend_on_the_others_or_the_network() -> None:
-    plain = one_round(failures={"crash_rate": 1.5})
-    shared = one_round(failures={"crash_rate": 1.5}, shared=True)
-    ends = [{row["client"]: row["ended"] for row in book.rows} for book in (plain, shared)]
-    assert ends[0] == pytest.approx(ends[1], abs=2e-9)
-    few = simulate(
-        step_s=[360.0] * 20,
-        selection={"name": "scripted", "rounds": [list(range(20))]},
-        rounds=1,
-        failures={"crash_rate": 1.5},
-    )
-    assert {row["client"]: row["ended"] for row in few.rows} == {i: ends[0][i] for i in range(20)}
-
-
 @pytest.mark.parametrize("retries", [0, 1, 3])
 def test_lost_uploads_are_sent_again_and_cost_bytes_time_and_energy(retries: int) -> None:
     loss = 0.4
