@@ -68,7 +68,12 @@ def beyond_clock(
     phases = {"download": download_s, "local steps": compute_s, "upload": upload_s}
     longest = max(phases, key=phases.__getitem__)
     if phases[longest] < LONGEST_S:
-        return clock_ends(f"a dispatch to {client}", now_ns)
+        return UserError(
+            f"after {format_duration(now_ns / NS_PER_S)}, a dispatch to {client} would last beyond the end of the "
+            f"clock, which counts {CLOCK_YEARS} years",
+            where="stop",
+            hint="end the run earlier: fewer rounds, or stop.simulated_time",
+        )
     where, fix = (
         ("compute", "give a shorter step time, or less work")
         if longest == "local steps"
@@ -82,16 +87,6 @@ def beyond_clock(
         f"{CLOCK_YEARS} years",
         where=f"{section}.{where}",
         hint=fix,
-    )
-
-
-def clock_ends(awaited: str, now_ns: int) -> UserError:
-    """The error of a run that reaches the end of the clock."""
-    return UserError(
-        f"after {format_duration(now_ns / NS_PER_S)}, {awaited} would last beyond the end of the clock, which counts "
-        f"{CLOCK_YEARS} years",
-        where="stop",
-        hint="end the run earlier: fewer rounds, or stop.simulated_time",
     )
 
 

@@ -121,7 +121,13 @@ def _ride(
     number, offset_us, scale = _assigned(context, direction, numbers, ratio)
     unassigned = number < 0
     number[unassigned] = len(series.names) - 1
-    scale[unassigned] = _constant_rates(direction, ratio, context)[unassigned]
+    scale[unassigned] = np.nan
+    if "network" in bundle.tables:
+        rates = bundle_rates(context)
+        known = np.where(
+            np.isnan(rates[direction]), rates[Direction.DOWN] * ratio, rates[direction]
+        )
+        scale[unassigned] = known[unassigned]
     hint = (
         "assign a series to them (network_assign), add their rates to the table network, or give "
         "devices.network.up_ratio, such as 0.2, so that the uplink follows the downlink"
@@ -177,13 +183,3 @@ def _assigned(
         offset_us[rows[use]] = bundle.numpy("network_assign", "offset_us")[use]
         scale[rows[use]] = bundle.numpy("network_assign", "scale")[use] * factor[use]
     return number[clients], offset_us[clients], scale[clients]
-
-
-def _constant_rates(direction: Direction, ratio: float, context: NetworkContext) -> FloatArray:
-    """Rates (bit/s) of all clients from the bundle's table ``network``, NaN if unknown; shape ``(clients,)``."""
-    if "network" not in context.traces.tables:
-        return np.full(context.clients, np.nan)
-    rates = bundle_rates(context)
-    other = rates[Direction.DOWN] * ratio
-    known: FloatArray = np.where(np.isnan(rates[direction]), other, rates[direction])
-    return known
