@@ -29,7 +29,7 @@ from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
-from fedsim.simulation.edges import Hierarchy, Mobility
+from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.workload import Workload
@@ -116,13 +116,11 @@ def hierarchy(world: World) -> Hierarchy | None:
             population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
         ),
         members=stays.members,
-        mobility=Mobility(
-            moves,
-            stays.availability(world.population, to_ns(scenario.stop.simulated_time or 0)),
-            stays.drops,
-        )
+        moves=moves,
+        online=stays.availability(world.population, to_ns(scenario.stop.simulated_time or 0))
         if moves
-        else None,
+        else (),
+        drops=stays.drops,
         aggregation_ns=to_ns(edges.section.aggregation_time),
         sends_partial_work=edges.section.partial_work == "send",
     )

@@ -27,7 +27,7 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Failures, Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import DeviceProcess, Plan, device_processes
+from fedsim.simulation.dispatch_process import DispatchProcess, Plan, device_processes
 from fedsim.simulation.dispatcher import Dispatcher
 from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, at_once
 from fedsim.simulation.engine import LAST_ORDER, Engine
@@ -219,7 +219,7 @@ class _PlannedParcels(Dispatches):
         online_until_ns = workload.population.availability.online_until(
             dispatch.client, dispatch.dispatched_ns
         )
-        return at_once(DeviceProcess(workload, dispatch, None, online_until_ns, stop_ns))
+        return at_once(DispatchProcess(workload, dispatch, None, online_until_ns, stop_ns))
 
     def _end_at(self, dispatch: Dispatch, plan: Plan) -> None:
         if plan.end_ns < NEVER:

@@ -6,7 +6,6 @@ waiting offline. Its runner (:mod:`fedsim.simulation.dispatches`) sends back the
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
@@ -83,8 +82,8 @@ class Plan(NamedTuple):
     upload_ns: int
 
 
-class DispatchProcess(ABC):
-    """One dispatch under way, whose story a subclass gives.
+class DispatchProcess:
+    """One dispatch under way, to a device.
 
     Args:
         workload: the rules of its work.
@@ -120,9 +119,73 @@ class DispatchProcess(ABC):
         self._transfer_ns = [0, 0]
         self._battery = workload.battery(dispatch.client_id)
 
-    @abstractmethod
     def run(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last one, it has arrived, was dropped or was stopped."""
+        workload, dispatch = self.workload, self.dispatch
+
+        # Step 1. Download the model.
+        if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
+            return
+        self.downloaded_ns = self.now_ns
+
+        # Steps 2 and 3. Work.
+        if not (yield from self.work()):
+            return
+        self.computed_ns = self.now_ns
+
+        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
+        for attempt in range(workload.upload_attempts):
+            if not (yield from self.transfer(Direction.UP, workload.bytes_up)):
+                return
+            if not (
+                workload.loses_uploads
+                and workload.upload_is_lost(dispatch.client_id, dispatch.sequence, attempt)
+            ):
+                self.ending = _ARRIVED
+                return
+        self.ending = Ending.LOST_UPLOAD
+
+    def work(self) -> Generator[Activity, Reached, bool]:
+        """Do local steps; returns whether there is an update to upload."""
+        workload, dispatch = self.workload, self.dispatch
+        client, sequence = dispatch.client_id, dispatch.sequence
+
+        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
+        # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
+        work, steps = workload.computation(dispatch, self.now_ns), dispatch.steps
+        began_ns = work.start_ns
+        if workload.shortens:
+            steps = workload.affordable_steps(work, steps, self.deadline_ns)
+        if steps < 1:
+            self.ending = Ending.DECLINED
+            return False
+
+        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
+        # the work, pauses, stops, or continues offline.
+        end_ns, steps = workload.local_steps(work, steps, self.online_until_ns)
+        crash_ns = empty_ns = fails_ns = NEVER
+        if workload.fails:
+            crash_ns = workload.crash_after_ns(client, sequence)
+            empty_ns = NEVER if self._battery is None else self._battery.lasts_ns(COMPUTE)
+            fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
+        until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
+        if workload.drops and until_ns > self.online_until_ns:
+            until_ns = self.online_until_ns
+        self.now_ns, _ = yield LocalSteps(until_ns)
+        self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
+        if self._battery is not None:
+            self._battery.discharge(COMPUTE, self.compute_ns)
+        if self.now_ns < end_ns or end_ns >= NEVER:
+            self.steps_done = workload.steps_by(work, steps, self.now_ns)
+            if self.now_ns >= fails_ns:
+                self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
+            elif self.now_ns < self.stop_ns:
+                self.ending = Ending.OFFLINE
+            return False
+        self.steps_done = steps
+        if steps < 1:
+            self.ending = Ending.OFFLINE
+        return steps >= 1
 
     def transfer(
         self, direction: Direction, size_bytes: float
@@ -179,68 +242,6 @@ class DispatchProcess(ABC):
         return Plan(self.now_ns, self.ending, *marks, download_ns, self.compute_ns, upload_ns)
 
 
-class DeviceProcess(DispatchProcess):
-    """A dispatch to a device, from the download to the upload."""
-
-    def run(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
-        stopped."""
-        workload, dispatch = self.workload, self.dispatch
-        client, sequence = dispatch.client_id, dispatch.sequence
-
-        # Step 1. Download the model.
-        if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
-            return
-        self.downloaded_ns = self.now_ns
-
-        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
-        # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
-        work, steps = workload.computation(dispatch, self.now_ns), dispatch.steps
-        began_ns = work.start_ns
-        if workload.shortens:
-            steps = workload.affordable_steps(work, steps, self.deadline_ns)
-        if steps < 1:
-            self.ending = Ending.DECLINED
-            return
-
-        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
-        # the work, pauses, stops, or continues offline.
-        end_ns, steps = workload.local_steps(work, steps, self.online_until_ns)
-        crash_ns = empty_ns = fails_ns = NEVER
-        if workload.fails:
-            crash_ns = workload.crash_after_ns(client, sequence)
-            empty_ns = NEVER if self._battery is None else self._battery.lasts_ns(COMPUTE)
-            fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
-        until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
-        if workload.drops and until_ns > self.online_until_ns:
-            until_ns = self.online_until_ns
-        self.now_ns, _ = yield LocalSteps(until_ns)
-        self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
-        if self._battery is not None:
-            self._battery.discharge(COMPUTE, self.compute_ns)
-        if self.now_ns < end_ns or end_ns >= NEVER:
-            self.steps_done = workload.steps_by(work, steps, self.now_ns)
-            if self.now_ns >= fails_ns:
-                self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
-            elif self.now_ns < self.stop_ns:
-                self.ending = Ending.OFFLINE
-            return
-        self.steps_done = steps
-        if steps < 1:
-            self.ending = Ending.OFFLINE
-            return
-        self.computed_ns = self.now_ns
-
-        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
-        for attempt in range(workload.upload_attempts):
-            if not (yield from self.transfer(Direction.UP, workload.bytes_up)):
-                return
-            if not (workload.loses_uploads and workload.upload_is_lost(client, sequence, attempt)):
-                self.ending = _ARRIVED
-                return
-        self.ending = Ending.LOST_UPLOAD
-
-
 MakeProcess = Callable[[Dispatch, int | None, int], DispatchProcess]
 """Makes the process of a dispatch from its deadline and the time at which its client goes offline."""
 
@@ -249,6 +250,6 @@ def device_processes(
     workload_of: Callable[[Dispatch], Workload],
 ) -> MakeProcess:
     """A function that makes the process of a dispatch, as :data:`MakeProcess`."""
-    return lambda dispatch, deadline_ns, online_until_ns: DeviceProcess(
+    return lambda dispatch, deadline_ns, online_until_ns: DispatchProcess(
         workload_of(dispatch), dispatch, deadline_ns, online_until_ns
     )

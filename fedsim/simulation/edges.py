@@ -1,8 +1,8 @@
 """Edge servers: each serves its clients as a single server does, and works for the cloud as a client does.
 
-The story of a dispatch to an edge server is :meth:`EdgeProcess.run`: it downloads the model of the cloud, makes it its
-own, does a number of rounds with its clients, and uploads the difference. Between two dispatches it is paused: it hands
-out no work, and what its schedule requests meanwhile happens when the next model has come.
+The work of an edge server is :meth:`EdgeProcess.work`: it makes the model of the cloud its own, and does a number of
+rounds with its clients; it then uploads the difference. Between two dispatches it is paused: it hands out no work, and
+what its schedule requests meanwhile happens when the next model has come.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import override
 
-from fedsim.network.base import Direction
 from fedsim.randomness import Purpose, Stream
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
@@ -44,21 +43,6 @@ class EdgeRecorder(Recorder, Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Mobility:
-    """Clients that move between edge servers.
-
-    Attributes:
-        moves: time (ns), client and new edge server of each move, in order.
-        online: when the members of each edge server are online and there.
-        drops: whether a client that moves loses the work that it has not finished.
-    """
-
-    moves: Sequence[tuple[int, int, int]]
-    online: Sequence[AvailabilityIndex]
-    drops: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Hierarchy:
     """The edge servers of a run, and the cloud above them.
 
@@ -68,6 +52,9 @@ class Hierarchy:
         members: the clients that are ever at each edge server, by number.
         aggregation_ns: duration of an aggregation at an edge server.
         sends_partial_work: whether an edge server that expects to miss the deadline of the cloud does fewer rounds.
+        moves: time (ns), client and new edge server of each move of a client, in order.
+        online: when the members of each edge server are online and there; as the population if they do not move.
+        drops: whether a client that moves loses the work that it has not finished.
     """
 
     clients: Clients
@@ -75,24 +62,24 @@ class Hierarchy:
     members: Sequence[npt.NDArray[np.int64]]
     aggregation_ns: int
     sends_partial_work: bool
-    mobility: Mobility | None = None
+    moves: Sequence[tuple[int, int, int]] = ()
+    online: Sequence[AvailabilityIndex] = ()
+    drops: bool = False
 
     def build(
         self, devices: Level, clients: Clients, recorder: Recorder, top: Above, seed: int
     ) -> tuple[Level, Server]:
         """The level of the edge servers, which dispatch to ``devices``, and the cloud above them."""
-        engine, plane, mobility = devices.engine, devices.plane, self.mobility
+        engine, plane = devices.engine, devices.plane
         clients = replace(clients, aggregation_ns=self.aggregation_ns)
         models: dict[int, int] = {}
-        moves = None if mobility is None else Moves(mobility, devices)
+        moves = Moves(self, devices) if self.moves else None
         edges: list[EdgeServer] = []
         if len(self.members) > 1:
             # All clients are looked up at once, which costs less than those of one edge server after another.
             clients.population.availability.online_clients(0)
         for number, members in enumerate(self.members):
-            online = (
-                mobility.online[number] if mobility else clients.population.availability.of(members)
-            )
+            online = self.online[number] if moves else clients.population.availability.of(members)
             own = replace(clients, members=members, availability_of_members=online)
             # A single edge server draws as a server without a cloud does.
             own_seed = _seed(seed, number) if number else seed
@@ -312,11 +299,11 @@ class Moves:
         last: the dispatch that each client works on, by client of the run.
     """
 
-    def __init__(self, mobility: Mobility, level: Level) -> None:
+    def __init__(self, hierarchy: Hierarchy, level: Level) -> None:
         self.last: dict[int, Dispatch] = {}
         self._level = level
-        self._drops = mobility.drops
-        self._moves = iter(mobility.moves)
+        self._drops = hierarchy.drops
+        self._moves = iter(hierarchy.moves)
         # By client, the edge server that waits for the end of its dispatch.
         self._waits: dict[int, MobileEdgeServer] = {}
         self._next()
@@ -357,37 +344,24 @@ class Moves:
 
 
 class EdgeProcess(DispatchProcess):
-    """A dispatch to an edge server."""
+    """A dispatch to an edge server, whose work is rounds."""
 
     def __init__(self, edge: EdgeServer, *args: Any) -> None:
         super().__init__(*args)
         self.edge = edge
 
     @override
-    def run(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order, as :meth:`DeviceProcess.run`; local steps are rounds."""
+    def work(self) -> Generator[Activity, Reached, bool]:
+        """Do the rounds with the clients, unless the edge server fails."""
         workload, edge, dispatch = self.workload, self.edge, self.dispatch
-
-        # Step 1. Download the model of the cloud.
-        if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
-            return
-        self.downloaded_ns = self.now_ns
-
-        # Step 2. Do the rounds with the clients, unless the edge server fails.
         until_ns = min(self.stop_ns, self.online_until_ns if workload.drops else NEVER)
         begin = partial(edge.work, dispatch, self.deadline_ns)
         self.now_ns, _ = yield JointWork(until_ns, begin)
         self.steps_done = edge.rounds_done
         self.compute_ns = workload.time_at_work_ns(dispatch.client, self.downloaded_ns, self.now_ns)
-        if not edge.is_done:
-            if self.now_ns < self.stop_ns:
-                self.ending = Ending.OFFLINE
-            return
-        self.computed_ns = self.now_ns
-
-        # Step 3. Upload the difference between the models.
-        if (yield from self.transfer(Direction.UP, workload.bytes_up)):
-            self.ending = Ending.ARRIVED
+        if not edge.is_done and self.now_ns < self.stop_ns:
+            self.ending = Ending.OFFLINE
+        return edge.is_done
 
 
 class _UpdatesOfEdges(Updates):

@@ -19,7 +19,7 @@ from fedsim.devices.battery import UPLOAD
 from fedsim.network.base import Direction, Network
 from fedsim.network.exchanges.collectives import Exchange, Step
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import Activity, DeviceProcess, JointWork, Reached
+from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
 from fedsim.simulation.dispatches import LiveDispatches, OnEnd
 from fedsim.simulation.engine import SETTLING_ORDER, Engine
 from fedsim.simulation.links import Links, links_of
@@ -37,7 +37,7 @@ class _Group:
     stop: Callable[[], None] | None = None
 
 
-class Member(DeviceProcess):
+class Member(DispatchProcess):
     """A dispatch that ends with an exchange instead of an upload."""
 
     is_done = has_left = False

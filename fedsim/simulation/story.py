@@ -1,7 +1,7 @@
 """The story of a round, or of a version, from top to bottom:
 
 1. The schedule draws clients from the selection and dispatches work to them.
-2. A client that is online does the work: :meth:`fedsim.simulation.dispatch_process.DeviceProcess.run`.
+2. A client that is online does the work: :meth:`fedsim.simulation.dispatch_process.DispatchProcess.run`.
 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it.
 4. The schedule discards updates, or aggregates them into the next version, and closes the round.
 5. The version is evaluated if an evaluation is due (:mod:`fedsim.simulation.evaluations`).
@@ -100,7 +100,7 @@ class Server(Dispatcher, Facts, ServerPort):
 
     # -- Step 1. The schedule draws clients from the selection and dispatches work to them (Dispatcher.dispatch). ---
 
-    # -- Step 2. A client that is online does the work (DeviceProcess.run). ------------------------------------------
+    # -- Step 2. A client that is online does the work (DispatchProcess.run). ------------------------------------------
 
     def _begin(
         self,
