@@ -12,13 +12,12 @@ import numpy as np
 
 from fedsim.composition.edges import hierarchy, relocating
 from fedsim.composition.world import World
-from fedsim.scenario.model import Scenario
 from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, check_rules
 from fedsim.simulation.simulation import Live, Simulation
 from fedsim.simulation.updates import Recorder
-from fedsim.simulation.workload import DrawnWork, Workload, Workloads
-from fedsim.tasks.base import FORWARD_PASSES_PER_STEP, IntArray
+from fedsim.simulation.workload import Workload, Workloads, drawn_work
+from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.units import to_ns
 from fedsim.vocabulary.metrics import meets
 from fedsim.vocabulary.timeline import LearningPlane
@@ -144,8 +143,10 @@ def _clients(world: World) -> Clients:
 
 
 def _workloads(world: World) -> Workloads:
-    scenario, section = world.scenario, world.scenario.server
-    epochs = world.task.steps_per_epoch(scenario.training)
+    scenario, section, training = world.scenario, world.scenario.server, world.scenario.training
+    epochs = world.task.steps_per_epoch(training)
+    units = np.ones_like(epochs) if training.local_epochs is None else epochs
+    limited = training.limited
     workload = partial(
         Workload,
         world.population,
@@ -154,7 +155,7 @@ def _workloads(world: World) -> Workloads:
         foresight=section.foresight,
         seed=scenario.seed,
         partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
-        drawn=_drawn_work(scenario, epochs),
+        drawn=None if limited is None else drawn_work(limited, units.tolist(), scenario.seed),
         steps_ahead=world.method.steps_ahead(),
     )
     prologue = world.prologue_bytes
@@ -183,11 +184,3 @@ def _steps_worth_an_evaluation(world: World) -> int:
     )
     batch_size = world.scenario.training.batch_size
     return math.ceil(passes / (_EVALUATION_SHARE * FORWARD_PASSES_PER_STEP * batch_size))
-
-
-def _drawn_work(scenario: Scenario, epochs: IntArray) -> DrawnWork | None:
-    training = scenario.training
-    if training.limited is None:
-        return None
-    units = np.ones_like(epochs) if training.local_epochs is None else epochs
-    return DrawnWork(training.limited, units.tolist(), scenario.seed)

@@ -62,7 +62,7 @@ class Workload:
         seed: int,
         foresight: bool = False,
         partial_unit: Sequence[int] | None = None,
-        drawn: DrawnWork | None = None,
+        drawn: Callable[[int, int, int], int] | None = None,
         steps_ahead: int = 0,
     ) -> None:
         self.population = population
@@ -138,7 +138,7 @@ class Workload:
         """
         client = work.client
         if self._drawn is not None:
-            steps = self._drawn.steps(client, work.sequence, steps)
+            steps = self._drawn(client, work.sequence, steps)
         if deadline_ns is None or not self._send_partial_work:
             return steps
         send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
@@ -256,40 +256,40 @@ class Workload:
             at = availability.next_online(client, off)
 
 
-class DrawnWork:
-    """The limited clients of a scenario's ``training.limited`` (:class:`fedsim.scenario.training.LimitedWork`).
+def drawn_work(
+    params: LimitedWork, units: Sequence[int], seed: int
+) -> Callable[[int, int, int], int]:
+    """Draws the work of the limited clients of a scenario (:class:`fedsim.scenario.training.LimitedWork`).
 
     Args:
         params: how many clients are limited, and by how much.
         units: local steps per unit of work (an epoch, or a single step), (N,).
         seed: the scenario's seed.
+
+    Returns:
+        The local steps that a client does, from the client, the number of its dispatch, and the steps requested.
     """
+    choice, amount = (Stream(seed, Purpose.LIMITED_WORK, number) for number in range(2))
+    count = round(params.share * len(units))
+    order = np.argsort(choice.uniforms(np.arange(len(units))), kind="stable")
+    always = frozenset(order[:count].tolist())
 
-    def __init__(self, params: LimitedWork, units: Sequence[int], seed: int) -> None:
-        self._params = params
-        self._units = units
-        self._choice = Stream(seed, Purpose.LIMITED_WORK, 0)
-        self._amount = Stream(seed, Purpose.LIMITED_WORK, 1)
-        count = round(params.share * len(units))
-        order = np.argsort(self._choice.uniforms(np.arange(len(units))), kind="stable")
-        self._limited = frozenset(order[:count].tolist())
-
-    def steps(self, client: int, sequence: int, steps: int) -> int:
-        """Local steps that a client does, of ``steps`` requested, in its dispatch number ``sequence``."""
-        params = self._params
+    def drawn(client: int, sequence: int, steps: int) -> int:
         if params.redraw == "both":
-            limited = self._choice.uniform(client, sequence) < params.share
+            limited = choice.uniform(client, sequence) < params.share
         else:
-            limited = client in self._limited
+            limited = client in always
         if not limited:
             return steps
-        unit = self._units[client]
+        unit = units[client]
         requested = -(-steps // unit)
         most = min(requested, max(1, requested - 1) if params.tau_max is None else params.tau_max)
         least = min(most, params.tau_min)
-        u = self._amount.uniform(client, 0 if params.redraw == "never" else sequence)
+        u = amount.uniform(client, 0 if params.redraw == "never" else sequence)
         tau = least + int(u * (most - least + 1))
         return min(steps, (requested - tau + 1) * unit)
+
+    return drawn
 
 
 class History:
