@@ -18,6 +18,7 @@ import numpy.typing as npt
 from typing_extensions import override
 
 from fedsim.randomness import Purpose, Stream
+from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
 from fedsim.simulation.dispatcher import OnDispatched, Steps
@@ -94,7 +95,7 @@ class Hierarchy:
             engine,
             self.clients,
             Workloads([self.workload]),
-            None,
+            Stop.model_construct(),  # the cloud stops the run by its rounds, and the clients by their number or time
             plane,
             _UpdatesOfEdges(recorder, plane, models),
             partial(LiveDispatches, engine, links, process),

@@ -49,7 +49,7 @@ class Level:
 
     Args:
         engine: simulated time.
-        clients, workloads, stop: the clients, their work, and when it ends, by their own number or time; None if never.
+        clients, workloads, stop: the clients, their work, and when it ends.
         plane: executes the timeline; None for timing-only runs.
         updates: holds and records the updates of these clients.
         dispatches: makes the runner of dispatches, which calls a function when one ends by itself.
@@ -68,7 +68,7 @@ class Level:
         engine: Engine,
         clients: Clients,
         workloads: Workloads,
-        stop: Stop | None,
+        stop: Stop,
         plane: LearningPlane | None,
         updates: Updates,
         dispatches: Callable[[OnEnd], Dispatches],
@@ -80,7 +80,7 @@ class Level:
         steps = clients.work.steps
         self.same_steps = int(steps[0]) if steps.min() == steps.max() else None
         self.history = workloads.history
-        self.is_patient = stop is not None and stop.simulated_time is not None
+        self.is_patient = stop.simulated_time is not None
         self.plane = plane
         self.updates = updates
         self.batteries = population.batteries
@@ -88,12 +88,10 @@ class Level:
         self.dispatched = self.arrived = 0
         self.sequences = [0] * population.clients
         # No number of dispatches equals -1.
-        self.last_dispatch = -1 if stop is None else stop.dispatches or -1
-        self.last_arrival = -1 if stop is None else stop.arrivals or -1
+        self.last_dispatch = stop.dispatches or -1
+        self.last_arrival = stop.arrivals or -1
         self.workloads = workloads
-        self._stalled_after = stalled_after(
-            None if stop is None else stop.stalled_after, population.clients
-        )
+        self._stalled_after = stalled_after(stop.stalled_after, population.clients)
         # A clock that stands still for so many dispatches will not move again.
         self._standstill_after = stalled_after(None, population.clients)
         self._clock_check, self._clock_ns = self._standstill_after, 0
