@@ -43,18 +43,6 @@ ASYNC = {"name": "async"}
             "deadline",
         ),
         (
-            {"schedule": {"name": "compass", "timeout": 1e-9, "latest_factor": 1}},
-            "server.schedule",
-            "49 cut",
-            "raise timeout or raise latest_factor;",
-        ),
-        (
-            {"schedule": {"name": "ringmaster", "timeout": 1e-9}},
-            "server.schedule",
-            "49 cut",
-            "raise timeout;",
-        ),
-        (
             {"schedule": {"name": "sync", "min_updates": 3}},
             "server.schedule",
             "50 discarded",
