@@ -51,11 +51,10 @@ ELSEWHERE = {
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "scheduling/base.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
     "scheduling/port.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
-    "simulation/history.py": (
-        "simulation/test_dispatch_process.py",
-        "steps ahead, and their absence",
+    "simulation/links.py": (
+        "simulation/test_exchange.py",
+        "transfers by hand on links of both kinds",
     ),
-    "simulation/server.py": ("simulation/test_story.py", "what schedules ask of it"),
     "simulation/level.py": ("simulation/test_story.py", "what servers share"),
     "simulation/simulation.py": ("simulation/test_story.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),

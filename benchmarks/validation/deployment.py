@@ -36,7 +36,7 @@ from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatches import Dispatches, OnEnd
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.rows import dispatch_columns
-from fedsim.simulation.server import ServerBase
+from fedsim.simulation.story import Server
 from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workloads
 from fedsim.units import NEVER, NS_PER_S
@@ -110,7 +110,7 @@ class RealClients(Dispatches):
         listener: socket to which clients connect.
     """
 
-    server: ServerBase
+    server: Server
 
     def __init__(self, world: World, listener: socket.socket) -> None:
         self._time = WallEngine()

@@ -17,7 +17,7 @@ from fedsim.calibration.log import rounds_of
 from fedsim.calibration.prediction import simulated_log
 from fedsim.calibration.transfers import section
 from fedsim.composition.build import build
-from fedsim.devices.availability.always import Always
+from fedsim.devices.availability.trace import Always
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.network.columns import LinkParams

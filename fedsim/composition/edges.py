@@ -17,8 +17,8 @@ from fedsim.composition.prospects import expected_transfers_s
 from fedsim.composition.stays import EdgeServers, Stays, beyond, edge_stays
 from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Power
+from fedsim.devices.compute.known import Values, ValuesParams
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method
@@ -28,7 +28,7 @@ from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
-from fedsim.simulation.edges import Hierarchy, Mobility
+from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER, to_ns
@@ -115,13 +115,9 @@ def hierarchy(world: World) -> Hierarchy | None:
             population, Failures(), down, up, send_partial_work=False, seed=scenario.seed
         ),
         members=stays.members,
-        mobility=Mobility(
-            moves,
-            stays.availability(world.population, scenario.stop.until_ns or 0),
-            stays.drops,
-        )
-        if moves
-        else None,
+        moves=moves,
+        online=stays.availability(world.population, scenario.stop.until_ns or 0) if moves else (),
+        drops=stays.drops,
         aggregation_ns=to_ns(edges.section.aggregation_time),
         sends_partial_work=edges.section.partial_work == "send",
     )

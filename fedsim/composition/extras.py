@@ -159,8 +159,8 @@ def flows(network: Network) -> dict[str, Any]:
             {
                 "source": flow.source,
                 "target": flow.target,
-                "size_bytes": flow.size_bytes,
-                "start_s": flow.start_ns / NS_PER_S,
+                "size_bytes": flow.size,
+                "start_s": flow.at,
                 "arrived_s": None if end_ns >= NEVER else end_ns / NS_PER_S,
             }
             for flow, end_ns in zip(network.flows, network.flow_ends_ns, strict=True)

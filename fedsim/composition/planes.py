@@ -12,11 +12,11 @@ import numpy as np
 
 from fedsim.composition.edges import hierarchy, relocating
 from fedsim.composition.world import World
-from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, check_rules
 from fedsim.simulation.simulation import Live, Simulation
 from fedsim.simulation.updates import Recorder
-from fedsim.simulation.workload import DrawnWork, Workload, Workloads
+from fedsim.simulation.workload import Workload, Workloads, drawn_work
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.units import to_ns
 from fedsim.vocabulary.metrics import meets
@@ -89,7 +89,7 @@ def build_server(
         _clients(world),
         _workloads(world),
         stop,
-        EvaluationTimes(
+        Evaluations(
             every_ns=None if evaluation.every is None else to_ns(evaluation.every),
             every_versions=every_versions,
             every_steps=every_steps,
@@ -139,10 +139,9 @@ def _clients(world: World) -> Clients:
 
 def _workloads(world: World) -> Workloads:
     scenario, section, training = world.scenario, world.scenario.server, world.scenario.training
-    epochs, drawn = world.task.steps_per_epoch(training), None
-    if training.limited is not None:
-        units = np.ones_like(epochs) if training.local_epochs is None else epochs
-        drawn = DrawnWork(training.limited, units.tolist(), scenario.seed)
+    epochs = world.task.steps_per_epoch(training)
+    units = np.ones_like(epochs) if training.local_epochs is None else epochs
+    limited = training.limited
     workload = partial(
         Workload,
         world.population,
@@ -151,7 +150,7 @@ def _workloads(world: World) -> Workloads:
         foresight=section.foresight,
         seed=scenario.seed,
         partial_unit=epochs.tolist() if section.partial_unit == "epoch" else None,
-        drawn=drawn,
+        drawn=None if limited is None else drawn_work(limited, units.tolist(), scenario.seed),
         steps_ahead=world.method.steps_ahead(),
     )
     prologue = world.prologue_bytes

@@ -23,7 +23,7 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import Scenario
 from fedsim.scenario.training import Training
 from fedsim.scheduling.base import cohort_of
-from fedsim.simulation.history import History
+from fedsim.simulation.workload import History
 from fedsim.tasks.base import Task
 from fedsim.units import LONGEST_S, NS_PER_S
 from fedsim.vocabulary.metrics import MetricDefinition

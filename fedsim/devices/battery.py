@@ -9,7 +9,7 @@ dispatches, and is never negative.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +24,10 @@ _LEAST_SHARE = 0.01
 """Minimum share of its battery that a device needs to start, even if the floor is lower."""
 
 
-@dataclass(frozen=True, slots=True)
+DOWNLOAD, COMPUTE, UPLOAD = range(3)
+"""Phases of work, in the order of the columns of :attr:`Power.watts`."""
+
+
 class Power:
     """Power drawn while working.
 
@@ -33,8 +36,44 @@ class Power:
         of_client: class of each client's device, (N,); one byte each, so that a million fit in the cache.
     """
 
-    watts: npt.NDArray[np.float64]
-    of_client: npt.NDArray[np.uint8]
+    def __init__(self, watts: npt.NDArray[np.float64], of_client: npt.NDArray[np.uint8]) -> None:
+        self.watts = watts
+        self.of_client = of_client
+        # Numbers of Python are several times cheaper for a single client.
+        self._watts: list[list[float]] = watts.tolist()
+        self._class_of = of_client.data
+
+    def of(self, client: int) -> Sequence[float]:
+        """Watts of a client's device in each phase."""
+        return self._watts[self._class_of[client]]
+
+    def joules(self, client: int, work_ns: Sequence[int]) -> float:
+        """Energy of a dispatch from the time at work in each phase."""
+        download_w, compute_w, upload_w = self.of(client)
+        download_ns, compute_ns, upload_ns = work_ns
+        return (download_w * download_ns + compute_w * compute_ns + upload_w * upload_ns) / NS_PER_S
+
+
+class Charge:
+    """The charge of a device's battery during one dispatch, which begins with ``charge_j`` joules.
+
+    ``watts`` is the power in each phase of work.
+    """
+
+    def __init__(self, charge_j: float, watts: Sequence[float]) -> None:
+        self._charge_j = charge_j
+        self._watts = watts
+
+    def lasts_ns(self, phase: int) -> int:
+        """Whole nanoseconds of work in a phase until the battery is empty; NEVER if it takes no power."""
+        watts = self._watts[phase]
+        if not watts:
+            return NEVER
+        return int(min(self._charge_j / watts * NS_PER_S + ROUNDING_NS, NEVER))
+
+    def discharge(self, phase: int, worked_ns: int) -> None:
+        """Use the energy of work in a phase."""
+        self._charge_j = max(0.0, self._charge_j - self._watts[phase] * worked_ns / NS_PER_S)
 
 
 class Batteries:

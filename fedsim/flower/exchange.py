@@ -27,14 +27,13 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatch_process import Plan, device_processes
 from fedsim.simulation.dispatcher import Dispatcher
-from fedsim.simulation.dispatches import live_dispatches
-from fedsim.simulation.energy import EnergyUse
+from fedsim.simulation.dispatches import LiveDispatches
 from fedsim.simulation.engine import LAST_ORDER, Engine
-from fedsim.simulation.story import device_processes
+from fedsim.simulation.links import links_of
 from fedsim.simulation.updates import Ended, Recorder, Updates
-from fedsim.simulation.workload import Workload
+from fedsim.simulation.workload import Computation, Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
@@ -145,58 +144,40 @@ class _ParcelWorkload(Workload):
 
         Several nodes can then run their ClientApps at once.
         """
-        client, sequence = dispatch.client, dispatch.sequence
-        step_ns = self.compute.step_ns(client, sequence, dispatch.dispatched_ns)
-        if self._can_work(client, sequence, downloaded_ns, step_ns):
+        if self._can_work(self.computation(dispatch, downloaded_ns)):
             self._wait = self.parcel.start(self.parcel)
 
-    def _can_work(self, client: int, sequence: int, downloaded_ns: int, step_ns: int) -> bool:
+    def _can_work(self, work: Computation) -> bool:
         """Whether the message's declared work ends before the node crashes, or leaves and drops it."""
-        least = self.parcel.least_units
+        least, client = self.parcel.least_units, work.client
         if not least:
             return True
-        end_ns, _ = super().local_steps(client, sequence, downloaded_ns, step_ns, least, -1)
-        crash_ns = self.crash_after_ns(client, sequence)
-        until_ns = self.after_work_ns(client, downloaded_ns, crash_ns)
+        end_ns, _ = super().local_steps(work, least, -1)
+        crash_ns = self.crash_after_ns(client, work.sequence)
+        until_ns = self.after_work_ns(client, work.start_ns, crash_ns)
         if self.drops:
             availability = self.population.availability
-            until_ns = min(until_ns, availability.online_until(client, downloaded_ns))
+            until_ns = min(until_ns, availability.online_until(client, work.start_ns))
         return end_ns < NEVER and end_ns <= until_ns
 
     @override
-    def affordable_steps(
-        self,
-        client: int,
-        sequence: int,
-        steps: int,
-        downloaded_ns: int,
-        step_ns: int,
-        deadline_ns: int | None,
-    ) -> int:
+    def affordable_steps(self, work: Computation, steps: int, deadline_ns: int | None) -> int:
         parcel = self.parcel
         assert parcel.dispatch is not None
         self._units = parcel.least_units
-        if self._wait is not None or self._can_work(client, sequence, downloaded_ns, step_ns):
-            work = (self._wait or parcel.start(parcel))()
-            self._units, self.bytes_up, self._slept_ns = work
+        if self._wait is not None or self._can_work(work):
+            done = (self._wait or parcel.start(parcel))()
+            self._units, self.bytes_up, self._slept_ns = done
         parcel.dispatch.steps = self._units
         # A dispatch without steps would be declined; for a message without work, local_steps gives the step no time.
         return max(1, self._units)
 
     @override
-    def local_steps(
-        self,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        step_ns: int,
-        steps: int,
-        online_until_ns: int,
-    ) -> tuple[int, int]:
-        start_ns += self._slept_ns
+    def local_steps(self, work: Computation, steps: int, online_until_ns: int) -> tuple[int, int]:
+        work = work._replace(start_ns=work.start_ns + self._slept_ns)
         if not self._units:
-            return start_ns, steps
-        return super().local_steps(client, sequence, start_ns, step_ns, steps, online_until_ns)
+            return work.start_ns, steps
+        return super().local_steps(work, steps, online_until_ns)
 
 
 class Exchange:
@@ -240,7 +221,6 @@ class Exchange:
         self._sequences = [0] * population.clients, [0] * population.clients
         self._others = self._changes = 0
         self._over = False
-        self._energy = EnergyUse(population.power)
         self._updates = Updates(recorder)
         self._dispatcher = Dispatcher(
             engine,
@@ -252,7 +232,8 @@ class Exchange:
         )
         self._workloads: dict[int, _ParcelWorkload] = {}
         process = device_processes(lambda dispatch: self._workloads[dispatch.dispatch_id])
-        self._dispatches = live_dispatches(engine, population.network, self._on_end, process)
+        links = links_of(engine, population.network)
+        self._dispatches = LiveDispatches(engine, links, process, self._on_end)
         if stop.until_ns is not None:
             engine.call_at(stop.until_ns, self.stop, LAST_ORDER)
 
@@ -392,7 +373,7 @@ class Exchange:
         """Hand a node its next message; with a low battery, only once it has recharged."""
         batteries, now = self.population.batteries, self.now_ns
         if batteries is not None:
-            ready_ns = batteries.end(client, now, self._energy.joules(client, plan))
+            ready_ns = batteries.end(client, now, self.population.power.joules(client, plan[7:]))
             if ready_ns > now:
                 self.engine.call_at(ready_ns, lambda: self._next(client))
                 return

@@ -54,7 +54,7 @@ from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatches import Dispatches, OnEnd
 from fedsim.simulation.engine import LAST_ORDER, LEAVING_ORDER, Engine
-from fedsim.simulation.server import ServerBase
+from fedsim.simulation.story import Server
 from fedsim.simulation.updates import Ended
 from fedsim.simulation.workload import Workloads
 from fedsim.traces.availability import AvailabilityIndex
@@ -366,7 +366,7 @@ class LiveClients(Dispatches):
         repeating: how many lines of an earlier server are still to be repeated.
     """
 
-    server: ServerBase
+    server: Server
     can_stop = False
 
     def __init__(self, grid: fl.Grid, ttl_s: float, *, introduce: bool = False) -> None:

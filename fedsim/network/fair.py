@@ -96,10 +96,6 @@ class FairLinks:
         self._users: IntArray = np.zeros(16, np.int64)
         self._touched: npt.NDArray[np.bool_] = np.zeros(16, np.bool_)
 
-    def __len__(self) -> int:
-        """Number of flows on the links."""
-        return len(self._flow)
-
     def __contains__(self, flow_id: int) -> bool:
         """Whether a flow is on the links, or has completed and not been popped."""
         return flow_id in self._slot or flow_id in self._completed

@@ -7,7 +7,6 @@ Edges carry ``capacity_bps`` and ``latency_s``. A generated graph names its serv
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -275,28 +274,23 @@ def _read_edge_list(path: Path) -> Any:
 
     graph: Any = nx.Graph()
     errors: list[UserError] = []
+    readers = ((CAPACITY, parse_rate_bps), (LATENCY, parse_duration_s))
     text = path.read_text(encoding="utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), start=1):
         fields = line.partition("#")[0].replace(",", " ").split()
         if not fields:
             continue
         try:
-            _add_link(graph, fields)
+            if not 2 <= len(fields) <= 4:
+                raise ValueError("a line has two nodes, then optionally a capacity and a latency")
+            if graph.has_edge(*fields[:2]):
+                raise ValueError(f"repeats the link {' - '.join(fields[:2])} of an earlier line")
+            given = zip(readers, fields[2:], strict=False)
+            graph.add_edge(*fields[:2], **{key: read(text) for (key, read), text in given})
         except ValueError as error:
             errors.append(UserError(str(error), where=f"{path}:{number}"))
     raise_all(errors)
     return graph
-
-
-def _add_link(graph: Any, fields: Sequence[str]) -> None:
-    """Add one line of an edge list."""
-    if not 2 <= len(fields) <= 4:
-        raise ValueError("a line has two nodes, then optionally a capacity and a latency")
-    if graph.has_edge(*fields[:2]):
-        raise ValueError(f"repeats the link {fields[0]} - {fields[1]} of an earlier line")
-    readers = ((CAPACITY, parse_rate_bps), (LATENCY, parse_duration_s))
-    given = zip(readers, fields[2:], strict=False)
-    graph.add_edge(*fields[:2], **{key: read(text) for (key, read), text in given})
 
 
 def _only_server(roles: dict[str, Any], where: str) -> str:

@@ -16,26 +16,23 @@ from fedsim.network.topology import Topology, path_loss
 from fedsim.network.transport import Connection, Course, Piece, Transport, connection_of
 from fedsim.network.transports.fluid import Fluid
 from fedsim.parts.component import Parameters
-from fedsim.units import NEVER
+from fedsim.units import NEVER, Duration, Size, to_ns
 
 _ROUNDING = 1e-9
 """Relative error of sums of bytes and instants, generously."""
 
 
-@dataclass(frozen=True, slots=True)
-class Flow:
-    """Other traffic: a transfer between two nodes of a topology.
-
-    Attributes:
-        source, target: names of the nodes.
-        size_bytes: bytes to move.
-        start_ns: when it starts.
-    """
+class Flow(Parameters):
+    """Other traffic: a transfer between two nodes of the topology."""
 
     source: str
+    """Node that sends."""
     target: str
-    size_bytes: float
-    start_ns: int
+    """Node that receives."""
+    size: Size
+    """Size of the transfer."""
+    at: Duration = 0.0
+    """Start."""
 
 
 @dataclass(slots=True, eq=False)
@@ -145,14 +142,8 @@ class SharedNetwork(ConstantNetwork):
         for number, flow in enumerate(flows):
             route, latency_ns = topology.path(flow.source, flow.target)
             # The numbers of clients' transfers are not negative.
-            self._begin(
-                -1 - number,
-                route,
-                flow.size_bytes,
-                Course(flow.size_bytes),
-                flow.start_ns + latency_ns,
-                0,
-            )
+            course, due_ns = Course(flow.size), to_ns(flow.at) + latency_ns
+            self._begin(-1 - number, route, flow.size, course, due_ns, 0)
 
     def start_transfer(
         self, transfer_id: int, client: int, direction: Direction, size_bytes: float, now_ns: int

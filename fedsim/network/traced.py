@@ -380,11 +380,12 @@ class TracedNetwork(Network):
         scale = self._scale[direction][client]
         if scale == 0:
             return 0.0
-        work = 0.0
+        series, work = self._series[direction][client], 0.0
         while start_ns < until_ns:
             position_ns, length_ns = self._position(client, direction, start_ns)
             length_ns = min(length_ns, until_ns - start_ns)
-            work += self._work(client, direction, position_ns, length_ns, limit_bps / scale)
+            until = position_ns + length_ns
+            work += self._all.limited_work_between(series, position_ns, until, limit_bps / scale)
             start_ns += length_ns
         return min(float(size_bytes), work * scale / BIT_NS_PER_BYTE)
 
@@ -397,12 +398,6 @@ class TracedNetwork(Network):
         passed_ns = now_ns - self._first_lap[direction][client]
         return position_ns - passed_ns // lap_ns * lap_ns, lap_ns - passed_ns % lap_ns
 
-    def _work(
-        self, client: int, direction: Direction, from_ns: int, length_ns: int, limit_bps: float
-    ) -> float:
-        series = self._series[direction][client]
-        return self._all.limited_work_between(series, from_ns, from_ns + length_ns, limit_bps)
-
     def _wire_ns(
         self, client: int, direction: Direction, start_ns: int, work: float, limit_bps: float
     ) -> int:
@@ -414,7 +409,8 @@ class TracedNetwork(Network):
             wire_ns = self._all.limited_wire_ns(series, position_ns, work, limit_bps)
             if wire_ns <= length_ns or wire_ns >= NEVER:
                 return passed_ns + wire_ns
-            done = self._work(client, direction, position_ns, length_ns, limit_bps)
+            until = position_ns + length_ns
+            done = self._all.limited_work_between(series, position_ns, until, limit_bps)
             laps = 1
             if length_ns == lap_ns:
                 if done <= 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import abc
 import math
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -124,16 +124,21 @@ class Course:
         if rest > _NOTHING * self.size_bytes or not windows:
             yield Piece(at_ns, max(rest, 0.0), limit_bps)
 
+    def carried(self, start_ns: int, carry: Carry) -> Iterator[tuple[Piece, int]]:
+        """Each piece, and when the links have carried it; ends with a piece that they never do."""
+        pieces = self.pieces(start_ns)
+        piece = next(pieces, None)
+        while piece is not None:
+            done_ns = carry(piece)
+            yield piece, done_ns
+            try:
+                piece = pieces.send(done_ns) if done_ns < NEVER else None
+            except StopIteration:
+                return
+
     def end_ns(self, start_ns: int, carry: Carry) -> int:
         """When the links have carried the last piece; ``NEVER`` if they never do."""
-        pieces = self.pieces(start_ns)
-        done_ns = start_ns
-        try:
-            piece = next(pieces)
-            while (done_ns := carry(piece)) < NEVER:
-                piece = pieces.send(done_ns)
-        except StopIteration:
-            pass
+        *_, (_, done_ns) = self.carried(start_ns, carry)
         return done_ns
 
     def alone_s(self, rate_bps: float) -> float:
@@ -152,18 +157,13 @@ class Course:
         self, start_ns: int, until_ns: int, carry: Carry, carried: Callable[[Piece, int], float]
     ) -> float:
         """Bytes on the wire by ``until_ns``; ``carried`` returns the bytes of a piece that the links carry by then."""
-        pieces = self.pieces(start_ns)
         sent = 0.0
-        try:
-            piece = next(pieces)
-            while piece.start_ns < until_ns:
-                done_ns = carry(piece)
-                if done_ns > until_ns:
-                    return sent + carried(piece, until_ns)
-                sent += piece.size_bytes
-                piece = pieces.send(done_ns)
-        except StopIteration:
-            pass
+        for piece, done_ns in self.carried(start_ns, carry):
+            if piece.start_ns >= until_ns:
+                break
+            if done_ns > until_ns:
+                return sent + carried(piece, until_ns)
+            sent += piece.size_bytes
         return sent
 
 

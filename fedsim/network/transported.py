@@ -9,19 +9,9 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.network.base import Direction, Network, NetworkContext, column_view
-from fedsim.network.columns import LinkParams, transport_of
+from fedsim.network.base import Direction, Network, column_view
 from fedsim.network.transport import Course, Piece, Transport, connection_of
-from fedsim.network.transports.fluid import Fluid
 from fedsim.units import NEVER
-
-
-def with_transport(links: Network, params: LinkParams, context: NetworkContext) -> Network:
-    """The links with the transport that the parameters name."""
-    transport = transport_of(params, context)
-    if isinstance(transport, Fluid):
-        return links
-    return TransportedNetwork(links, transport, loss=params.loss, clients=context.clients)
 
 
 class TransportedNetwork(Network):

@@ -24,8 +24,9 @@ from fedsim.scheduling.port import ServerPort as ServerPort
 from fedsim.scheduling.port import Timer as Timer
 from fedsim.scheduling.process import ANYTHING as ANYTHING
 from fedsim.scheduling.process import Event as Event
-from fedsim.scheduling.process import Process, Story
+from fedsim.scheduling.process import Process as Process
 from fedsim.scheduling.process import Round as Round
+from fedsim.scheduling.process import Story as Story
 from fedsim.scheduling.process import WakeUp as WakeUp
 from fedsim.units import to_ns
 from fedsim.vocabulary.metrics import DispatchLoss
@@ -169,12 +170,6 @@ class Schedule(Component, ABC):
     patience: ClassVar[str] = ""
     updates_needed: ClassVar[str] = ""
     paper: ClassVar[str] = ""
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        """A user's class is another schedule than the one that it derives from, and has another paper."""
-        super().__init_subclass__(**options)
-        if not is_bundled(cls):
-            cls.paper = vars(cls).get("paper", "")
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         self.params = params

@@ -15,8 +15,17 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Demands, Dispatch, Schedule, Selection, ServerPort, Timer, WakeUp
-from fedsim.scheduling.process import ANYTHING, Story
+from fedsim.scheduling.base import (
+    ANYTHING,
+    Demands,
+    Dispatch,
+    Schedule,
+    Selection,
+    ServerPort,
+    Story,
+    Timer,
+    WakeUp,
+)
 from fedsim.units import Duration, to_ns
 
 
@@ -99,13 +108,6 @@ class SlotParams(ContinuousParams):
     arXiv:2401.09135)."""
 
 
-class ConcurrentParams(SlotParams):
-    """Parameters of schedules that may discard stale updates."""
-
-    max_staleness: int | None = Field(default=None, ge=0)
-    """Updates whose staleness exceeds this many versions are discarded."""
-
-
 class Concurrent(Continuous):
     """Keeps ``concurrency`` clients busy and creates a version from every few updates.
 
@@ -117,18 +119,11 @@ class Concurrent(Continuous):
     Params = SlotParams
     draws_if = "next_client: selection"
 
-    def __init__(
-        self,
-        params: SlotParams,
-        server: ServerPort,
-        selection: Selection,
-        updates: int,
-        max_staleness: int | None,
-    ) -> None:
+    def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        self._updates = updates
+        self._updates = self.demands(params).updates
         self._keeps_clients = params.next_client == "same"
-        self._max_staleness = max_staleness
+        self._max_staleness: int | None = getattr(params, "max_staleness", None)
         self._slots = params.concurrency or selection.cohort_size()
         self._steps = steps_by_speed(server) if params.local_steps == "by_speed" else None
         # With ``next_client: same``: the clients that have a slot, (N,).

@@ -9,11 +9,14 @@ from __future__ import annotations
 import reprlib
 from collections import deque
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 from fedsim.errors import UserError
 from fedsim.parts.component import place
 from fedsim.scheduling.port import Dispatch, ServerPort, Timer
+
+if TYPE_CHECKING:
+    from fedsim.scheduling.base import Schedule
 
 T = TypeVar("T")
 
@@ -79,18 +82,12 @@ Story = Generator[WakeUp | None, Event, T]
 """A process, or a part of one: it yields the wake-up that it waits for, or ANYTHING."""
 
 
-class _Owner(Protocol):
-    """A schedule, which knows the process that runs."""
-
-    active: Process | None
-
-
 class Process(WakeUp):
     """A running story; as a wake-up, it happens when the story has ended."""
 
     __slots__ = ("_awaited", "_inbox", "_schedule", "_send")
 
-    def __init__(self, schedule: _Owner, story: Story[Any]) -> None:
+    def __init__(self, schedule: Schedule, story: Story[Any]) -> None:
         super().__init__(None)
         if not isinstance(story, Generator):
             raise UserError(

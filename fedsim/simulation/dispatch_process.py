@@ -1,24 +1,23 @@
-"""What takes time in a dispatch, and how far one under way has come.
+"""The story of a dispatch: what takes time in it, and how far one under way has come.
 
-Simulated time passes only in the activities that the story of a dispatch yields: transfers, local steps (or the rounds
-of an edge server, :mod:`fedsim.simulation.edges`), and waiting offline. Its runner sends back the instant at which each
-activity ended. :func:`fedsim.simulation.dispatches.at_once` runs a story at once if links are not shared;
-:mod:`fedsim.simulation.dispatches` runs it with events if they are.
+Simulated time passes only in the activities that the story of a dispatch yields: transfers, local steps, joint work and
+waiting offline. Its runner (:mod:`fedsim.simulation.dispatches`) sends back the instant at which each activity ended.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator
 from typing import NamedTuple
 
+from fedsim.devices.battery import COMPUTE, DOWNLOAD, UPLOAD
 from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.energy import DOWNLOAD, UPLOAD
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
 
+# Looking up a member of an enumeration costs several times as much as passing it on.
+_ARRIVED = Ending.ARRIVED
 _BEYOND = 2 * NEVER
 """Later than every instant, including NEVER."""
 
@@ -43,18 +42,17 @@ class Offline(NamedTuple):
     until_ns: int
 
 
-class EdgeRounds(NamedTuple):
-    """Rounds of an edge server, or an exchange among clients, until they are done; interrupted at ``until_ns``.
+class JointWork(NamedTuple):
+    """Work with other clients, until it is done; interrupted at ``until_ns``.
 
-    ``begin`` starts them and takes a function to be called when they are done; ``abandon`` interrupts them.
+    ``begin`` starts it, takes a function to be called when it is done, and returns one that interrupts it.
     """
 
     until_ns: int
-    begin: Callable[[Callable[[], None]], None]
-    abandon: Callable[[], None]
+    begin: Callable[[Callable[[], None]], Callable[[], None]]
 
 
-Activity = Transfer | LocalSteps | Offline | EdgeRounds
+Activity = Transfer | LocalSteps | Offline | JointWork
 Reached = tuple[int, float | None]
 """When an activity ended, and the bytes that a transfer had moved if it was interrupted; None if it was completed."""
 
@@ -84,8 +82,8 @@ class Plan(NamedTuple):
     upload_ns: int
 
 
-class DispatchProcess(ABC):
-    """One dispatch under way, whose story a subclass gives.
+class DispatchProcess:
+    """One dispatch under way, to a device.
 
     Args:
         workload: the rules of its work.
@@ -119,11 +117,75 @@ class DispatchProcess(ABC):
         self.steps_done = self.compute_ns = 0
         self._bytes = [0.0, 0.0]
         self._transfer_ns = [0, 0]
-        self._battery = workload.battery(dispatch.client_id) if workload.has_batteries else None
+        self._battery = workload.battery(dispatch.client_id)
 
-    @abstractmethod
     def run(self) -> Generator[Activity, Reached, None]:
         """The activities of the dispatch, in order; after the last one, it has arrived, was dropped or was stopped."""
+        workload, dispatch = self.workload, self.dispatch
+
+        # Step 1. Download the model.
+        if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
+            return
+        self.downloaded_ns = self.now_ns
+
+        # Steps 2 and 3. Work.
+        if not (yield from self.work()):
+            return
+        self.computed_ns = self.now_ns
+
+        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
+        for attempt in range(workload.upload_attempts):
+            if not (yield from self.transfer(Direction.UP, workload.bytes_up)):
+                return
+            if not (
+                workload.loses_uploads
+                and workload.upload_is_lost(dispatch.client_id, dispatch.sequence, attempt)
+            ):
+                self.ending = _ARRIVED
+                return
+        self.ending = Ending.LOST_UPLOAD
+
+    def work(self) -> Generator[Activity, Reached, bool]:
+        """Do local steps; returns whether there is an update to upload."""
+        workload, dispatch = self.workload, self.dispatch
+        client, sequence = dispatch.client_id, dispatch.sequence
+
+        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
+        # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
+        work, steps = workload.computation(dispatch, self.now_ns), dispatch.steps
+        began_ns = work.start_ns
+        if workload.shortens:
+            steps = workload.affordable_steps(work, steps, self.deadline_ns)
+        if steps < 1:
+            self.ending = Ending.DECLINED
+            return False
+
+        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
+        # the work, pauses, stops, or continues offline.
+        end_ns, steps = workload.local_steps(work, steps, self.online_until_ns)
+        crash_ns = empty_ns = fails_ns = NEVER
+        if workload.fails:
+            crash_ns = workload.crash_after_ns(client, sequence)
+            empty_ns = NEVER if self._battery is None else self._battery.lasts_ns(COMPUTE)
+            fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
+        until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
+        if workload.drops and until_ns > self.online_until_ns:
+            until_ns = self.online_until_ns
+        self.now_ns, _ = yield LocalSteps(until_ns)
+        self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
+        if self._battery is not None:
+            self._battery.discharge(COMPUTE, self.compute_ns)
+        if self.now_ns < end_ns or end_ns >= NEVER:
+            self.steps_done = workload.steps_by(work, steps, self.now_ns)
+            if self.now_ns >= fails_ns:
+                self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
+            elif self.now_ns < self.stop_ns:
+                self.ending = Ending.OFFLINE
+            return False
+        self.steps_done = steps
+        if steps < 1:
+            self.ending = Ending.OFFLINE
+        return steps >= 1
 
     def transfer(
         self, direction: Direction, size_bytes: float
@@ -176,19 +238,18 @@ class DispatchProcess(ABC):
         """The course of the dispatch up to now."""
         bytes_down, bytes_up = self._bytes
         download_ns, upload_ns = self._transfer_ns
-        return Plan(
-            self.now_ns,
-            self.ending,
-            self.downloaded_ns,
-            self.computed_ns,
-            self.steps_done,
-            bytes_down,
-            bytes_up,
-            download_ns,
-            self.compute_ns,
-            upload_ns,
-        )
+        marks = self.downloaded_ns, self.computed_ns, self.steps_done, bytes_down, bytes_up
+        return Plan(self.now_ns, self.ending, *marks, download_ns, self.compute_ns, upload_ns)
 
 
 MakeProcess = Callable[[Dispatch, int | None, int], DispatchProcess]
 """Makes the process of a dispatch from its deadline and the time at which its client goes offline."""
+
+
+def device_processes(
+    workload_of: Callable[[Dispatch], Workload],
+) -> MakeProcess:
+    """A function that makes the process of a dispatch, as :data:`MakeProcess`."""
+    return lambda dispatch, deadline_ns, online_until_ns: DispatchProcess(
+        workload_of(dispatch), dispatch, deadline_ns, online_until_ns
+    )

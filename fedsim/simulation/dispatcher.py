@@ -66,7 +66,6 @@ class Dispatcher:
     Attributes:
         busy_until_ns: nothing is dispatched before this time; set when an aggregation takes time, and NEVER while the
             server is paused.
-        on_release: called with a client that is done with its dispatch; None if nobody needs to know.
     """
 
     def __init__(
@@ -81,7 +80,6 @@ class Dispatcher:
         prepare: Callable[[npt.NDArray[np.int64]], None] | None = None,
     ) -> None:
         self.busy_until_ns = 0
-        self.on_release: Callable[[int], None] | None = None
         self._engine = engine
         self._clock = engine.clock
         self._availability = availability
@@ -203,8 +201,6 @@ class Dispatcher:
         """Record that the client is done with its dispatch and can be given work again."""
         self._at_work[client] = False
         self._is_engaged[client] = client in self._waiting
-        if self.on_release is not None:
-            self.on_release(client)
 
     def occupy(self, client: int) -> None:
         """Give a client no work until :meth:`release`: it is at work for another server."""

@@ -1,13 +1,12 @@
 """The dispatches under way, run in one of two ways.
 
 If links are not shared, the whole course of a dispatch is known when it begins: its story runs at once, and its end is
-a single event. The server never sees a plan. On shared links, transfers are flows, whose rates change as others start
-and end, and rounds of edge servers take as long as their clients need: there, each activity of a story is an event.
+a single event. The server never sees a plan. Where the end of an activity depends on other clients, on shared links or
+in joint work, each activity is an event.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
@@ -15,26 +14,20 @@ from typing import Any, Protocol, cast
 import simpy
 from typing_extensions import override
 
-from fedsim.network.base import Direction, Network
-from fedsim.network.shared import SharedNetwork
+from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import (
     Activity,
     DispatchProcess,
-    EdgeRounds,
+    JointWork,
     LocalSteps,
     MakeProcess,
     Plan,
     Reached,
     Transfer,
 )
-from fedsim.simulation.engine import (
-    FLOW_ORDER,
-    LEAVING_ORDER,
-    SETTLING_ORDER,
-    Engine,
-    ScheduledCall,
-)
+from fedsim.simulation.engine import LEAVING_ORDER, Engine, ScheduledCall
+from fedsim.simulation.links import Links
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
@@ -63,10 +56,6 @@ class Dispatches(Protocol):
 
         A dispatch that has not ended yet has not arrived, even if it would have arrived at this very instant.
         """
-
-    def of_edge(self, edge: int) -> list[Dispatch]:
-        """The dispatches of an edge server that are under way, in order of dispatching."""
-        return [dispatch for dispatch in self.all() if dispatch.edge == edge]
 
     def all(self) -> list[Dispatch]:
         """The dispatches that are under way, in order of dispatching."""
@@ -149,7 +138,7 @@ class PlannedDispatches(Dispatches):
     """Dispatches whose plans are known when they are handed out; ``on_end`` is called when one ends by itself."""
 
     def __init__(
-        self, engine: Engine, workloads: Workloads, on_end: OnEnd, process: MakeProcess
+        self, engine: Engine, workloads: Workloads, process: MakeProcess, on_end: OnEnd
     ) -> None:
         self._env = engine.env
         # SimPy's type of a priority is narrower than the integers that it accepts.
@@ -191,15 +180,13 @@ class PlannedDispatches(Dispatches):
 
 @dataclass(slots=True, eq=False)
 class _UnderWay:
-    """A dispatch under way, and its current activity: a transfer, rounds of an edge server, a timed call, or two of
-    these."""
+    """A dispatch under way; ``interrupt`` ends its current activity before its time, unless time alone ends it."""
 
     dispatch: Dispatch
     process: DispatchProcess
     run: Generator[Activity, Reached, None]
     ended: bool = False
-    rounds: EdgeRounds | None = None
-    transfer_id: int = -1
+    interrupt: Callable[[], float | None] | None = None
     call: ScheduledCall | None = None
 
     def cancel_call(self) -> None:
@@ -213,24 +200,17 @@ class LiveDispatches(Dispatches):
     """Dispatches whose stories advance with the events of their activities.
 
     Args:
-        engine: simulated time.
+        engine, links: simulated time, and what carries the transfers.
         process: makes the process of a dispatch.
         on_end: called when a dispatch ends by itself.
     """
 
-    def __init__(self, engine: Engine, process: MakeProcess, on_end: OnEnd) -> None:
+    def __init__(self, engine: Engine, links: Links, process: MakeProcess, on_end: OnEnd) -> None:
         self._engine = engine
+        self._links = links
         self._process = process
         self._on_end = on_end
         self._under_way: dict[int, _UnderWay] = {}
-
-    @abstractmethod
-    def _start_transfer(self, one: _UnderWay, transfer: Transfer) -> None:
-        """Start a transfer, at whose end the dispatch is to :meth:`_advance`."""
-
-    @abstractmethod
-    def _stop_transfer(self, one: _UnderWay) -> float:
-        """Stop the transfer of a dispatch; returns the bytes moved."""
 
     @override
     def begin(self, dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> None:
@@ -265,183 +245,32 @@ class LiveDispatches(Dispatches):
             one.call = self._engine.call_at(now, lambda: self._end(one), dispatch.dispatch_id)
             return
         order = None
-        if type(activity) is Transfer:
-            self._start_transfer(one, activity)
-            order = LEAVING_ORDER + dispatch.dispatch_id
-        elif type(activity) is LocalSteps:
+        if type(activity) is LocalSteps:
             order = dispatch.dispatch_id
-        elif type(activity) is EdgeRounds:
+        elif type(activity) is Transfer:
             order = LEAVING_ORDER + dispatch.dispatch_id
-            one.rounds = activity
-            activity.begin(lambda: self._rounds_end(one))
+            one.interrupt = self._links.start(dispatch, activity, lambda: self._activity_ends(one))
+        elif type(activity) is JointWork:
+            order = LEAVING_ORDER + dispatch.dispatch_id
+            one.interrupt = activity.begin(lambda: self._activity_ends(one))
         if activity.until_ns < NEVER:
-            one.call = self._engine.call_at(activity.until_ns, lambda: self._time_is_up(one), order)
+            one.call = self._engine.call_at(
+                activity.until_ns,
+                lambda: self._advance(one, (self._engine.now_ns, self._leave_activity(one))),
+                order,
+            )
 
-    def _rounds_end(self, one: _UnderWay) -> None:
-        one.rounds = None
+    def _activity_ends(self, one: _UnderWay) -> None:
+        one.interrupt = None
         one.cancel_call()
         self._advance(one, (self._engine.now_ns, None))
-
-    def _time_is_up(self, one: _UnderWay) -> None:
-        self._advance(one, (self._engine.now_ns, self._leave_activity(one)))
 
     def _leave_activity(self, one: _UnderWay) -> float | None:
         """Interrupt the current activity of a dispatch; returns the bytes moved if it is a transfer."""
         one.cancel_call()
-        if one.rounds is not None:
-            rounds, one.rounds = one.rounds, None
-            rounds.abandon()
-        if one.transfer_id < 0:
-            return None
-        moved = self._stop_transfer(one)
-        one.transfer_id = -1
-        return moved
+        interrupt, one.interrupt = one.interrupt, None
+        return None if interrupt is None else interrupt()
 
     def _end(self, one: _UnderWay) -> None:
         del self._under_way[one.dispatch.dispatch_id]
         self._on_end(one.dispatch, one.process.plan())
-
-
-class ContendedDispatches(LiveDispatches):
-    """Dispatches whose transfers share links: a transfer is a flow, every other activity a timed call."""
-
-    def __init__(
-        self, engine: Engine, network: SharedNetwork, on_end: OnEnd, process: MakeProcess
-    ) -> None:
-        super().__init__(engine, process, on_end)
-        self._network = network
-        self._of_transfer: dict[int, _UnderWay] = {}
-        self._between: dict[int, Callable[[int], None]] = {}
-        self._transfers = 0
-        self._next_flow: ScheduledCall | None = None
-        self._next_flow_ns = NEVER
-        self._settling = False
-        # Other traffic may be under way from the start.
-        self._settle()
-
-    @override
-    def _start_transfer(self, one: _UnderWay, transfer: Transfer) -> None:
-        self._transfers += 1
-        one.transfer_id = self._transfers
-        self._of_transfer[one.transfer_id] = one
-        self._network.start_transfer(
-            one.transfer_id,
-            one.dispatch.client_id,
-            transfer.direction,
-            transfer.size_bytes,
-            self._engine.now_ns,
-        )
-        self._settle()
-
-    @override
-    def _stop_transfer(self, one: _UnderWay) -> float:
-        moved = self._network.cancel(one.transfer_id, self._engine.now_ns)
-        del self._of_transfer[one.transfer_id]
-        self._settle()
-        return moved
-
-    def start_between(
-        self, source: int, target: int, size_bytes: float, on_end: Callable[[int], None]
-    ) -> int:
-        """Start a transfer from one client to another; returns its number, with which ``on_end`` is called."""
-        self._transfers += 1
-        self._between[self._transfers] = on_end
-        self._network.start_between(
-            self._transfers, source, target, size_bytes, self._engine.now_ns
-        )
-        self._settle()
-        return self._transfers
-
-    def stop_between(self, number: int) -> float:
-        """Stop a transfer between clients; returns the bytes moved."""
-        del self._between[number]
-        self._settle()
-        return self._network.cancel(number, self._engine.now_ns)
-
-    # -- flows ----------------------------------------------------------------------------------------------------
-
-    def _settle(self) -> None:
-        """Schedule a single check for the next finished flow, after all starts and stops of this instant."""
-        if not self._settling:
-            self._settling = True
-            self._engine.call_at(self._engine.now_ns, self._plan_next_flow, SETTLING_ORDER)
-
-    def _plan_next_flow(self) -> None:
-        self._settling = False
-        due_ns = self._network.next_event_ns()
-        if due_ns == self._next_flow_ns and self._next_flow is not None:
-            return
-        if self._next_flow is not None:
-            self._next_flow.cancel()
-            self._next_flow = None
-        self._next_flow_ns = due_ns
-        if due_ns < NEVER:
-            self._next_flow = self._engine.call_at(due_ns, self._flows_finish, FLOW_ORDER)
-
-    def _flows_finish(self) -> None:
-        self._next_flow, self._next_flow_ns = None, NEVER
-        now = self._engine.now_ns
-        for transfer_id in self._network.pop_finished(now):
-            if (on_end := self._between.pop(transfer_id, None)) is not None:
-                on_end(transfer_id)
-                continue
-            one = self._of_transfer.pop(transfer_id)
-            one.transfer_id = -1
-            one.cancel_call()
-            self._advance(one, (now, None))
-        self._settle()
-
-
-class TimedDispatches(LiveDispatches):
-    """Dispatches on links that are not shared: a transfer is a timed call, too."""
-
-    def __init__(
-        self, engine: Engine, network: Network, on_end: OnEnd, process: MakeProcess
-    ) -> None:
-        super().__init__(engine, process, on_end)
-        self._network = network
-        # By number of the dispatch: its transfer, when it began, and the call at its end.
-        self._transfers: dict[int, tuple[Transfer, int, ScheduledCall | None]] = {}
-
-    @override
-    def _start_transfer(self, one: _UnderWay, transfer: Transfer) -> None:
-        dispatch, now = one.dispatch, self._engine.now_ns
-        one.transfer_id = dispatch.dispatch_id
-        end_ns = self._network.transfer_end_ns(
-            dispatch.client_id, transfer.direction, transfer.size_bytes, now, dispatch.sequence
-        )
-        call = None
-        if end_ns < NEVER:
-            order = dispatch.dispatch_id
-            call = self._engine.call_at(end_ns, lambda: self._transfer_ends(one), order)
-        self._transfers[one.transfer_id] = transfer, now, call
-
-    def _transfer_ends(self, one: _UnderWay) -> None:
-        del self._transfers[one.transfer_id]
-        one.transfer_id = -1
-        one.cancel_call()
-        self._advance(one, (self._engine.now_ns, None))
-
-    @override
-    def _stop_transfer(self, one: _UnderWay) -> float:
-        transfer, began_ns, call = self._transfers.pop(one.transfer_id)
-        if call is not None:
-            call.cancel()
-        dispatch = one.dispatch
-        return self._network.bytes_by(
-            dispatch.client_id,
-            transfer.direction,
-            transfer.size_bytes,
-            began_ns,
-            self._engine.now_ns,
-            dispatch.sequence,
-        )
-
-
-def live_dispatches(
-    engine: Engine, network: Network, on_end: OnEnd, process: MakeProcess
-) -> LiveDispatches:
-    """The runner of dispatches by events that fits the network."""
-    if isinstance(network, SharedNetwork):
-        return ContendedDispatches(engine, network, on_end, process)
-    return TimedDispatches(engine, network, on_end, process)

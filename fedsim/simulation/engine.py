@@ -50,11 +50,6 @@ class ScheduledCall(simpy.Event):
         if self._call is not None:
             self._call()
 
-    @property
-    def is_pending(self) -> bool:
-        """Whether the call was not canceled."""
-        return self._call is not None
-
     def cancel(self) -> None:
         """Make the call do nothing."""
         self._call = None
@@ -73,7 +68,6 @@ class Engine:
         self.clock = cast(Clock, self.env)
         self._timers = TIMER_ORDER
         self._stopped = False
-        self._beyond: list[ScheduledCall] = []
 
     @property
     def now_ns(self) -> int:
@@ -98,8 +92,6 @@ class Engine:
         call = ScheduledCall(self.env, callback)
         if time_ns < NEVER:
             self.env.schedule(call, EventPriority(order), time_ns - self.env.now)
-        elif time_ns > NEVER:
-            self._beyond.append(call)
         return call
 
     def stop(self) -> None:
@@ -122,11 +114,6 @@ class Engine:
     def stopped(self) -> bool:
         """Whether :meth:`stop` was called, or the time was up."""
         return self._stopped
-
-    @property
-    def has_call_beyond(self) -> bool:
-        """Whether a call is due after the end of the clock."""
-        return any(call.is_pending for call in self._beyond)
 
     @property
     def idle(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fedsim.errors import UserError
 from fedsim.scenario.model import MOST_EVALUATIONS
@@ -14,9 +14,9 @@ from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.timeline import Evaluate, LearningPlane
 
 
-@dataclass(frozen=True, slots=True)
-class EvaluationTimes:
-    """When to evaluate; see the scenario's ``evaluation``.
+@dataclass
+class Evaluations:
+    """Evaluates at the given times (the scenario's ``evaluation``), and stops the run at its target.
 
     Attributes:
         every_ns: time between two evaluations.
@@ -32,36 +32,29 @@ class EvaluationTimes:
     every_steps: int | None = None
     at_start: bool = False
     reached: Callable[[Mapping[str, float]], bool] | None = None
+    _version: int = field(default=0, init=False)
+    _round: int = field(default=0, init=False)
+    _evaluated_version: int = field(default=-1, init=False)
+    _steps_since: int = field(default=0, init=False)
+    _timed: int = field(default=0, init=False)
 
-
-class Evaluations:
-    """Evaluates at the given times, and stops the run at its target; timing-only runs have no ``plane``."""
-
-    def __init__(self, times: EvaluationTimes, engine: Engine, plane: LearningPlane | None) -> None:
-        self._times = times
-        self._engine = engine
-        self._plane = plane
-        self._version = self._round = 0
-        self._evaluated_version = -1
-        self._steps_since = 0
-        self._timed = 0
-
-    def start(self) -> None:
-        """Evaluate the initial model if required, and schedule the first timed evaluation."""
-        if self._times.at_start:
+    def start(self, engine: Engine, plane: LearningPlane | None) -> None:
+        """Evaluate the initial model if required, and schedule the first timed evaluation; timing-only runs have no
+        ``plane``."""
+        self._engine, self._plane = engine, plane
+        if self.at_start:
             self._evaluate()
-        if self._times.every_ns is not None:
-            self._engine.call_at(self._times.every_ns, self._evaluate_on_time, EVALUATION_ORDER)
+        if self.every_ns is not None:
+            engine.call_at(self.every_ns, self._evaluate_on_time, EVALUATION_ORDER)
 
     def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
         """Evaluate a version created from the updates of these dispatches, if an evaluation is due."""
         self._version, self._round = version, round_
-        times = self._times
-        if times.every_versions is not None and version % times.every_versions == 0:
+        if self.every_versions is not None and version % self.every_versions == 0:
             self._evaluate()
-        elif times.every_steps is not None:
+        elif self.every_steps is not None:
             self._steps_since += sum(dispatch.steps_done for dispatch in dispatches)
-            if self._steps_since >= times.every_steps:
+            if self._steps_since >= self.every_steps:
                 self._evaluate()
 
     def on_round(self, round_: int) -> None:
@@ -74,7 +67,7 @@ class Evaluations:
             self._evaluate()
 
     def _evaluate_on_time(self) -> None:
-        every_ns = self._times.every_ns
+        every_ns = self.every_ns
         assert every_ns is not None
         now = self._engine.now_ns
         if self._timed == MOST_EVALUATIONS:
@@ -97,6 +90,5 @@ class Evaluations:
             return
         instruction = Evaluate(self._version, self._engine.now_ns / NS_PER_S, self._round)
         self._plane.submit(instruction)
-        reached = self._times.reached
-        if reached is not None and reached(self._plane.evaluate(instruction)):
+        if self.reached is not None and self.reached(self._plane.evaluate(instruction)):
             self._engine.stop()

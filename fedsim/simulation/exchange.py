@@ -10,93 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from typing_extensions import override
 
+from fedsim.devices.battery import UPLOAD
 from fedsim.network.base import Direction, Network
 from fedsim.network.exchanges.collectives import Exchange, Step
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import Activity, EdgeRounds, Reached
-from fedsim.simulation.dispatches import (
-    ContendedDispatches,
-    LiveDispatches,
-    OnEnd,
-    live_dispatches,
-)
-from fedsim.simulation.energy import UPLOAD
-from fedsim.simulation.engine import FLOW_ORDER, SETTLING_ORDER, Engine
-from fedsim.simulation.story import DeviceProcess
+from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
+from fedsim.simulation.dispatches import LiveDispatches, OnEnd
+from fedsim.simulation.engine import SETTLING_ORDER, Engine
+from fedsim.simulation.links import Links, links_of
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
-
-Hops = Sequence[tuple[int, int]]
-"""Clients that send, and the clients that receive."""
-
-
-Carry = Callable[[Hops, float, Callable[[], None]], Callable[[], list[float]]]
-"""Starts transfers of so many bytes each, and calls the function when all have arrived, unless the function that it
-returns stops them before, which returns the bytes moved by each."""
-
-
-def over_own_links(engine: Engine, network: Network) -> Carry:
-    """Transfers over links that are not shared: each ends when both of its links have carried it."""
-
-    def end_ns(source: int, target: int, size_bytes: float, start_ns: int) -> int:
-        sent_ns = network.transfer_end_ns(source, Direction.UP, size_bytes, start_ns)
-        received_ns = network.transfer_end_ns(target, Direction.DOWN, size_bytes, start_ns)
-        if max(sent_ns, received_ns) >= NEVER:
-            return NEVER
-        return max(
-            sent_ns + network.latency_ns(target, Direction.DOWN),
-            received_ns + network.latency_ns(source, Direction.UP),
-        )
-
-    def carry(
-        hops: Hops, size_bytes: float, on_end: Callable[[], None]
-    ) -> Callable[[], list[float]]:
-        begun_ns = engine.now_ns
-        last_ns = max(end_ns(*hop, size_bytes, begun_ns) for hop in hops)
-        call = engine.call_at(last_ns, on_end, FLOW_ORDER) if last_ns < NEVER else None
-
-        def stop() -> list[float]:
-            if call is not None:
-                call.cancel()
-            until_ns, moved = engine.now_ns, network.bytes_by
-            return [
-                min(
-                    moved(source, Direction.UP, size_bytes, begun_ns, until_ns),
-                    moved(target, Direction.DOWN, size_bytes, begun_ns, until_ns),
-                )
-                for source, target in hops
-            ]
-
-        return stop
-
-    return carry
-
-
-def over_shared_links(flows: ContendedDispatches) -> Carry:
-    """Transfers over shared links, as flows beside those of other transfers."""
-
-    def carry(
-        hops: Hops, size_bytes: float, on_end: Callable[[], None]
-    ) -> Callable[[], list[float]]:
-        under_way: set[int] = set()
-
-        def ends(number: int) -> None:
-            under_way.discard(number)
-            if not under_way:
-                on_end()
-
-        numbers = [flows.start_between(*hop, size_bytes, ends) for hop in hops]
-        under_way.update(numbers)
-        return lambda: [
-            flows.stop_between(number) if number in under_way else size_bytes for number in numbers
-        ]
-
-    return carry
 
 
 @dataclass(eq=False)
@@ -108,7 +37,7 @@ class _Group:
     stop: Callable[[], None] | None = None
 
 
-class Member(DeviceProcess):
+class Member(DispatchProcess):
     """A dispatch that ends with an exchange instead of an upload."""
 
     is_done = has_left = False
@@ -139,11 +68,7 @@ class Member(DeviceProcess):
         began_ns, battery = self.now_ns, self._battery
         empty_ns = NEVER if battery is None else began_ns + battery.lasts_ns(UPLOAD)
         until_ns = min(self.online_until_ns, self.stop_ns, empty_ns)
-        self.now_ns, _ = yield EdgeRounds(
-            until_ns,
-            lambda on_end: self.exchanges.begin(self, on_end),
-            lambda: self.exchanges.leave(self),
-        )
+        self.now_ns, _ = yield JointWork(until_ns, partial(self.exchanges.begin, self))
         self._transfer_ns[direction] += self.now_ns - began_ns
         if battery is not None:
             battery.discharge(UPLOAD, self.now_ns - began_ns)
@@ -151,25 +76,24 @@ class Member(DeviceProcess):
             self.ending = Ending.BATTERY if self.now_ns >= empty_ns else Ending.OFFLINE
         return self.is_done
 
-    def moved(self, direction: Direction, size_bytes: float) -> None:
+    def count(self, direction: Direction, moved_bytes: float) -> None:
         """Count bytes of an exchange."""
-        self._bytes[direction] += size_bytes
+        self._bytes[direction] += moved_bytes
 
 
 class Exchanges:
     """All exchanges of a run.
 
     Args:
-        engine: simulated time.
+        engine, links: simulated time, and what carries their transfers.
         exchange: their steps.
-        carry: carries their transfers, one step per exchange at a time.
         detection_ns: how long after a member has left the others notice it.
     """
 
-    def __init__(self, engine: Engine, exchange: Exchange, carry: Carry, detection_ns: int) -> None:
+    def __init__(self, engine: Engine, links: Links, exchange: Exchange, detection_ns: int) -> None:
         self._engine = engine
+        self._links = links
         self._exchange = exchange
-        self._carry = carry
         self._detection_ns = detection_ns
         # By version and round from which they start.
         self._groups: dict[tuple[int, int], _Group] = {}
@@ -194,11 +118,12 @@ class Exchanges:
         """Let the exchange of its round wait for a member."""
         self._group(member).members[member.dispatch.dispatch_id] = member
 
-    def begin(self, member: Member, on_end: Callable[[], None]) -> None:
+    def begin(self, member: Member, on_end: Callable[[], None]) -> Callable[[], None]:
         """Note that a member has done its local steps; ``on_end`` is called when the exchange is done."""
         group = self._group(member)
         group.ready[member.dispatch.dispatch_id] = on_end
         self._look(group, 0)
+        return partial(self.leave, member)
 
     def leave(self, member: Member) -> None:
         """Break the exchange of a member that has not done it; the others notice this later."""
@@ -230,19 +155,25 @@ class Exchanges:
             return
         size_bytes = step.share * max(one.workload.bytes_up for one in members)
         client = [one.dispatch.client_id for one in members]
+        left = len(step.hops)
 
         def count(moved_bytes: Sequence[float]) -> None:
             for (source, target), moved in zip(step.hops, moved_bytes, strict=True):
-                members[source].moved(Direction.UP, moved)
-                members[target].moved(Direction.DOWN, moved)
+                members[source].count(Direction.UP, moved)
+                members[target].count(Direction.DOWN, moved)
 
         def on_end() -> None:
-            count([size_bytes] * len(step.hops))
-            self._next(group, members, steps)
+            nonlocal left
+            left -= 1
+            if not left:
+                count([size_bytes] * len(step.hops))
+                self._next(group, members, steps)
 
-        hops = [(client[source], client[target]) for source, target in step.hops]
-        stop = self._carry(hops, size_bytes, on_end)
-        group.stop = lambda: count(stop())
+        stops = [
+            self._links.start_between(client[source], client[target], size_bytes, on_end)
+            for source, target in step.hops
+        ]
+        group.stop = lambda: count([stop() for stop in stops])
 
     def _end(self, group: _Group) -> None:
         first, *_ = group.members.values()
@@ -265,14 +196,11 @@ def exchanging(
 ) -> LiveDispatches:
     """Dispatches whose clients exchange their updates among themselves."""
 
-    def process(dispatch: Dispatch, deadline_ns: int | None, online_until_ns: int) -> Member:
-        return Member(exchanges, workload_of(dispatch), dispatch, deadline_ns, online_until_ns)
-
-    dispatches = live_dispatches(engine, network, on_end, process)
-    carry = (
-        over_shared_links(dispatches)
-        if isinstance(dispatches, ContendedDispatches)
-        else over_own_links(engine, network)
+    links = links_of(engine, network)
+    exchanges = Exchanges(engine, links, exchange, detection_ns)
+    return LiveDispatches(
+        engine,
+        links,
+        lambda dispatch, *times: Member(exchanges, workload_of(dispatch), dispatch, *times),
+        on_end,
     )
-    exchanges = Exchanges(engine, exchange, carry, detection_ns)
-    return dispatches

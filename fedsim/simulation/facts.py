@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -14,10 +14,11 @@ from fedsim.errors import UserError
 from fedsim.network.exchanges.collectives import Exchange
 from fedsim.parts.functions import called
 from fedsim.randomness import Purpose, Stream
-from fedsim.scheduling.base import Schedule, Selection, ServerPort
+from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.scheduling.selections.uniform import Uniform
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.timeline import LearningPlane
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +84,9 @@ class Clients:
 
 
 class Facts:
-    """The part of :class:`fedsim.scheduling.base.ServerPort` that is known before the first event."""
+    """The part of :class:`fedsim.scheduling.base.ServerPort` that answers from the scenario and the learning plane."""
 
-    def __init__(self, clients: Clients, seed: int) -> None:
+    def __init__(self, clients: Clients, seed: int, plane: LearningPlane | None = None) -> None:
         members = slice(None) if clients.members is None else clients.members
         work, self._step_s = clients.work, clients.population.compute.step_s[members]
         self.samples = clients.samples[members]
@@ -98,8 +99,10 @@ class Facts:
         footprint = clients.population.footprint
         grid = None if footprint is None else footprint.carbon
         self.grid = None if grid is None else grid.of(members)
+        self.version = 0
         self._clients = clients
         self._seed = seed
+        self._plane = plane
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a client's full workload at nominal speed and rates."""
@@ -115,6 +118,23 @@ class Facts:
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""
         return Stream(self._seed, purpose, *keys)
+
+    def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
+        """Training losses that came with these updates."""
+        return self._learns().training_losses([dispatch.dispatch_id for dispatch in dispatches])
+
+    def client_accuracies(self) -> npt.NDArray[np.float64]:
+        """Accuracy of the current model on each client's own test samples, (N,)."""
+        return self._learns().client_accuracies(self.version)
+
+    def _learns(self) -> LearningPlane:
+        if self._plane is None:
+            raise UserError(
+                "a selection by training losses or accuracies needs training",
+                where="server.selection",
+                hint="leave out --timing-only, or choose another selection",
+            )
+        return self._plane
 
 
 def check_rules(clients: Clients, seed: int) -> None:

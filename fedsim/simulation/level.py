@@ -7,14 +7,13 @@ servers, and the edge servers are the clients of the cloud, the second level.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from fedsim.network.base import Direction
 from fedsim.scenario.model import Stop
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatches import Dispatches, OnEnd
-from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
@@ -26,18 +25,23 @@ from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
 
 if TYPE_CHECKING:
-    from fedsim.scheduling.base import Dispatch, Schedule
+    from fedsim.scheduling.base import Dispatch
+    from fedsim.simulation.story import Server
 
 
-class Receiver(Protocol):
-    """A server, as its level knows it."""
+class Above(Protocol):
+    """What a server reports to: the run, or for an edge server the cloud."""
 
-    edge: int
-    empty_draws: int
-    schedule: Schedule
+    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
+        """Note a version made of the updates of these dispatches; does nothing unless overridden."""
+        return
 
-    def on_end(self, dispatch: Dispatch, plan: Plan) -> None:
-        """Handle a dispatch that has ended by itself."""
+    def on_round(self, round_: int) -> None:
+        """Note that a round has closed; does nothing unless overridden."""
+        return
+
+    def ends_after(self, rounds: int) -> bool:
+        """Whether the run ends when the server has closed so many rounds; versions count if its schedule has none."""
 
 
 class Level:
@@ -45,7 +49,7 @@ class Level:
 
     Args:
         engine: simulated time.
-        clients, workloads, stop: the clients, their work, and when it ends, by their own number or time; None if never.
+        clients, workloads, stop: the clients, their work, and when it ends.
         plane: executes the timeline; None for timing-only runs.
         updates: holds and records the updates of these clients.
         dispatches: makes the runner of dispatches, which calls a function when one ends by itself.
@@ -64,7 +68,7 @@ class Level:
         engine: Engine,
         clients: Clients,
         workloads: Workloads,
-        stop: Stop | None,
+        stop: Stop,
         plane: LearningPlane | None,
         updates: Updates,
         dispatches: Callable[[OnEnd], Dispatches],
@@ -76,21 +80,18 @@ class Level:
         steps = clients.work.steps
         self.same_steps = int(steps[0]) if steps.min() == steps.max() else None
         self.history = workloads.history
-        self.is_patient = stop is not None and stop.simulated_time is not None
+        self.is_patient = stop.simulated_time is not None
         self.plane = plane
         self.updates = updates
-        self.energy = EnergyUse(population.power)
         self.batteries = population.batteries
-        self.servers: list[Receiver] = []
+        self.servers: list[Server] = []
         self.dispatched = self.arrived = 0
         self.sequences = [0] * population.clients
         # No number of dispatches equals -1.
-        self.last_dispatch = -1 if stop is None else stop.dispatches or -1
-        self.last_arrival = -1 if stop is None else stop.arrivals or -1
-        self._workloads = workloads
-        self._stalled_after = stalled_after(
-            None if stop is None else stop.stalled_after, population.clients
-        )
+        self.last_dispatch = stop.dispatches or -1
+        self.last_arrival = stop.arrivals or -1
+        self.workloads = workloads
+        self._stalled_after = stalled_after(stop.stalled_after, population.clients)
         # A clock that stands still for so many dispatches will not move again.
         self._standstill_after = stalled_after(None, population.clients)
         self._clock_check, self._clock_ns = self._standstill_after, 0
@@ -112,15 +113,7 @@ class Level:
             self._clock_check = self.dispatched + self._standstill_after
         count = self.dispatched - self.dispatched_at_aggregation
         if count >= self._stalled_after:
-            raise stalled(
-                count,
-                self.updates.lost,
-                len(self.updates.held),
-                self._workloads.usual[0].failures,
-                self.servers[-1].schedule.params,
-                "server" if self.servers[-1].edge < 0 else "server.edges",
-                has_batteries=self.batteries is not None,
-            )
+            raise stalled(self, count)
         due = self.dispatched_at_aggregation + self._stalled_after
         self.check_at = min(due, self._clock_check)
 
@@ -135,7 +128,7 @@ class Level:
         """
         now_ns, population = self.engine.now_ns, self.population
         for dispatch in self.dispatches.all():
-            client, workload = dispatch.client_id, self._workloads.of(dispatch)
+            client, workload = dispatch.client_id, self.workloads.of(dispatch)
             sizes = workload.bytes_down, workload.bytes_up
             down_s, up_s = (
                 population.network.nominal_wire_s(client, way, size)

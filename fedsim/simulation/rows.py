@@ -76,7 +76,8 @@ def dispatch_columns(
     columns["aggregated_version"] = version
     columns["bytes_down"] = np.rint(np.fromiter(down, np.float64, count)).astype(np.int64)
     columns["bytes_up"] = np.rint(np.fromiter(up, np.float64, count)).astype(np.int64)
-    columns["energy_j"] = _joules(power, columns["client_id"], work_ns)
+    watts = power.watts[power.of_client[columns["client_id"]]]
+    columns["energy_j"] = (watts.T * work_ns).sum(0) / NS_PER_S
     columns["group"] = group
     columns["ended_s"] = _seconds(np.minimum(end, now_ns))
     for name, spent_ns in zip(("download_s", "compute_s", "upload_s"), work_ns, strict=True):
@@ -85,16 +86,6 @@ def dispatch_columns(
         columns |= footprint.columns(columns)
     columns["cause"] = np.where(outcome == Outcome.DROPPED, ending - Ending.OFFLINE, -1)
     return columns
-
-
-def _joules(power: Power, clients: _Ints, work_ns: _Ints) -> npt.NDArray[np.float64]:
-    """Energy of each dispatch, as :meth:`fedsim.simulation.energy.EnergyUse.joules` computes it."""
-    watts = power.watts[power.of_client[clients]]
-    download_ns, compute_ns, upload_ns = work_ns
-    joules: npt.NDArray[np.float64] = (
-        watts[:, 0] * download_ns + watts[:, 1] * compute_ns + watts[:, 2] * upload_ns
-    ) / NS_PER_S
-    return joules
 
 
 def _seconds_or_nan(time_ns: _Ints) -> npt.NDArray[np.float64]:

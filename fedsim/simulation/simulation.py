@@ -4,29 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol, cast
+from typing import Protocol
 
 from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatches import (
-    ContendedDispatches,
-    Dispatches,
-    OnEnd,
-    PlannedDispatches,
-)
-from fedsim.simulation.edges import Hierarchy, build_hierarchy
+from fedsim.simulation.dispatch_process import device_processes
+from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, PlannedDispatches
+from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
-from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients
-from fedsim.simulation.level import Level
-from fedsim.simulation.server import Above, ServerBase
-from fedsim.simulation.stall import clock_ends
-from fedsim.simulation.story import Server, device_processes
-from fedsim.simulation.updates import EdgeRecorder, Recorder, Updates
+from fedsim.simulation.level import Above, Level
+from fedsim.simulation.links import SharedLinks
+from fedsim.simulation.story import Server
+from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.vocabulary.timeline import LearningPlane
 
@@ -40,7 +35,7 @@ class Live(Protocol):
     """
 
     engine: Engine
-    server: ServerBase
+    server: Server
 
     def dispatches(self, workloads: Workloads, on_end: OnEnd) -> Dispatches:
         """The runner of dispatches, which calls ``on_end`` when one ends."""
@@ -53,7 +48,7 @@ class Simulation(Above):
         clients, workloads, stop, evaluations, seed: the scenario; with edge servers, the rules in ``clients`` are
             theirs.
         plane: executes the timeline; None for timing-only runs.
-        recorder: takes the rows; an :class:`EdgeRecorder` with edge servers.
+        recorder: takes the rows.
         on_progress: called after every version of the top server.
         hierarchy: the edge servers and the cloud; None without.
         live: the clients, if they are not simulated.
@@ -71,7 +66,7 @@ class Simulation(Above):
         clients: Clients,
         workloads: Workloads,
         stop: Stop,
-        evaluations: EvaluationTimes,
+        evaluations: Evaluations,
         plane: LearningPlane | None,
         recorder: Recorder,
         *,
@@ -84,7 +79,8 @@ class Simulation(Above):
         self._stop = stop
         self._on_progress = on_progress
         self._engine = engine = Engine() if live is None else live.engine
-        self._evaluations = Evaluations(evaluations, engine, plane)
+        self._evaluations = evaluations
+        self._plane = plane
         network = clients.population.network
         updates = Updates(recorder, plane, clients.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]
@@ -95,13 +91,12 @@ class Simulation(Above):
             dispatches = partial(
                 exchanging, engine, network, workloads.of, clients.exchange, detection_ns
             )
-        elif isinstance(network, SharedNetwork):
-            dispatches = partial(
-                ContendedDispatches, engine, network, process=device_processes(workloads.of)
-            )
         else:
-            dispatches = partial(
-                PlannedDispatches, engine, workloads, process=device_processes(workloads.of)
+            process = device_processes(workloads.of)
+            dispatches = (
+                partial(LiveDispatches, engine, SharedLinks(engine, network), process)
+                if isinstance(network, SharedNetwork)
+                else partial(PlannedDispatches, engine, workloads, process)
             )
         devices = Level(engine, clients, workloads, stop, plane, updates, dispatches)
         self._levels = [devices]
@@ -110,9 +105,7 @@ class Simulation(Above):
             if live is not None:
                 live.server = self.server
         else:
-            edges, self.server = build_hierarchy(
-                hierarchy, devices, clients, cast(EdgeRecorder, recorder), self, seed
-            )
+            edges, self.server = hierarchy.build(devices, clients, recorder, self, seed)
             self._levels.append(edges)
 
     def run(self) -> None:
@@ -121,7 +114,7 @@ class Simulation(Above):
         Raises:
             UserError: the clock ends before that.
         """
-        self._evaluations.start()
+        self._evaluations.start(self._engine, self._plane)
         self.server.schedule.start()
         self._engine.run(self._stop.until_ns)
         self.ran_out = not self._engine.stopped
@@ -129,8 +122,6 @@ class Simulation(Above):
             kinds = ("client", "devices"), ("edge server", "server.edges")
             for level, kind in zip(self._levels, kinds, strict=False):
                 level.check_clock(*kind)
-            if self._engine.has_call_beyond:
-                raise clock_ends("a pause or deadline of the server", self._engine.now_ns)
         for level in self._levels:
             level.finish()
         self._evaluations.finish()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 from fedsim.errors import UserError
-from fedsim.scenario.model import Failures
 from fedsim.units import CLOCK_YEARS, LONGEST_S, NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.outcomes import Outcome
+
+if TYPE_CHECKING:
+    from fedsim.simulation.level import Level
 
 LEAST_STALLED_AFTER = 100_000
 DISPATCHES_PER_CLIENT = 100
@@ -66,7 +68,12 @@ def beyond_clock(
     phases = {"download": download_s, "local steps": compute_s, "upload": upload_s}
     longest = max(phases, key=phases.__getitem__)
     if phases[longest] < LONGEST_S:
-        return clock_ends(f"a dispatch to {client}", now_ns)
+        return UserError(
+            f"after {format_duration(now_ns / NS_PER_S)}, a dispatch to {client} would last beyond the end of the "
+            f"clock, which counts {CLOCK_YEARS} years",
+            where="stop",
+            hint="end the run earlier: fewer rounds, or stop.simulated_time",
+        )
     where, fix = (
         ("compute", "give a shorter step time, or less work")
         if longest == "local steps"
@@ -83,37 +90,9 @@ def beyond_clock(
     )
 
 
-def clock_ends(awaited: str, now_ns: int) -> UserError:
-    """The error of a run that reaches the end of the clock."""
-    return UserError(
-        f"after {format_duration(now_ns / NS_PER_S)}, {awaited} would last beyond the end of the clock, which counts "
-        f"{CLOCK_YEARS} years",
-        where="stop",
-        hint="end the run earlier: fewer rounds, or stop.simulated_time",
-    )
-
-
-def stalled(
-    dispatches: int,
-    lost: Mapping[Outcome, int],
-    waiting: int,
-    failures: Failures,
-    schedule: object,
-    section: str,
-    *,
-    has_batteries: bool,
-) -> UserError:
-    """The error of a run that is stopped.
-
-    Args:
-        dispatches: dispatches handed out since the last update was aggregated, or since the start.
-        lost: number of dispatches that have ended since then, by outcome.
-        waiting: updates that have arrived and wait to be aggregated.
-        failures: the scenario's failures.
-        schedule: the parameters of the schedule.
-        section: the section of the scenario that names it.
-        has_batteries: whether devices have batteries, which may be empty.
-    """
+def stalled(level: Level, dispatches: int) -> UserError:
+    """The error of a run that is stopped: so many dispatches were handed out since the last update was aggregated."""
+    lost, waiting, server = level.updates.lost, len(level.updates.held), level.servers[-1]
     counts = {**lost, Outcome.UNFINISHED: waiting}
     cause = max(counts, key=counts.__getitem__)
     if cause is Outcome.DROPPED:
@@ -122,10 +101,12 @@ def stalled(
             "the clients go offline or decline before they finish: give them less work or more time"
         )
     else:
-        where, fix = f"{section}.schedule", fixes(cause, schedule)
+        section = "server" if server.edge < 0 else "server.edges"
+        where, fix = f"{section}.schedule", fixes(cause, server.schedule.params)
+    failures = level.workloads.usual[0].failures
     if cause is Outcome.DROPPED and (failures.crash_rate or failures.upload_loss):
         where, fix = "devices.failures", "lower crash_rate or upload_loss"
-    if cause is Outcome.DROPPED and has_batteries:
+    if cause is Outcome.DROPPED and level.batteries is not None:
         where = "devices"
         fix += ", or raise energy.battery_j if batteries are too small for a dispatch"
     outcomes = [

@@ -1,7 +1,7 @@
 """The story of a round, or of a version, from top to bottom:
 
 1. The schedule draws clients from the selection and dispatches work to them.
-2. A client that is online does the work: :meth:`DeviceProcess.run`.
+2. A client that is online does the work: :meth:`fedsim.simulation.dispatch_process.DispatchProcess.run`.
 3. The dispatch ends: its update arrives, its client fails, or the schedule cuts it.
 4. The schedule discards updates, or aggregates them into the next version, and closes the round.
 5. The version is evaluated if an evaluation is due (:mod:`fedsim.simulation.evaluations`).
@@ -12,27 +12,21 @@ The schedule (:mod:`fedsim.scheduling.schedules`) decides *when* a step happens,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+import numpy.typing as npt
 from typing_extensions import override
 
-from fedsim.network.base import Direction
-from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import (
-    Activity,
-    DispatchProcess,
-    LocalSteps,
-    MakeProcess,
-    Plan,
-    Reached,
-)
-from fedsim.simulation.dispatcher import OnDispatched, Steps
-from fedsim.simulation.energy import COMPUTE
-from fedsim.simulation.server import ServerBase
+from fedsim.randomness import Purpose
+from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
+from fedsim.simulation.contract import check_draws
+from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatcher import Dispatcher, OnDispatched, Steps
+from fedsim.simulation.facts import Clients, Facts
+from fedsim.simulation.level import Above, Level
 from fedsim.simulation.stall import ROUNDS_AT_ONCE, standstill
 from fedsim.simulation.updates import without_update
-from fedsim.simulation.workload import Workload
-from fedsim.units import NEVER
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
@@ -40,14 +34,74 @@ from fedsim.vocabulary.outcomes import Ending, Outcome
 _ARRIVED = Ending.ARRIVED
 
 
-class Server(ServerBase):
-    """A server, and what happens in its rounds."""
+class Server(Dispatcher, Facts, ServerPort):
+    """A server: what happens in its rounds, and what schedule and selection may ask of it.
+
+    Args:
+        level: its clients, and what it shares with the other servers that dispatch to them.
+        clients, seed: the clients that are its own, and the seed of its draws.
+        above: what it reports to.
+        edge: number of the edge server; -1 if it is the only server, or the cloud.
+
+    Attributes:
+        schedule: decides when it acts.
+        adopted: models that it has received from the cloud.
+        empty_draws: how often a user's selection has drawn nobody although clients were available.
+
+    Raises:
+        UserError: schedule or selection refuse their parameters.
+    """
+
+    def __init__(
+        self,
+        level: Level,
+        clients: Clients,
+        above: Above,
+        *,
+        seed: int,
+        edge: int = -1,
+    ) -> None:
+        Facts.__init__(self, clients, seed, level.plane)
+        population = level.population
+        self.edge = edge
+        self.round = self.adopted = self.empty_draws = 0
+        self._level = level
+        self._above = above
+        self._population = population
+        # The numbers of the clients in the run, if they differ from those at this server.
+        self._ids = None if clients.members is None else clients.members.data
+        # Round, and instant, at which the clock was last seen to move.
+        self._checked_round = self._checked_ns = 0
+        # Dispatches that were dropped, which the server has not noticed.
+        self._undetected: set[int] = set()
+        # The last round has closed, and the run ends after the other ends of dispatches of this instant.
+        self._is_over = False
+        self._batteries = level.batteries
+        self._updates = level.updates
+        self._dispatches = level.dispatches
+        Dispatcher.__init__(
+            self,
+            level.engine,
+            clients.availability,
+            self.stream(Purpose.SELECTION),
+            self._begin,
+            lambda: self._selection.next_change_ns(),
+            is_patient=level.is_patient,
+            prepare=self._prepare if population.compute.draws else None,
+        )
+        self._selection = clients.selection(self)
+        check_draws(self._selection, self)
+        # Checked once, because these methods are called for every dispatch and do nothing in most selections.
+        kind = type(self._selection)
+        self._selection_counts = kind.multiplicity is not Selection.multiplicity
+        self._selection_listens = kind.on_arrival is not Selection.on_arrival
+        self.schedule = clients.schedule(self, self._selection)
+        level.servers.append(self)
 
     # -- Step 1. The schedule draws clients from the selection and dispatches work to them (Dispatcher.dispatch). ---
 
-    # -- Step 2. A client that is online does the work (DeviceProcess.run). ------------------------------------------
+    # -- Step 2. A client that is online does the work (DispatchProcess.run). ------------------------------------------
 
-    @override
     def _begin(
         self,
         client: int,
@@ -113,14 +167,18 @@ class Server(ServerBase):
             self.release(client)
         else:
             self._release(dispatch, plan)
-        if self._is_over:
-            self._close_after_the_last_round(dispatch, plan)
-            return
-        if plan.ending is _ARRIVED:
+        arrived = plan.ending is _ARRIVED
+        if arrived:
             self._level.arrived += 1
+            dispatch.staleness = self.version - dispatch.version
+        if self._is_over:
+            # The last round has closed at this instant.
+            outcome = Outcome.LATE if arrived else Outcome.DROPPED
+            self._updates.close(dispatch, plan, outcome, self._clock.now)
+            return
+        if arrived:
             dispatch.arrived_ns = plan.end_ns
             dispatch.steps_done = plan.steps_done
-            dispatch.staleness = self.version - dispatch.version
             self._updates.held[dispatch] = plan
             if self._selection_listens:
                 self._selection.on_arrival(dispatch)
@@ -137,21 +195,55 @@ class Server(ServerBase):
                 )
         self.look_again(client)
 
-    def _close_after_the_last_round(self, dispatch: Dispatch, plan: Plan) -> None:
-        """Record a dispatch that ends at the instant at which the last round has closed: its update is late."""
-        outcome = Outcome.DROPPED
-        if plan.ending is _ARRIVED:
-            self._level.arrived += 1
-            dispatch.staleness = self.version - dispatch.version
-            outcome = Outcome.LATE
-        self._updates.close(dispatch, plan, outcome, self._clock.now)
-
     def _on_failure(self, dispatch: Dispatch) -> None:
         if dispatch.dispatch_id not in self._undetected:
             return  # the schedule has stopped it in the meantime
         self._undetected.remove(dispatch.dispatch_id)
         self._selection.on_failure(dispatch)
         self.schedule.on_failure(dispatch)
+
+    @override
+    def cut(self, dispatch: Dispatch) -> None:
+        if not dispatch.open:
+            return
+        if not self._dispatches.can_stop:
+            dispatch.round_is_closed = True
+            return
+        plan = self._dispatches.stop(dispatch)
+        if self._level.history is not None:
+            self._level.history.end(dispatch, plan.computed_ns)
+        self._release(dispatch, plan)
+        self._updates.close(dispatch, plan, Outcome.CUT, self._clock.now)
+        self.look_again(dispatch.client)
+
+    @override
+    def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
+        def stop() -> None:
+            if dispatch.open and dispatch.arrived_ns < 0:
+                self.cut(dispatch)
+                on_stopped()
+            elif dispatch.dispatch_id in self._undetected:
+                self._undetected.remove(dispatch.dispatch_id)
+                on_stopped()
+
+        latency_ns = self._population.network.latency_ns(dispatch.client_id)
+        self._engine.call_at(self._clock.now + latency_ns, stop)
+
+    def _release(self, dispatch: Dispatch, plan: Plan) -> None:
+        """Mark a client as done with its work; if its battery is low, only once it has recharged."""
+        client, client_id = dispatch.client, dispatch.client_id
+        if self._batteries is not None:
+            now = self._clock.now
+            used_j = self._population.power.joules(client_id, plan[7:])
+            ready_ns = self._batteries.end(client_id, now, used_j)
+            if ready_ns > now:
+                self._engine.call_at(ready_ns, lambda: self._on_recharged(client))
+                return
+        self.release(client)
+
+    def _on_recharged(self, client: int) -> None:
+        self.release(client)
+        self.look_again(client)
 
     # -- Step 4. The schedule discards updates, or aggregates them into the next version, and closes the round. ------
 
@@ -213,81 +305,14 @@ class Server(ServerBase):
         if self._above.ends_after(rounds):
             self._is_over = True
 
+    # -- what else schedule and selection may ask of it ---------------------------------------------------------------
 
-class DeviceProcess(DispatchProcess):
-    """A dispatch to a device, from the download to the upload."""
+    @override
+    def call_at(self, time_ns: int, callback: Callable[[], None]) -> Timer:
+        return self._engine.call_at(time_ns, callback)
 
-    def run(self) -> Generator[Activity, Reached, None]:
-        """The activities of the dispatch, in order; after the last one, the dispatch has arrived, been dropped or been
-        stopped."""
-        workload, dispatch = self.workload, self.dispatch
-        client, sequence = dispatch.client_id, dispatch.sequence
-
-        # Step 1. Download the model.
-        if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
-            return
-        self.downloaded_ns = began_ns = self.now_ns
-
-        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
-        # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
-        step_ns = workload.compute.step_ns(client, sequence, dispatch.dispatched_ns)
-        steps = dispatch.steps
-        if dispatch.free_ns >= 0:
-            began_ns = workload.begin_ns(dispatch, step_ns, self.now_ns)
-        if workload.shortens:
-            steps = workload.affordable_steps(
-                client, sequence, steps, began_ns, step_ns, self.deadline_ns
-            )
-        if steps < 1:
-            self.ending = Ending.DECLINED
-            return
-
-        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
-        # the work, pauses, stops, or continues offline.
-        end_ns, steps = workload.local_steps(
-            client, sequence, began_ns, step_ns, steps, self.online_until_ns
-        )
-        crash_ns = empty_ns = fails_ns = NEVER
-        if workload.fails:
-            crash_ns = workload.crash_after_ns(client, sequence)
-            empty_ns = NEVER if self._battery is None else self._battery.lasts_ns(COMPUTE)
-            fails_ns = workload.after_work_ns(client, began_ns, min(crash_ns, empty_ns))
-        until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
-        if workload.drops and until_ns > self.online_until_ns:
-            until_ns = self.online_until_ns
-        self.now_ns, _ = yield LocalSteps(until_ns)
-        self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
-        if self._battery is not None:
-            self._battery.discharge(COMPUTE, self.compute_ns)
-        if self.now_ns < end_ns or end_ns >= NEVER:
-            self.steps_done = workload.steps_by(
-                client, sequence, began_ns, step_ns, steps, self.now_ns
-            )
-            if self.now_ns >= fails_ns:
-                self.ending = Ending.CRASH if crash_ns <= empty_ns else Ending.BATTERY
-            elif self.now_ns < self.stop_ns:
-                self.ending = Ending.OFFLINE
-            return
-        self.steps_done = steps
-        if steps < 1:
-            self.ending = Ending.OFFLINE
-            return
-        self.computed_ns = self.now_ns
-
-        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
-        for attempt in range(workload.upload_attempts):
-            if not (yield from self.transfer(Direction.UP, workload.bytes_up)):
-                return
-            if not (workload.loses_uploads and workload.upload_is_lost(client, sequence, attempt)):
-                self.ending = _ARRIVED
-                return
-        self.ending = Ending.LOST_UPLOAD
-
-
-def device_processes(
-    workload_of: Callable[[Dispatch], Workload],
-) -> MakeProcess:
-    """A function that makes the process of a dispatch, as :data:`MakeProcess`."""
-    return lambda dispatch, deadline_ns, online_until_ns: DeviceProcess(
-        workload_of(dispatch), dispatch, deadline_ns, online_until_ns
-    )
+    def _prepare(self, clients: npt.NDArray[np.int64]) -> None:
+        """Draw the random numbers of the next dispatches of some clients at once."""
+        client_ids = clients if self._ids is None else np.array(self._ids)[clients]
+        sequences = [self._level.sequences[client] for client in client_ids.tolist()]
+        self._population.compute.prepare(client_ids, np.array(sequences, dtype=np.int64))

@@ -47,13 +47,6 @@ class Recorder(Protocol):
         """Record a server update."""
 
 
-class EdgeRecorder(Recorder, Protocol):
-    """Records the rows of a run with edge servers, too."""
-
-    def append_edge_dispatch(self, ended: Ended) -> None:
-        """Record a dispatch of the cloud to an edge server with its outcome."""
-
-
 class Updates:
     """Holds updates until they are aggregated or discarded, and records how every dispatch ended.
 
@@ -135,7 +128,9 @@ class Updates:
         """Record a dispatch that is not aggregated."""
         self.lost[outcome] += 1
         if self._plane is not None:
-            if self._is_kept(dispatch, plan, outcome):
+            kept = self._keeps_from is not None and dispatch.version >= self._keeps_from
+            # The client keeps what it learned if it has done its steps.
+            if kept and plan.computed_ns >= 0 and outcome is not Outcome.UNFINISHED:
                 self._plane.submit(_train(dispatch, plan.steps_done, used=False))
             else:
                 self._drop(dispatch, self._plane)
@@ -149,12 +144,6 @@ class Updates:
     def _drop(self, dispatch: Dispatch, plane: LearningPlane) -> None:
         """Release what the learning plane keeps for a dispatch that it will not train."""
         plane.drop(dispatch.version + dispatch.adopted, dispatch.edge)
-
-    def _is_kept(self, dispatch: Dispatch, plan: Plan, outcome: Outcome) -> bool:
-        """Whether the client keeps what it learned in a dispatch that is not aggregated: it has done its steps."""
-        if self._keeps_from is None or dispatch.version < self._keeps_from:
-            return False
-        return plan.computed_ns >= 0 and outcome is not Outcome.UNFINISHED
 
 
 def _train(dispatch: Dispatch, steps: int, *, used: bool = True) -> Train:

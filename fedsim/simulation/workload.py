@@ -7,20 +7,35 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from fedsim.devices.battery import Charge
 from fedsim.devices.population import Population
 from fedsim.randomness import Draws, Purpose, Stream
 from fedsim.scenario.model import Failures
 from fedsim.scenario.training import LimitedWork
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.energy import Battery, EnergyUse
-from fedsim.simulation.history import History
 from fedsim.units import NEVER, NS_PER_S
 
 _NS_PER_HOUR = 3600 * NS_PER_S
+
+
+class Computation(NamedTuple):
+    """The local steps of a dispatch.
+
+    Attributes:
+        client, sequence: the client, and the number of its earlier dispatches.
+        start_ns: when they begin.
+        step_ns: work of each step, in the mean.
+    """
+
+    client: int
+    sequence: int
+    start_ns: int
+    step_ns: int
 
 
 class Workload:
@@ -47,7 +62,7 @@ class Workload:
         seed: int,
         foresight: bool = False,
         partial_unit: Sequence[int] | None = None,
-        drawn: DrawnWork | None = None,
+        drawn: Callable[[int, int, int], int] | None = None,
         steps_ahead: int = 0,
     ) -> None:
         self.population = population
@@ -58,8 +73,7 @@ class Workload:
         self.crashes = failures.crash_rate > 0
         self.loses_uploads = failures.upload_loss > 0
         self.upload_attempts = failures.upload_retries + 1
-        self.has_batteries = population.batteries is not None
-        self.fails = self.crashes or self.has_batteries
+        self.fails = self.crashes or population.batteries is not None
         # A client that stays online does all of its work, without an interruption.
         self.plain = not (self.shortens or self.fails or self.loses_uploads)
         self.plain &= population.compute.steady
@@ -72,7 +86,6 @@ class Workload:
         self._partial_unit = partial_unit
         self._drawn = drawn
         self.steps_ahead = steps_ahead
-        self._energy = EnergyUse(population.power)
         self._crashing = Draws(Stream(seed, Purpose.FAILURE, 0), population.clients)
         self._losing = Draws(Stream(seed, Purpose.FAILURE, 1), population.clients)
 
@@ -86,10 +99,12 @@ class Workload:
         after_ns = -math.log(u) / self.failures.crash_rate * _NS_PER_HOUR
         return int(after_ns) if after_ns < NEVER else NEVER
 
-    def battery(self, client: int) -> Battery:
-        """The battery of a client that has just been given work; only if batteries are modeled."""
-        assert self.population.batteries is not None
-        return Battery(self.population.batteries.left_j(client), self._energy.watts(client))
+    def battery(self, client: int) -> Charge | None:
+        """The battery of a client that has just been given work, if batteries are modeled."""
+        batteries = self.population.batteries
+        if batteries is None:
+            return None
+        return Charge(batteries.left_j(client), self.population.power.of(client))
 
     def upload_is_lost(self, client: int, sequence: int, attempt: int) -> bool:
         """Whether this upload of a dispatch (``attempt`` from 0) does not arrive; only if uploads may be lost."""
@@ -98,63 +113,55 @@ class Workload:
 
     # -- local steps ----------------------------------------------------------------------------------------------
 
-    def begin_ns(self, dispatch: Dispatch, step_ns: int, downloaded_ns: int) -> int:
-        """When the local steps of a dispatch begin: after its download, or so early that those done ahead end with it,
+    def computation(self, dispatch: Dispatch, downloaded_ns: int) -> Computation:
+        """The local steps of a dispatch, which begin after its download, or so early that those done ahead end with it,
         but not before those of the client's previous dispatch have ended."""
-        client, free_ns = dispatch.client_id, dispatch.free_ns
-        if free_ns < 0:
-            return downloaded_ns
-        steps = min(self.steps_ahead, dispatch.steps)
-        ahead_ns = self.compute.work_ns(client, dispatch.sequence, step_ns, steps)
-        instants = range(free_ns, downloaded_ns)
-        return free_ns + bisect_left(
-            instants, -ahead_ns, key=lambda t: -self._worked(client, t, downloaded_ns)
-        )
+        client, sequence, free_ns = dispatch.client_id, dispatch.sequence, dispatch.free_ns
+        step_ns = self.compute.step_ns(client, sequence, dispatch.dispatched_ns)
+        start_ns = downloaded_ns
+        if free_ns >= 0:
+            steps = min(self.steps_ahead, dispatch.steps)
+            ahead_ns = self.compute.work_ns(client, sequence, step_ns, steps)
+            start_ns = free_ns + bisect_left(
+                range(free_ns, downloaded_ns),
+                -ahead_ns,
+                key=lambda t: -self._worked(client, t, downloaded_ns),
+            )
+        return Computation(client, sequence, start_ns, step_ns)
 
-    def affordable_steps(
-        self,
-        client: int,
-        sequence: int,
-        steps: int,
-        downloaded_ns: int,
-        step_ns: int,
-        deadline_ns: int | None,
-    ) -> int:
+    def affordable_steps(self, work: Computation, steps: int, deadline_ns: int | None) -> int:
         """Local steps that a client does: those requested (or drawn), or fewer to meet a deadline.
 
         With partial work it continues as long as it expects its upload to reach the server by the deadline, at its own
         pace and its link's nominal rate. A client that would be late even without any step declines (0); one with
         foresight also declines if no whole step ends in time.
         """
+        client = work.client
         if self._drawn is not None:
-            steps = self._drawn.steps(client, sequence, steps)
+            steps = self._drawn(client, work.sequence, steps)
         if deadline_ns is None or not self._send_partial_work:
             return steps
         send_ns = deadline_ns - self.population.upload_estimate_ns(client, self.bytes_up)
-        if send_ns < downloaded_ns:
+        if send_ns < work.start_ns:
             return 0
         if not self._foresight:
-            return self._expected_steps(client, sequence, downloaded_ns, step_ns, steps, send_ns)
-        worked_ns = self._worked(client, downloaded_ns, send_ns)
-        done = self.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
-        return self._whole(client, done, steps)
+            return self._expected_steps(work, steps, send_ns)
+        return self._whole(client, self.steps_by(work, steps, send_ns), steps)
 
-    def _expected_steps(
-        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, send_ns: int
-    ) -> int:
+    def _expected_steps(self, work: Computation, steps: int, send_ns: int) -> int:
         """Local steps that a client does if it continues as long as it expects to finish by ``send_ns``.
 
         At the end of each unit (a step, or an epoch) it expects the next one to take as long per step as those before,
         excluding pauses. Before the first unit it has no expectation, so it always does that unit.
         """
-        compute, done = self.compute, 0
+        (client, sequence, start_ns, step_ns), done = work, 0
         unit = 1 if self._partial_unit is None else self._partial_unit[client]
-        if compute.steady and step_ns:
+        if self.compute.steady and step_ns:
             # The expectation is always right, so all units but the last have ended when the last can still be done.
             latest_ns = max(start_ns, send_ns - unit * step_ns)
             done = min(self._worked(client, start_ns, latest_ns) // step_ns, steps)
             done -= done % unit
-        ends_ns = compute.works_ns(client, sequence, step_ns, steps)
+        ends_ns = self.compute.works_ns(client, sequence, step_ns, steps)
         while done < steps:
             following = min(unit, steps - done)
             if done:
@@ -165,19 +172,12 @@ class Workload:
             done += following
         return done
 
-    def local_steps(
-        self,
-        client: int,
-        sequence: int,
-        start_ns: int,
-        step_ns: int,
-        steps: int,
-        online_until_ns: int,
-    ) -> tuple[int, int]:
-        """End of local steps that begin at ``start_ns`` under the disconnect policy, and how many are done then.
+    def local_steps(self, work: Computation, steps: int, online_until_ns: int) -> tuple[int, int]:
+        """End of so many local steps under the disconnect policy, and how many are done then.
 
         A policy that drops the dispatch when its client leaves is not applied here.
         """
+        client, sequence, start_ns, step_ns = work
         compute, availability = self.compute, self._availability
         if compute.steady:
             end_ns = start_ns + step_ns * steps
@@ -193,10 +193,9 @@ class Workload:
                 return off_ns, self._whole(client, done, steps)
         return end_ns, steps
 
-    def steps_by(
-        self, client: int, sequence: int, start_ns: int, step_ns: int, steps: int, until_ns: int
-    ) -> int:
-        """Local steps done by ``until_ns`` of ``steps`` that began at ``start_ns``."""
+    def steps_by(self, work: Computation, steps: int, until_ns: int) -> int:
+        """Local steps of ``steps`` that are done by ``until_ns``."""
+        client, sequence, start_ns, step_ns = work
         worked_ns = self._worked(client, start_ns, until_ns)
         return self.compute.steps_of(client, sequence, step_ns, steps, worked_ns)
 
@@ -232,12 +231,9 @@ class Workload:
 
     def _end_ns(self, client: int, start_ns: int, work_ns: int) -> int:
         """When work that begins at ``start_ns`` is done; NEVER if it never is."""
-        if self._policy == "pause":
-            return self._finish_with_pauses(client, start_ns, work_ns)
-        return self.compute.finish(client, start_ns, work_ns)
-
-    def _finish_with_pauses(self, client: int, start_ns: int, work_ns: int) -> int:
         compute, availability = self.compute, self._availability
+        if self._policy != "pause":
+            return compute.finish(client, start_ns, work_ns)
         if compute.steady:
             return availability.finish_after(client, start_ns, work_ns)
         left_ns, at = work_ns, availability.next_online(client, start_ns)
@@ -260,40 +256,85 @@ class Workload:
             at = availability.next_online(client, off)
 
 
-class DrawnWork:
-    """The limited clients of a scenario's ``training.limited`` (:class:`fedsim.scenario.training.LimitedWork`).
+def drawn_work(
+    params: LimitedWork, units: Sequence[int], seed: int
+) -> Callable[[int, int, int], int]:
+    """Draws the work of the limited clients of a scenario (:class:`fedsim.scenario.training.LimitedWork`).
 
     Args:
         params: how many clients are limited, and by how much.
         units: local steps per unit of work (an epoch, or a single step), (N,).
         seed: the scenario's seed.
+
+    Returns:
+        The local steps that a client does, from the client, the number of its dispatch, and the steps requested.
     """
+    choice, amount = (Stream(seed, Purpose.LIMITED_WORK, number) for number in range(2))
+    count = round(params.share * len(units))
+    order = np.argsort(choice.uniforms(np.arange(len(units))), kind="stable")
+    always = frozenset(order[:count].tolist())
 
-    def __init__(self, params: LimitedWork, units: Sequence[int], seed: int) -> None:
-        self._params = params
-        self._units = units
-        self._choice = Stream(seed, Purpose.LIMITED_WORK, 0)
-        self._amount = Stream(seed, Purpose.LIMITED_WORK, 1)
-        count = round(params.share * len(units))
-        order = np.argsort(self._choice.uniforms(np.arange(len(units))), kind="stable")
-        self._limited = frozenset(order[:count].tolist())
-
-    def steps(self, client: int, sequence: int, steps: int) -> int:
-        """Local steps that a client does, of ``steps`` requested, in its dispatch number ``sequence``."""
-        params = self._params
+    def drawn(client: int, sequence: int, steps: int) -> int:
         if params.redraw == "both":
-            limited = self._choice.uniform(client, sequence) < params.share
+            limited = choice.uniform(client, sequence) < params.share
         else:
-            limited = client in self._limited
+            limited = client in always
         if not limited:
             return steps
-        unit = self._units[client]
+        unit = units[client]
         requested = -(-steps // unit)
         most = min(requested, max(1, requested - 1) if params.tau_max is None else params.tau_max)
         least = min(most, params.tau_min)
-        u = self._amount.uniform(client, 0 if params.redraw == "never" else sequence)
+        u = amount.uniform(client, 0 if params.redraw == "never" else sequence)
         tau = least + int(u * (most - least + 1))
         return min(steps, (requested - tau + 1) * unit)
+
+    return drawn
+
+
+class History:
+    """What clients have from their earlier dispatches, which shortens the next one.
+
+    A download may be a difference to an earlier one, and a client that continues its own model may begin local steps
+    before its download has ended.
+
+    Args:
+        online_until: when a client that is online at an instant goes offline.
+        continues: whether clients continue their own models, so that one that has missed a round downloads as if for
+            the first time.
+        differs: whether downloads are differences to an earlier one, so that a client downloads as if for the first
+            time until the server has used one of its updates: only then does the server know what the client has.
+    """
+
+    def __init__(
+        self, online_until: Callable[[int, int], int], *, continues: bool, differs: bool
+    ) -> None:
+        self._online_until = online_until
+        self._continues = continues
+        self._differs = differs
+        # By client: the server that last used one of its updates; version and end of the steps of its last dispatch.
+        self._known: dict[int, int] = {}
+        self._finished: dict[int, tuple[int, int]] = {}
+
+    def begin(self, dispatch: Dispatch) -> None:
+        """Say what the client of a new dispatch has."""
+        client, now_ns = dispatch.client_id, dispatch.dispatched_ns
+        if self._differs:
+            dispatch.in_full = dispatch.sequence > 0 and self._known.get(client) != dispatch.edge
+        if self._continues:
+            version, free_ns = self._finished.get(client, (-1, -1))
+            dispatch.in_full |= version != dispatch.version - 1
+            if not dispatch.in_full and self._online_until(client, free_ns) >= now_ns:
+                dispatch.free_ns = free_ns
+
+    def end(self, dispatch: Dispatch, computed_ns: int) -> None:
+        """Note a dispatch that has ended, and the end of its local steps; -1 if it has not done them."""
+        if computed_ns >= 0:
+            self._finished[dispatch.client_id] = dispatch.version, computed_ns
+
+    def use(self, dispatches: Iterable[Dispatch]) -> None:
+        """Note that the server has used the updates of these dispatches."""
+        self._known.update((dispatch.client_id, dispatch.edge) for dispatch in dispatches)
 
 
 class Workloads:

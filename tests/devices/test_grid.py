@@ -12,7 +12,7 @@ from fedsim import bundled
 from fedsim.devices.grid import Grid, Series, regions
 from fedsim.errors import UserError
 from fedsim.scenario.model import Carbon, Prices
-from tests.composition.worlds import quadratic, timed
+from tests.composition.worlds import timed
 from tests.traces.helpers import import_
 
 BRITISH = """from,to,forecast,actual,index
@@ -207,19 +207,3 @@ def test_each_region_has_its_intensity(tmp_path: Path) -> None:
     comparison = fedsim.compare(run)
     assert comparison.summary["gco2e"].tolist() == pytest.approx([clients["gco2e"].sum()])
     assert "emissions, g CO2e" in comparison.write(tmp_path / "out").read_text()
-
-
-@pytest.mark.usefixtures("without_reports")
-def test_curves_against_emissions(tmp_path: Path) -> None:
-    """Clients 0 and 1 work for 2 and 4 s per round at 3.6 W: 21.6 J, of which 360 g per kWh make 2.16 mg."""
-    (tmp_path / "grid.csv").write_text("time,intensity g/kWh\n2024-01-01,360\n2024-01-02,360\n")
-    scenario = quadratic([[0, 1]] * 3)
-    scenario["devices"] |= {
-        "carbon": {"file": str(tmp_path / "grid.csv")},
-        "energy": {"download_w": 0, "compute_w": 3.6, "upload_w": 0},
-    }
-    run = fedsim.run(scenario, tmp_path / "run")
-    curve = fedsim.compare(run).curves("loss", "gco2e")
-    at_evaluations = curve[curve["median"] != curve["median"].shift()]
-    assert at_evaluations["x"].tolist() == pytest.approx([0, 2.16e-3, 4.32e-3, 6.48e-3], abs=1e-12)
-    assert at_evaluations["median"].tolist() == pytest.approx(run.metrics["loss"].tolist())

@@ -3,8 +3,6 @@
 import subprocess
 import sys
 
-from fedsim.parts.catalog import CATALOG
-
 
 def test_parameters_are_read_without_large_libraries() -> None:
     kinds = ("network", "transport", "compute", "availability", "schedule", "selection")
@@ -19,7 +17,3 @@ def test_parameters_are_read_without_large_libraries() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == list(kinds)
-
-
-def test_the_kinds() -> None:
-    assert list(CATALOG.parts("network")) == ["shared", "static", "traced"]

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.network.graphs import Direct, Star, Tree
 from fedsim.network.shared import SharedNetwork
@@ -89,12 +88,6 @@ def test_hand_worked_ends(
     assert run_out(network) == finished
 
 
-def test_the_servers_own_link_limits_the_nominal_rate() -> None:
-    assert two_sites(server_up_bps=6e6).rate_bps(0, UP) == 4e6
-    assert two_sites(server_up_bps=3e6).rate_bps(0, UP) == 3e6
-    assert two_sites(server_down_bps=3e6).rate_bps(0, DOWN) == 3e6
-
-
 def test_a_cancelled_transfer_frees_its_share() -> None:
     network = two_sites()
     network.start_transfer(0, 0, DOWN, 2 * MB, 0)
@@ -165,16 +158,3 @@ def test_no_transfer_ends_after_its_latest_end(seed: int) -> None:
         ends_ns |= dict.fromkeys(transfers, time_ns)
     assert ends_ns.keys() == latest_ns.keys()
     assert all(ends_ns[transfer] <= latest_ns[transfer] < NEVER for transfer in latest_ns)
-
-
-def test_bad_capacities_are_refused() -> None:
-    topology = Direct(name="direct").topology(context_of(clients=10))
-    sound = {"attachment": [0, 0], "down_bps": 1.0, "up_bps": 1.0, "latency_s": 0.0}
-    for change, message in (
-        ({"down_bps": [1.0, -1.0]}, "network.down"),
-        ({"up_bps": float("nan")}, "network.up"),
-        ({"latency_s": -1.0}, "network.latency"),
-        ({"server_up_bps": -1.0}, "network.server"),
-    ):
-        with pytest.raises(UserError, match=message):
-            SharedNetwork(topology, **(sound | change))

@@ -71,31 +71,6 @@ def test_cut_off_in_an_outage() -> None:
     assert network.bytes_by(0, DOWN, 3 * MB, 0, 90 * S) == 3 * MB
 
 
-def test_offset_scale_and_latency() -> None:
-    network = network_of(offset_ns=5 * S, scale=2.0, latency_s=0.25)
-    # From position 5 s at twice the rate, 1 MB/s: 2 MB in 2 s, then 0.25 s until it arrives.
-    assert network.transfer_end_ns(0, UP, 2 * MB, 0) == int(2.25 * S)
-    assert network.bytes_by(0, UP, 2 * MB, 0, 1 * S) == 1 * MB
-    assert network.transfer_end_ns(0, UP, 0, 7) == S // 4 + 7
-    assert network.latency_ns(0) == S // 4
-    assert network.rate_bps(0, DOWN) == 2 * (16e6 + 20e6) / 10
-
-
-def test_down_and_up_ride_their_own_series() -> None:
-    series = RateSeries(
-        series=[0, 1],
-        start_ns=[0, 0],
-        duration_ns=[S, S],
-        rate_bps=[8e6, 2e6],
-        on_end=["wrap", "hold"],
-        names=["down", "up"],
-    )
-    network = TracedNetwork(series, down=ride(0), up=ride(1), latency_s=0)
-    assert network.transfer_end_ns(0, DOWN, 3 * MB, 0) == 3 * S
-    assert network.transfer_end_ns(0, UP, 3 * MB, 0) == 12 * S
-    assert (network.rate_bps(0, DOWN), network.rate_bps(0, UP)) == (8e6, 2e6)
-
-
 @pytest.mark.parametrize(
     ("on_end", "offset_s", "size_mb", "end_s"),
     [
@@ -116,12 +91,6 @@ def test_outside_the_measured_time(
     network = network_of(on_end=on_end, offset_ns=offset_s * S)
     end_ns = network.transfer_end_ns(0, DOWN, size_mb * MB, 0)
     assert end_ns == (NEVER if end_s is None else int(end_s * S))
-
-
-def test_bytes_outside_the_measured_time() -> None:
-    assert network_of(on_end="hold").bytes_by(0, DOWN, 1e9, 9 * S, 12 * S) == 1.5 * MB
-    assert network_of(on_end="unavailable").bytes_by(0, DOWN, 1e9, 9 * S, 12 * S) == 0.5 * MB
-    assert network_of(on_end="unavailable", offset_ns=-2 * S).bytes_by(0, DOWN, 1e9, 0, 3 * S) == MB
 
 
 @pytest.mark.parametrize(("offset_s", "size_mb"), [(0, 4.6), (11, 0.1), (-1, 0.1)])

@@ -26,8 +26,7 @@ PARTS = {
     ),
     "server.schedule": (
         "from fedsim.scheduling.continuous import Concurrent",
-        "    def __init__(self, params, server, selection):\n"
-        "        super().__init__(params, server, selection, updates=1, max_staleness=None)",
+        "    pass",
         "SlotParams",
     ),
     "training.lr_schedule": (

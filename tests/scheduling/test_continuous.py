@@ -7,7 +7,7 @@ import pytest
 
 from fedsim.parts.catalog import CATALOG
 from fedsim.simulation.story import Server
-from tests.scheduling.schedules.test_schedules import ALWAYS, run, versions
+from tests.scheduling.schedules.test_schedules import ALWAYS, run
 from tests.scheduling.worlds import play
 from tests.simulation.harness import Book, online
 
@@ -16,14 +16,6 @@ def test_concurrency_is_the_selections_cohort_when_not_given() -> None:
     book = run([1.0] * 6, {"name": "async"}, selection={"name": "cyclic", "cohort": 2}, until_s=35)
     order = [row["client"] for row in sorted(book.rows, key=lambda row: row["dispatch_id"])]
     assert order == [0, 1, 2, 3, 4, 5, 0, 1]
-
-
-def test_a_place_that_nobody_can_take_is_filled_at_the_next_check_in() -> None:
-    book = run(
-        [1.0, 1.0], {"name": "async"}, availability=online(ALWAYS, [(33.0, 1e6)]), until_s=50
-    )
-    assert min(row["dispatched"] for row in book.rows if row["client"] == 1) == 33
-    assert [version[0] for version in versions(book)] == [10, 20, 30, 40, 43, 50]
 
 
 @pytest.mark.parametrize("selection", ["uniform", "round_robin", "cyclic", "sample_weighted"])

@@ -11,8 +11,8 @@ import numpy as np
 
 from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Batteries, Power
+from fedsim.devices.compute.known import Values, ValuesParams
 from fedsim.devices.compute.times import ComputeTimes
-from fedsim.devices.compute.values import Values, ValuesParams
 from fedsim.devices.population import Population
 from fedsim.network.base import Network
 from fedsim.network.exchanges.collectives import Exchange
@@ -23,13 +23,12 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scenario.model import Energy, Failures, Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
-from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, Work
-from fedsim.simulation.history import History
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.updates import Ended
-from fedsim.simulation.workload import Workload, Workloads
+from fedsim.simulation.workload import History, Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle
 from fedsim.units import to_ns
@@ -261,7 +260,7 @@ def simulate(
             arrivals=arrivals,
             stalled_after=stalled_after,
         ),
-        EvaluationTimes(),
+        Evaluations(),
         plane,
         book,
         seed=seed,

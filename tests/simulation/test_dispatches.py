@@ -10,9 +10,8 @@ from hypothesis import strategies as st
 from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
 from fedsim.scenario.model import Failures
-from fedsim.simulation.dispatch_process import Plan
+from fedsim.simulation.dispatch_process import DispatchProcess, Plan
 from fedsim.simulation.dispatches import at_once, undisturbed
-from fedsim.simulation.story import DeviceProcess
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
@@ -103,7 +102,7 @@ def test_an_undisturbed_dispatch_is_the_definition(
     until_ns = workload.population.availability.online_until(client, start_ns)
     dispatch = handed_out(client, start_ns, steps, sequence)
     plan = undisturbed(workload, dispatch, until_ns) if workload.plain else None
-    defined = at_once(DeviceProcess(workload, dispatch, deadline_ns, until_ns))
+    defined = at_once(DispatchProcess(workload, dispatch, deadline_ns, until_ns))
     assert isinstance(defined, Plan)
     assert plan in (None, defined)
 
@@ -129,15 +128,15 @@ def test_an_undisturbed_dispatch_by_hand(policy: str) -> None:
     assert workload.plain
     assert undisturbed(workload, dispatch, 1000 * S) == by_hand
     assert undisturbed(workload, dispatch, by_hand[0] - 1) is None
-    assert at_once(DeviceProcess(workload, dispatch, None, 1000 * S)) == by_hand
+    assert at_once(DispatchProcess(workload, dispatch, None, 1000 * S)) == by_hand
 
 
 def test_a_download_without_end() -> None:
     workload, dispatch = simple("pause", down_bps=0.0), handed_out(0, 60 * S, 4)
     assert undisturbed(workload, dispatch, NEVER) is None
-    assert at_once(DeviceProcess(workload, dispatch, None, 400 * S)).end_ns == NEVER
+    assert at_once(DispatchProcess(workload, dispatch, None, 400 * S)).end_ns == NEVER
     # Nothing of it had come when the run ended, a minute later.
-    plan = at_once(DeviceProcess(workload, dispatch, None, 400 * S, stop_ns=120 * S))
+    plan = at_once(DispatchProcess(workload, dispatch, None, 400 * S, stop_ns=120 * S))
     assert plan == (120 * S, Ending.STOPPED, -1, -1, 0, 0.0, 0.0, 60 * S, 0, 0)
 
 

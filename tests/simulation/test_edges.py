@@ -13,8 +13,8 @@ from fedsim.network.base import Direction, Network
 from fedsim.network.static import StaticNetwork
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Failures, Stop
-from fedsim.simulation.edges import Hierarchy, Mobility
-from fedsim.simulation.evaluations import EvaluationTimes
+from fedsim.simulation.edges import Hierarchy
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.simulation import Simulation
 from fedsim.simulation.workload import Workload, Workloads
@@ -126,9 +126,9 @@ def simulated(case: Case) -> Recorder:
         clients=clients(edges, rounds, case["cloud"]),
         workload=workload(edges),
         members=stays.members,
-        mobility=Mobility(stays.moves, stays.availability(devices, case["until"]), stays.drops)
-        if stays.moves
-        else None,
+        moves=stays.moves,
+        online=stays.availability(devices, case["until"]) if stays.moves else (),
+        drops=stays.drops,
         aggregation_ns=case["aggregation"],
         sends_partial_work=case["partial"],
     )
@@ -137,7 +137,7 @@ def simulated(case: Case) -> Recorder:
         clients(devices, 1, case["edge"]),
         Workloads([workload(devices)]),
         Stop.model_construct(simulated_time=case["until"] / 1e9),
-        EvaluationTimes(),
+        Evaluations(),
         None,
         recorder,
         seed=0,

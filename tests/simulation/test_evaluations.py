@@ -8,7 +8,7 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.engine import Engine
-from fedsim.simulation.evaluations import Evaluations, EvaluationTimes
+from fedsim.simulation.evaluations import Evaluations
 from fedsim.vocabulary.timeline import Evaluate
 
 S = 1_000_000_000
@@ -33,7 +33,7 @@ def evaluated(
 ) -> list[tuple[int, float, int]]:
     """The evaluations of a run whose versions, of 10 local steps and a round each, are made at these seconds."""
     engine, plane = Engine(), Plane()
-    evaluations = Evaluations(EvaluationTimes(**times), engine, plane)  # type: ignore[arg-type]
+    evaluations = Evaluations(**times)
 
     def make(version: int) -> None:
         dispatch = Dispatch(version, 0, version, version, version, 10, 0, 0)
@@ -42,7 +42,7 @@ def evaluated(
 
     for number, time_s in enumerate(versions_at_s, start=1):
         engine.call_at(round(time_s * S), lambda number=number: make(number))  # type: ignore[misc]
-    evaluations.start()
+    evaluations.start(engine, plane)  # type: ignore[arg-type]
     engine.run(None if until_s is None else round(until_s * S))
     evaluations.finish()
     return plane.asked

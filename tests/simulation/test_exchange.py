@@ -4,7 +4,6 @@ from itertools import pairwise
 from typing import Any
 
 import networkx as nx
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -210,10 +209,3 @@ def test_a_battery_that_is_empty_breaks_the_ring() -> None:
     book = rounds(3, energy=energy, rounds=None, until_s=10.0)
     assert {book.row(number)["ended"] for number in range(3)} == {3.0}
     assert {book.row(number)["aggregated_version"] for number in range(3)} == {-1}
-
-
-def test_arrays_are_not_needed_beyond_the_step() -> None:
-    """Sixty-four members on shared links: 126 steps of 1/64 s."""
-    book = rounds(64, shared=True, rounds=1)
-    assert book.row(0)["upload"] == pytest.approx(126 / 64, abs=1e-6)
-    assert np.isclose(book.row(63)["bytes_up"], 126 / 64 * 120e6)

@@ -11,7 +11,6 @@ from fedsim.devices.battery import Power
 from fedsim.runs.schema import DISPATCHES
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
-from fedsim.simulation.energy import EnergyUse
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.units import NEVER
@@ -56,7 +55,7 @@ def by_hand(ended: Ended) -> tuple[Any, ...]:
         ended.version,
         round(plan.bytes_down),
         round(plan.bytes_up),
-        EnergyUse(POWER).joules(dispatch.client_id, plan),
+        POWER.joules(dispatch.client_id, plan[7:]),
         dispatch.sequence,
         ended.group,
         min(plan.end_ns, ended.now_ns) / 10**9,

@@ -7,9 +7,6 @@ import pytest
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.runs.folder import RunFolder
-from fedsim.runs.run import Run
-from fedsim.simulation.stall import stalled_after
 from tests.simulation.harness import online, simulate
 
 ASYNC = {"name": "async"}
@@ -43,18 +40,6 @@ ASYNC = {"name": "async"}
             "server.schedule",
             "49 late",
             "deadline",
-        ),
-        (
-            {"schedule": {"name": "compass", "timeout": 1e-9, "latest_factor": 1}},
-            "server.schedule",
-            "49 cut",
-            "raise timeout or raise latest_factor;",
-        ),
-        (
-            {"schedule": {"name": "ringmaster", "timeout": 1e-9}},
-            "server.schedule",
-            "49 cut",
-            "raise timeout;",
         ),
         (
             {"schedule": {"name": "sync", "min_updates": 3}},
@@ -102,32 +87,6 @@ def test_a_limit_of_dispatches_that_is_reached_first_ends_the_run() -> None:
     assert len(book.rows) == 50
 
 
-def test_the_default_grows_with_the_clients() -> None:
-    assert stalled_after(None, 10) == 100_000
-    assert stalled_after(None, 5000) == 500_000
-    assert stalled_after(7, 5000) == 7
-
-
-def test_a_stalled_run_fails_and_keeps_its_rows(tmp_path: Path) -> None:
-    scenario = {
-        "task": {"name": "timing", "clients": 3, "parameters": 1000},
-        "training": {"local_steps": 2},
-        "devices": {
-            "compute": {"name": "values", "step": 1.0},
-            "network": {"name": "static", "down": "8Mbps"},
-            "failures": {"upload_loss": 1.0},
-        },
-        "server": {"schedule": {"name": "async"}},
-        "stop": {"arrivals": 5, "dispatches": 1000, "stalled_after": 30},
-    }
-    with pytest.raises(UserError, match="30 dispatches"):
-        fedsim.run(scenario, tmp_path / "run")
-    run = Run(RunFolder(tmp_path / "run"))
-    assert run.status == "failed"
-    assert len(run.dispatches) >= 27
-    assert set(run.dispatches["outcome"]) == {"dropped"}
-
-
 def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dispatches that take no time would be handed out forever; a run that ends first is not touched."""
     monkeypatch.setattr("fedsim.simulation.stall.LEAST_STALLED_AFTER", 300)
@@ -172,11 +131,6 @@ LONG = "the upload of client 0 would take 92,593 d"
             {"edges": {"count": 1, "network": SLOW}},
             "server.edges.network",
             "the upload of edge server 0 would take 92,593 d",
-        ),
-        (
-            {"schedule": {"pause": CENTURY}},
-            "stop",
-            "after 35,880 d, a pause or deadline of the server",
         ),
     ],
 )

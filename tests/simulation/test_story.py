@@ -1,9 +1,6 @@
 """Hand-worked runs: three clients, whole seconds, every time on paper."""
 
 import math
-from typing import Any
-
-import pytest
 
 from tests.simulation.harness import online, simulate
 
@@ -62,39 +59,3 @@ def test_device_behaviour_does_not_depend_on_the_schedule() -> None:
 
 
 # -- two events at one instant -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "schedule",
-    [{"name": "async"}, {"name": "buffered", "buffer_size": 1}],
-    ids=["async", "buffered"],
-)
-def test_a_client_with_work_waiting_is_not_drawn_for_another_place(schedule: Any) -> None:
-    """Two places, each kept by its client: client 0 is online in [0, 5) and [50, 100), 1 and 2 in [200, 300).
-
-    A dispatch takes 1 s down, ten steps of 1 s and 1 s up. Client 0 leaves at 5 s and its next work waits for it. At
-    50 s the other place looks for a client before that work is handed out, and finds none; at 200 s it does.
-    """
-    book = simulate(
-        step_s=[1, 1, 1],
-        availability=online([(0, 5), (50, 100)], [(200, 300)], [(200, 300)]),
-        schedule={**schedule, "concurrency": 2, "next_client": "same"},
-        until_s=250,
-    )
-    other = book.row(6)["client"]
-    assert other in (1, 2)
-    columns = ("client", "version", "dispatched", "arrived", "ended", "steps_done")
-    assert book.table(*columns) == [
-        (0, 0, 0.0, None, 5.0, 4, "dropped"),
-        *((0, i, 50.0 + 12 * i, 62.0 + 12 * i, 62.0 + 12 * i, 10, "aggregated") for i in range(4)),
-        (0, 4, 98.0, None, 100.0, 1, "dropped"),
-        *(
-            (other, 4 + i, 200.0 + 12 * i, 212.0 + 12 * i, 212.0 + 12 * i, 10, "aggregated")
-            for i in range(4)
-        ),
-        (other, 8, 248.0, None, 250.0, 1, "unfinished"),
-    ]
-    assert [aggregate.time_s for aggregate in book.aggregates] == [
-        *(62.0, 74.0, 86.0, 98.0),
-        *(212.0, 224.0, 236.0, 248.0),
-    ]

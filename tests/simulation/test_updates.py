@@ -7,14 +7,6 @@ import pytest
 from tests.simulation.harness import simulate
 
 
-def test_equal_arrivals_are_taken_in_order_of_dispatching() -> None:
-    """All three arrive at 12 s."""
-    book = simulate(
-        step_s=[1, 1, 1], selection={"name": "scripted", "rounds": [[2, 0, 1]]}, rounds=1
-    )
-    assert [c.client for c in book.aggregates[0].contributions] == [2, 0, 1]
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_an_update_due_when_its_dispatch_is_called_off_has_not_arrived(shared: bool) -> None:
     """Three clients, two wanted, all due at once: the second arrival closes the round and calls the third off.
@@ -43,23 +35,6 @@ def test_an_update_due_when_its_dispatch_is_called_off_has_not_arrived(shared: b
         [12.02, 24.04, 36.06]
     )
     assert [row["staleness"] for row in book.rows if row["arrived"] != row["arrived"]] == [-1] * 3
-
-
-@pytest.mark.parametrize("shared", [False, True])
-def test_an_update_due_when_the_run_ends_has_not_arrived(shared: bool) -> None:
-    """Both are due at 12 s; the first arrival ends the run."""
-    book = simulate(
-        step_s=[1, 1],
-        selection={"name": "uniform", "cohort": 2},
-        schedule={"name": "async", "concurrency": 2},
-        arrivals=1,
-        shared=shared,
-    )
-    columns = ("dispatched", "computed", "arrived", "ended", "steps_done", "staleness")
-    assert book.table(*columns)[:2] == [
-        (0.0, 11.0, 12.0, 12.0, 10, 0, "aggregated"),
-        (0.0, 11.0, None, 12.0, 10, -1, "unfinished"),
-    ]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -1,4 +1,4 @@
-"""Availability replayed from a trace bundle."""
+"""Availability without end, or replayed from a trace bundle."""
 
 from __future__ import annotations
 
@@ -16,6 +16,19 @@ from fedsim.units import DAY_S, NS_PER_S, Duration, to_ns
 
 if TYPE_CHECKING:
     from fedsim.traces.availability import AvailabilityIndex
+
+
+class Always(AvailabilityModel):
+    """All clients are online all the time."""
+
+    name = "always"
+    Params = AvailabilityParams
+
+    def index(self) -> AvailabilityIndex:
+        """Intervals without end for all eligible clients."""
+        from fedsim.traces.availability import AvailabilityIndex
+
+        return AvailabilityIndex.always(self.context.clients, self.context.eligible)
 
 
 class TraceAvailabilityParams(AvailabilityParams):

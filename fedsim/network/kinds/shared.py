@@ -20,23 +20,9 @@ from fedsim.network.columns import (
 )
 from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import Flow, SharedNetwork
-from fedsim.parts.component import Parameters
 from fedsim.randomness import Purpose
-from fedsim.units import Duration, Rate, Size, to_ns
+from fedsim.units import Rate
 from fedsim.vocabulary.formatting import format_counted
-
-
-class FlowParams(Parameters):
-    """Other traffic: a transfer between two nodes of the topology."""
-
-    source: str
-    """Node that sends."""
-    target: str
-    """Node that receives."""
-    size: Size
-    """Size of the transfer."""
-    at: Duration = 0.0
-    """Start."""
 
 
 class SharedParams(AccessParams):
@@ -52,7 +38,7 @@ class SharedParams(AccessParams):
     """Capacity of the server's outgoing link; unlimited by default."""
     server_up: Rate | None = None
     """Capacity of the server's incoming link; unlimited by default."""
-    flows: list[FlowParams] = []
+    flows: list[Flow] = []
     """Other traffic on the topology's links; ``flows`` in run.json gives the arrival of each transfer."""
 
     def needs_tables(self) -> Mapping[str, str]:
@@ -75,7 +61,6 @@ class Shared(NetworkKind):
         if context.servers:
             topology, _ = topology.served_by(context.servers)
         down_bps, up_bps = rate_columns(params, context)
-        flows = [Flow(flow.source, flow.target, flow.size, to_ns(flow.at)) for flow in params.flows]
         return SharedNetwork(
             topology,
             attachment=self._attachment(topology.access, context),
@@ -84,7 +69,7 @@ class Shared(NetworkKind):
             latency_s=latency_column(params.latency, context),
             server_down_bps=np.inf if params.server_down is None else params.server_down,
             server_up_bps=np.inf if params.server_up is None else params.server_up,
-            flows=flows,
+            flows=params.flows,
             transport=transport_of(params, context),
             loss=params.loss,
         )

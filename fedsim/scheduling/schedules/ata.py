@@ -10,8 +10,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Dispatch, Round, Schedule, Selection, ServerPort
-from fedsim.scheduling.process import ANYTHING, Story
+from fedsim.scheduling.base import ANYTHING, Dispatch, Round, Schedule, Selection, ServerPort, Story
 from fedsim.units import NS_PER_S
 
 

@@ -9,9 +9,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from fedsim.scheduling.base import Dispatch, Selection, ServerPort, WakeUp
+from fedsim.scheduling.base import ANYTHING, Dispatch, Selection, ServerPort, Story, WakeUp
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
-from fedsim.scheduling.process import ANYTHING, Story
 
 # Quotients that differ by less than this are the same number of steps: both come from rounded nanoseconds.
 _STEPS_TOLERANCE = 1e-9

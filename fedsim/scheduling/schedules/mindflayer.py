@@ -8,15 +8,17 @@ from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import (
+    ANYTHING,
     Demands,
     Dispatch,
+    Process,
     Round,
     Schedule,
     Selection,
     ServerPort,
+    Story,
     WakeUp,
 )
-from fedsim.scheduling.process import ANYTHING, Process, Story
 from fedsim.units import NEVER, Duration, to_ns
 
 

@@ -8,9 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.scheduling.base import Dispatch, Selection, ServerPort
+from fedsim.scheduling.base import ANYTHING, Dispatch, Process, Selection, ServerPort, Story
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
-from fedsim.scheduling.process import ANYTHING, Process, Story
 from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
 
 

@@ -6,8 +6,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Parameters
-from fedsim.scheduling.base import Round, Schedule, Selection, ServerPort, WakeUp
-from fedsim.scheduling.process import ANYTHING, Story
+from fedsim.scheduling.base import ANYTHING, Round, Schedule, Selection, ServerPort, Story, WakeUp
 from fedsim.units import Duration, to_ns
 
 

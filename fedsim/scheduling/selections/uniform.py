@@ -1,11 +1,21 @@
-"""Clients drawn at random: each with the same probability, or in proportion to its number of samples."""
+"""Clients drawn at random: uniformly, by their number of samples, or each with its own probability."""
 
 from __future__ import annotations
 
-import numpy as np
+import math
+from typing import Annotated, ClassVar
 
-from fedsim.scheduling.base import CohortParams, Selection
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, field_validator
+
+from fedsim.errors import UserError
+from fedsim.parts.component import Parameters
+from fedsim.randomness import Purpose
+from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.drawing import Replacing, weighted_order
+
+Probability = Annotated[float, Field(ge=0, le=1)]
 
 
 class Uniform(Selection):
@@ -68,3 +78,112 @@ class SampleWeighted(Replacing):
                 self.generator().choice(available, count, p=samples / samples.sum())
             )
         return weighted_order(self.generator(), available, samples)[:count]
+
+
+class Sine(Parameters):
+    """A periodic factor: ``offset`` + ``amplitude`` x sin(2 pi t / ``period``) in round t = 0, 1, ..."""
+
+    offset: float = 0.7
+    """Mean of the factor."""
+    amplitude: float = Field(default=0.3, ge=0)
+    """Largest deviation from the mean."""
+    period: float = Field(default=10.0, gt=0)
+    """Rounds per period."""
+
+
+class BernoulliParams(Parameters):
+    """Parameters of independent participation."""
+
+    probability: Probability | list[Probability] = 0.2
+    """Probability that a client participates in a round: one for all, or one per client (per group with
+    ``group_size``)."""
+    group_size: int | None = Field(default=None, ge=1)
+    """Clients per group: the first probability applies to the first group of this size, and so on."""
+    sine: Sine | None = None
+    """Factor on all probabilities, which changes from round to round."""
+    allow_empty: bool = False
+    """Whether a round may have no clients (it counts with the schedule's ``min_updates: 0``); if not, empty rounds are
+    skipped."""
+
+    @field_validator("probability")
+    @classmethod
+    def _somebody_participates(cls, value: float | list[float]) -> float | list[float]:
+        if not np.any(value):
+            raise ValueError("all probabilities are 0, so no client would ever participate")
+        return value
+
+
+class Bernoulli(Selection):
+    """Every client that is checked in and idle participates in a round with its own probability.
+
+    The random draws depend only on seed, client and round. Under schedules without rounds, free slots are filled in
+    proportion to the probabilities.
+    """
+
+    name = "bernoulli"
+    Params = BernoulliParams
+
+    #: Rounds skipped before a client is drawn in proportion to the probabilities instead.
+    MAX_EMPTY_ROUNDS: ClassVar[int] = 10_000
+
+    def __init__(self, params: BernoulliParams, server: ServerPort) -> None:
+        super().__init__(params, server)
+        self._probability = _per_client(params, server.clients)
+        self._coins = server.stream(Purpose.SELECTION, 2)
+        self._round = 0
+
+    def probabilities(self, round_: int) -> npt.NDArray[np.float64]:
+        """Probability that each client participates in a round, (N,)."""
+        sine = self.params.sine
+        if sine is None:
+            return self._probability
+        factor = sine.offset + sine.amplitude * math.sin(2 * math.pi * round_ / sine.period)
+        scaled: npt.NDArray[np.float64] = np.clip(self._probability * factor, 0.0, 1.0)
+        return scaled
+
+    @property
+    def allows_empty(self) -> bool:
+        """Whether rounds without participants are allowed."""
+        allowed: bool = self.params.allow_empty
+        return allowed
+
+    def cohort_size(self, factor: float = 1.0) -> int:
+        """Clients expected in the next round, times ``factor``, rounded up."""
+        expected = float(self.probabilities(self._round).sum())
+        return max(1, math.ceil(expected * factor - 1e-9))
+
+    def cohort(self, factor: float = 1.0) -> list[int]:
+        """The participants of the next round; ``factor`` multiplies the probabilities."""
+        available = self.available()
+        if not len(available):
+            return []
+        for _ in range(self.MAX_EMPTY_ROUNDS):
+            chances = self.probabilities(self._round)[available] * factor
+            coins = self._coins.uniforms(available, self._round)
+            self._round += 1
+            chosen: list[int] = available[coins < chances].tolist()
+            if chosen or self.params.allow_empty:
+                return chosen
+        return self.draw(1)
+
+    def draw(self, count: int) -> list[int]:
+        """Clients in proportion to their probabilities in this round."""
+        available = self.available()
+        chances = self.probabilities(self._round)[available]
+        return weighted_order(self.generator(), available, chances)[:count]
+
+
+def _per_client(params: BernoulliParams, clients: int) -> npt.NDArray[np.float64]:
+    """Probability of each client, (N,)."""
+    values = np.atleast_1d(np.asarray(params.probability, dtype=np.float64))
+    if params.group_size is not None:
+        values = np.repeat(values, params.group_size)
+    elif not isinstance(params.probability, list):
+        values = np.repeat(values, clients)
+    if len(values) < clients or (params.group_size is None and len(values) > clients):
+        raise UserError(
+            f"there are {len(values)} probabilities for {clients} clients",
+            where="server.selection.probability",
+            hint="give one number for all, one per client, or one per group with group_size",
+        )
+    return values[:clients]

@@ -8,7 +8,7 @@ import pytest
 
 import fedsim
 from fedsim.composition.build import build
-from fedsim.devices.availability.always import Always
+from fedsim.devices.availability.trace import Always
 from fedsim.errors import UserError
 from fedsim.units import NEVER
 from tests.devices.worlds import LINKS, STEPS, S, context, phones, timing

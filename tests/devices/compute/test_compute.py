@@ -5,15 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from pydantic import BaseModel, ValidationError
 
 import fedsim
 from fedsim.composition.build import build
-from fedsim.devices.compute.base import ComputeModel, ComputeParams, Perturbation, Stragglers
+from fedsim.devices.compute.base import Perturbation, Stragglers
 from fedsim.errors import UserError
-from fedsim.parts.catalog import CATALOG
 from tests.composition.worlds import digits
 from tests.devices.worlds import LINKS, context, phones, times, timing
 from tests.traces.cases import DAY, bundle_of
@@ -31,25 +29,6 @@ def test_spans_in_the_wrong_order_are_refused(
 ) -> None:
     with pytest.raises(ValidationError, match=message):
         model(**values)
-
-
-def test_nothing_varies_by_default() -> None:
-    steady = times("values", context(2), step=[1.0, 2.0])
-    assert steady.constant
-    varied = times("values", context(2), step=[1.0, 2.0], jitter={"cv": 0.1})
-    assert not varied.constant
-
-
-def test_a_model_that_does_not_redraw_cannot_be_asked_to() -> None:
-    class Second(ComputeModel):
-        name = "second"
-        Params = ComputeParams
-
-        def step_s(self) -> npt.NDArray[np.float64]:
-            return np.ones(self.context.clients)
-
-    with pytest.raises(TypeError, match="second does not redraw step times"):
-        Second(ComputeParams(), context()).redrawn_step_s(0, 1)
 
 
 def test_a_table_of_times_only_cannot_be_asked_for_relative_speeds(tmp_path: Path) -> None:
@@ -133,18 +112,12 @@ def test_step_times_from_counted_flops() -> None:
     assert compute.step_s[0] == pytest.approx(0.105)
 
 
-def test_counted_flops_are_needed() -> None:
-    """A timing task that does not give its operations cannot use them."""
-    with pytest.raises(UserError, match="flops_per_sample"):
-        times("flops", context(), flops_per_s=1e8)
-
-
 @pytest.mark.parametrize("file", ["speed.py", "my_flops.py"])
 def test_operations_are_counted_for_a_model_that_declares_it_whatever_its_file(
     file: str, tmp_path: Path
 ) -> None:
     (tmp_path / file).write_text(
-        "from fedsim.devices.compute.flops import Flops\n\n\nclass Mine(Flops):\n    name = ''\n"
+        "from fedsim.devices.compute.known import Flops\n\n\nclass Mine(Flops):\n    name = ''\n"
     )
 
     def step_s(compute: dict[str, Any]) -> list[float]:
@@ -155,12 +128,6 @@ def test_operations_are_counted_for_a_model_that_declares_it_whatever_its_file(
         return times_s
 
     assert step_s({"name": f"{tmp_path / file}:Mine"}) == step_s({"name": "flops"})
-
-
-def test_only_counted_flops_declare_that_they_need_them() -> None:
-    assert [name for name, model in CATALOG.parts("compute").items() if model.needs_flops] == [
-        "flops"
-    ]
 
 
 def test_step_times_from_relative_speeds(tmp_path: Path) -> None:

@@ -268,11 +268,3 @@ def test_shared_attachment_by_group(tmp_path: Path) -> None:
     assert [network.latency_ns(client) for client in range(2)] == [9_000_000, 5_000_000]
     with pytest.raises(UserError, match="client 2 belongs to 'None'"):
         build(context_of({"network": NETWORK}), "shared", topology=topology, attach="group")
-
-
-def test_default_shared_network_has_only_the_servers_link() -> None:
-    network = build(context_of(clients=4), "shared", down=8e6, latency=0, server_down=8e6)
-    for client in range(4):
-        network.start_transfer(client, client, DOWN, MB, 0)
-    assert network.next_event_ns() == 4 * S
-    assert network.pop_finished(4 * S) == [0, 1, 2, 3]

@@ -239,25 +239,6 @@ def test_the_mean_delay_is_concurrency_minus_one(
     assert sum(arrived) + sum(ages) == (places - 1) * arrivals
 
 
-# -- buffered ----------------------------------------------------------------------------------------------------------
-
-
-def test_buffers_of_two() -> None:
-    """The client that completes the buffer starts from the new version, the other from the old one."""
-    book = run([1.0, 1.5], {"name": "buffered", "buffer_size": 2}, until_s=30)
-    assert versions(book) == [(15, [0, 1], [0, 0]), (30, [0, 1], [1, 0])]
-    handed = {(row["client"], row["dispatched"]): row["version"] for row in book.rows}
-    assert handed == {
-        (0, 0): 0,
-        (1, 0): 0,
-        (0, 10): 0,
-        (1, 15): 1,
-        (0, 20): 1,
-        (1, 30): 2,
-        (0, 30): 2,
-    }
-
-
 # -- tiered ------------------------------------------------------------------------------------------------------------
 
 
@@ -328,10 +309,6 @@ def test_the_allocation_ends_as_early_as_possible(times: list[float], tasks: int
     assert max(count * time for count, time in zip(counts, times, strict=True)) == ends
 
 
-def test_unknown_clients_share_the_tasks() -> None:
-    assert allocated(np.zeros(3), 7) == [3, 2, 2]
-
-
 def test_rounds_by_hand() -> None:
     # Nothing is known in round 1: two tasks each of 1, 2 and 6 s. With spread 0, round 2 then trusts these times:
     # (4, 2, 0) ends after 4 s.
@@ -381,13 +358,6 @@ def test_stale_updates_are_ignored_and_their_clients_start_again() -> None:
     )
 
 
-def test_a_batch_of_one_is_asynchronous_without_stale_updates() -> None:
-    world = {"until_s": 200}
-    rennala = run([1.0, 1.7, 4.1], {"name": "rennala", "batch": 1}, **world)
-    limited = {"name": "async", "max_staleness": 0, "next_client": "same"}
-    assert versions(rennala) == versions(run([1.0, 1.7, 4.1], limited, **world))
-
-
 @settings(max_examples=40)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=6, unique=True), st.integers(1, 12))
 def test_time_of_a_batch(times: list[int], batch: int) -> None:
@@ -411,14 +381,6 @@ def test_time_of_a_batch(times: list[int], batch: int) -> None:
                 free[i] += tau
         rates = list(accumulate(1 / tau for tau in sorted(taus)))
         assert end - start <= 2 * min((batch + m) / rate for m, rate in enumerate(rates, 1)) + 1e-6
-
-
-@pytest.mark.parametrize("batch", [1, 4, 9])
-def test_the_time_of_the_first_batch_is_the_least_one(batch: int) -> None:
-    times = [2.0, 3.0, 7.0]
-    (version,) = run(times, {"name": "rennala", "batch": batch}, steps=1, rounds=1).aggregates
-    counts = [sum(t // each for each in times) for t in range(100)]
-    assert version.time_s == next(t for t, count in enumerate(counts) if count >= batch)
 
 
 # -- ringmaster --------------------------------------------------------------------------------------------------------
@@ -488,20 +450,6 @@ def test_an_update_on_its_way_when_the_message_is_sent_arrives_and_is_ignored() 
 
 
 # -- ringleader --------------------------------------------------------------------------------------------------------
-
-
-def test_two_clients_by_hand() -> None:
-    # At 25, client 1 has answered, and the updates of client 0 from 10 and 20 wait: a version. The update at 30 makes
-    # another one at once. That at 40 waits for client 1, which answers at 50; the last one, also at 50, does not.
-    book = run([1.0, 2.5], {"name": "ringleader"}, until_s=55)
-    assert [version[:2] for version in versions(book)] == [
-        (25, [0, 0, 1]),
-        (30, [0]),
-        (50, [0, 1]),
-        (50, [0]),
-    ]
-    restarts = [aggregate.attributes["restart"] for aggregate in book.aggregates]
-    assert restarts == [1, 0, 1, 0]
 
 
 @settings(max_examples=20)
@@ -580,18 +528,6 @@ def test_an_update_after_its_limit_does_not_count(late_s: float) -> None:
 
 
 # -- compass -----------------------------------------------------------------------------------------------------------
-
-
-def test_steps_are_decided_when_the_work_is_handed_out() -> None:
-    """With aggregations of 5 s, members get the time that is left when the server is free."""
-    world = play(
-        [1.0, 2.0],
-        schedule={"name": "compass", "min_steps": 20, "max_steps": 100},
-        aggregation_time=5.0,
-        until_s=60,
-    )
-    # First updates at 20 s and 40 s; hand-outs at 25 s (group until 125 s) and 45 s: 80 s left, 40 steps.
-    assert world.assigned() == [(25, 1, 1, 100), (45, 2, 1, 40)]
 
 
 def test_defaults_of_the_bounds() -> None:

@@ -10,14 +10,14 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
-from fedsim.scheduling.selections.bernoulli import Bernoulli, BernoulliParams
 from fedsim.scheduling.selections.oort import Oort, OortParams
 from fedsim.scheduling.selections.tifl import (
     TiFLAdaptive,
     TiFLAdaptiveParams,
     probabilities,
 )
-from tests.composition.worlds import digits, quadratic, timed
+from fedsim.scheduling.selections.uniform import Bernoulli, BernoulliParams
+from tests.composition.worlds import digits, timed
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate
 
@@ -123,17 +123,6 @@ def test_every_pair_is_drawn_equally_often() -> None:
     pairs = Counter(tuple(sorted(clients)) for clients in rounds)
     assert len(pairs) == 6
     assert max(abs(count - 500) for count in pairs.values()) < 4 * (3000 * 5 / 36) ** 0.5
-
-
-def test_fewer_are_drawn_if_fewer_are_online() -> None:
-    later = [(1.5, 1e6)]
-    book = draws(
-        {"name": "uniform", "cohort": 3},
-        clients=4,
-        rounds=3,
-        availability=online(ALWAYS, ALWAYS, later, later),
-    )
-    assert [len(clients) for clients in by_round(book)] == [2, 2, 3]
 
 
 @pytest.mark.parametrize("clients", [1, 5])
@@ -606,25 +595,6 @@ def test_oort_draws_those_who_teach_most_and_are_fast() -> None:
     assert counts.sum() == pytest.approx(4)
     assert counts[1:5].min() > 3 * counts[5:].max()
     assert counts[0] < 0.2 * counts[1:5].min()
-
-
-def test_oort_learns_root_mean_squares(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """f = a/2 (x - b)^2 from 1, a = (1, 2, 4), b = (0, 3, -1), two steps of 0.1; one sample each.
-
-    Client 0: losses 0.5 and 0.405; client 1: 4 and 2.56; client 2: 8 and 2.88.
-    """
-    seen: list[list[float]] = []
-    learn = Oort._learn
-
-    def watched(oort: Oort) -> None:
-        learn(oort)
-        seen.append(oort._utility.tolist())
-
-    monkeypatch.setattr(Oort, "_learn", watched)
-    server = {"selection": {"name": "oort", "cohort": 3}}
-    fedsim.run(quadratic([], server=server, stop={"rounds": 2}), tmp_path / "run")
-    squares = [(0.25 + 0.405**2) / 2, (16 + 2.56**2) / 2, (64 + 2.88**2) / 2]
-    assert seen[1] == pytest.approx(np.sqrt(squares), rel=1e-12)
 
 
 def test_oort_utility_in_figures() -> None:

@@ -1,11 +1,12 @@
-"""``network: {name: traced}``: clients follow the measured rate series of the trace bundle."""
+"""Links that are not shared, ``network: {name: static}`` or ``traced``: constant, drawn, or measured rates."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.network.base import (
@@ -17,15 +18,22 @@ from fedsim.network.base import (
     NetworkKind,
 )
 from fedsim.network.columns import (
+    AccessParams,
     LinkParams,
     SeriesLatencySource,
     bundle_rates,
+    bundle_variations,
     latency_column,
     latency_tables,
+    rate_columns,
     require_known,
+    transport_of,
 )
+from fedsim.network.static import StaticNetwork, VaryingNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
-from fedsim.network.transported import with_transport
+from fedsim.network.transported import TransportedNetwork
+from fedsim.network.transports.fluid import Fluid
+from fedsim.randomness import Purpose
 from fedsim.traces.parameters import OnEnd
 from fedsim.units import NS_PER_S, NS_PER_US
 
@@ -34,6 +42,47 @@ if TYPE_CHECKING:
 
 
 _CONSTANT = "constant rate"
+
+
+class StaticParams(AccessParams):
+    """Parameters of static links."""
+
+    variation: Annotated[float, Field(ge=0)] | Literal["bundle"] = 0.0
+    """Coefficient of variation of a client's rate over its dispatches: a number, or the bundle's bandwidth_cv (as FLASH
+    replays its speeds). The rate is normally distributed, and redrawn while negative."""
+
+    def needs_tables(self) -> Mapping[str, str]:
+        """Those of access links, and the bundle's variation if the parameters use it."""
+        instead = "give devices.network.variation a number"
+        needed = {"network": instead} if self.variation == "bundle" else {}
+        return needed | dict(super().needs_tables())
+
+
+class Static(NetworkKind):
+    """Constant latency, and rates that are constant or drawn per dispatch; links are not shared."""
+
+    name = "static"
+    Params = StaticParams
+    params: StaticParams
+
+    def build(self, context: NetworkContext) -> Network:
+        """The links of all clients, with constant or drawn rates."""
+        params = self.params
+        down_bps, up_bps = rate_columns(params, context)
+        links: dict[str, Any] = {
+            "latency_s": latency_column(params.latency, context),
+            "down_bps": down_bps,
+            "up_bps": up_bps,
+            "clients": context.clients,
+        }
+        if not params.variation:
+            return with_transport(StaticNetwork(**links), params, context)
+        if params.variation == "bundle":
+            cv = bundle_variations(context)
+        else:
+            cv = np.full((len(Direction), context.clients), params.variation)
+        streams = [context.stream(Purpose.NETWORK_JITTER, int(way)) for way in Direction]
+        return with_transport(VaryingNetwork(cv=cv, streams=streams, **links), params, context)
 
 
 class TracedParams(LinkParams):
@@ -121,7 +170,13 @@ def _ride(
     number, offset_us, scale = _assigned(context, direction, numbers, ratio)
     unassigned = number < 0
     number[unassigned] = len(series.names) - 1
-    scale[unassigned] = _constant_rates(direction, ratio, context)[unassigned]
+    scale[unassigned] = np.nan
+    if "network" in bundle.tables:
+        rates = bundle_rates(context)
+        known = np.where(
+            np.isnan(rates[direction]), rates[Direction.DOWN] * ratio, rates[direction]
+        )
+        scale[unassigned] = known[unassigned]
     hint = (
         "assign a series to them (network_assign), add their rates to the table network, or give "
         "devices.network.up_ratio, such as 0.2, so that the uplink follows the downlink"
@@ -179,11 +234,9 @@ def _assigned(
     return number[clients], offset_us[clients], scale[clients]
 
 
-def _constant_rates(direction: Direction, ratio: float, context: NetworkContext) -> FloatArray:
-    """Rates (bit/s) of all clients from the bundle's table ``network``, NaN if unknown; shape ``(clients,)``."""
-    if "network" not in context.traces.tables:
-        return np.full(context.clients, np.nan)
-    rates = bundle_rates(context)
-    other = rates[Direction.DOWN] * ratio
-    known: FloatArray = np.where(np.isnan(rates[direction]), other, rates[direction])
-    return known
+def with_transport(links: Network, params: LinkParams, context: NetworkContext) -> Network:
+    """The links with the transport that the parameters name."""
+    transport = transport_of(params, context)
+    if isinstance(transport, Fluid):
+        return links
+    return TransportedNetwork(links, transport, loss=params.loss, clients=context.clients)
