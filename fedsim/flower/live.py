@@ -409,7 +409,6 @@ class LiveClients:
         self.repeating = 0
         self._connected = False
         self._messages: list[Sent] = []
-        self._numbers: dict[tuple[int, int], int] = {}
         self._ids: dict[str, int] = {}
         self._looked_ns = -NEVER
         self._introduce = introduce
@@ -584,7 +583,6 @@ class LiveClients:
         self._messages.append(sent)
         previous, self._previous[client] = self._previous.get(client), dispatch
         exchanged = Exchanged(dispatch, sent, float(workload.bytes_down))
-        self._numbers[client, dispatch.sequence] = dispatch.dispatch_id
         if not self._connected:
             return exchanged
         assert self._learner is not None
@@ -663,13 +661,13 @@ class LiveClients:
 
     def update(self, group: Group) -> LocalUpdate:
         """The update that has come for a group of one dispatch; clients keep their memories themselves."""
-        number = int(group.columns["clients"][0]), int(group.columns["sequences"][0])
-        tensors = load_tensors(self._reply_path(self._numbers[number]))
+        (train,) = group.trains
+        assert self._learner is not None
+        tensors = load_tensors(self._reply_path(train.dispatch_id))
         loss = tensors.pop("/loss")
         device, memories = loss.device, self._world.method.memories()
-        rows = {
-            name: row for name, row in group.memory().items() if memories[name].keeper == "client"
-        }
+        kept = self._learner.store.rows(np.array([train.client])).items()
+        rows = {name: row for name, row in kept if memories[name].keeper == "client"}
         return LocalUpdate(
             {name: vector.to(device)[None] for name, vector in tensors.items()}, loss, rows
         )

@@ -21,9 +21,9 @@ from fedsim.learning.device import reproducible
 from fedsim.learning.evaluation import ClientMetrics, Measurement
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
-from fedsim.learning.pending import Pending, evaluation_key
+from fedsim.learning.pending import Models, Pending, evaluation_key
 from fedsim.learning.replay import Replay
-from fedsim.learning.server_side import Models, ServerSide
+from fedsim.learning.server_side import ServerSide
 from fedsim.learning.updates import LossLedger
 from fedsim.learning.workers import Pool, Station, Workers, make_workers
 from fedsim.learning.workers.distributed import Ranks
@@ -48,6 +48,8 @@ _PENDING_FLOPS = {"cpu": 10**11, "cuda": 10**14}
 wave, which must therefore follow from the timeline alone."""
 _FIRST_PENDING = 16
 """Maximum number of dispatches trained together before there is such an estimate."""
+# Personal models assembled at once when they are saved.
+_PERSONAL_ROWS = 64
 
 
 class Learner:
@@ -141,15 +143,15 @@ class Learner:
 
     def hold(self, model: int, edge: int = -1) -> None:
         """Keep the vectors of a server's ``model`` that a dispatch was sent."""
-        self._models(edge).versions.hold(model)
+        self._models(edge).hold(model)
 
     def drop(self, model: int, edge: int = -1) -> None:
         """Record that a dispatch of a server's ``model`` has ended and will not be trained."""
-        self._models(edge).versions.release(model)
+        self._models(edge).release(model)
 
     def sent(self, version: int) -> Mapping[str, Tensor]:
         """The vectors that clients get with a version that is held, (elements,) by name."""
-        return self._models(-1).versions.sent(version)
+        return self._top.models().sent[version]
 
     def _models(self, edge: int) -> Models:
         return self._top.models() if edge < 0 else self._side.models(edge)
@@ -169,7 +171,7 @@ class Learner:
             self._submit_train(instruction)
             return
         if isinstance(instruction, Aggregate | Adopt):
-            self._models(instruction.edge).versions.announce(instruction.model)
+            self._models(instruction.edge).announce(instruction.model)
         if isinstance(instruction, Adopt):
             # The dispatch for which it is adopted may end before this is executed.
             self.hold(instruction.version)
@@ -390,7 +392,7 @@ class Learner:
     def _submit_again(self, instruction: Instruction) -> None:
         """Process an instruction that the checkpoint contains, without executing it again."""
         if isinstance(instruction, Aggregate | Adopt):
-            self._models(instruction.edge).versions.announce(instruction.model)
+            self._models(instruction.edge).announce(instruction.model)
             if isinstance(instruction, Aggregate) and instruction.edge < 0:
                 self._on_version(instruction, None)
         elif isinstance(instruction, Gather):
@@ -413,7 +415,7 @@ class Learner:
     @property
     def version(self) -> int:
         """The newest version that was executed."""
-        return self._top.version
+        return self._top.models().number
 
     @property
     def server(self) -> ServerState:
@@ -433,12 +435,27 @@ class Learner:
 
     def named_model(self) -> dict[str, Tensor]:
         """The global model at :attr:`version` by the names of its tensors, on the CPU."""
-        model = self._measurement.used(self.server["model"])
-        return self._side.named_model({**self.server, "model": model})
+        model, task = self._measurement.used(self.server)["model"].cpu(), self.station.task
+        views = task.layout.views(model)
+        return {name: view.clone() for name, view in views.items()} | task.fixed(model.dtype)
 
     def personal_parts(self) -> dict[str, Tensor]:
-        """The personal tensors of participating clients, see :meth:`ServerSide.personal_parts`."""
-        return self._side.personal_parts(self.server)
+        """The personal tensors of participating clients, on the CPU; empty if nothing is personal.
+
+        ``clients`` (C,) int64, ascending, and each personal tensor of the model as (C, *shape).
+        """
+        method, layout = self.station.method, self.station.task.layout
+        names, clients = method.personal_parts(), self.store.clients()
+        if not names or not len(clients):
+            return {}
+        parts: dict[str, list[Tensor]] = {name: [] for name in names}
+        for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
+            models = method.personal_models(self.server, batch, self.store.common_rows(batch))
+            views = layout.views(models.cpu().contiguous())
+            for name, rows in parts.items():
+                rows.append(views[name].clone())
+        stacked = {name: torch.cat(rows) for name, rows in parts.items()}
+        return {"clients": torch.from_numpy(clients), **stacked}
 
     def client_metrics(self) -> ClientMetrics | None:
         """Metrics of each client's own model (or the global one) on its own test samples; None if there are none."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fedsim.learning.workers.base import Group
+from fedsim.learning.workers.base import Group, cohort_of
 from fedsim.learning.workers.local import Pool, Workers, make_workers
 from fedsim.learning.workers.station import Station
 
-__all__ = ["Group", "Pool", "Station", "Workers", "make_workers"]
+__all__ = ["Group", "Pool", "Station", "Workers", "cohort_of", "make_workers"]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,51 +13,52 @@ from torch import Tensor
 from fedsim.learning.contract import Named
 from fedsim.learning.device import Execution, uploaded
 from fedsim.methods.base import Cohort
+from fedsim.vocabulary.timeline import Train
 
 IntArray = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """B dispatches that are trained together, as a :class:`fedsim.methods.base.Cohort` on the device of a worker.
+class Group(NamedTuple):
+    """Dispatches that are trained together, and what makes a cohort of them, or of some, on the device of a worker."""
 
-    Attributes:
-        columns: the (B,) arrays of the cohort, by the names of its attributes.
-        learning_rates: local learning rate of each.
+    trains: Sequence[Train]
+    cohort: Callable[[Sequence[Train], Execution], Cohort]
+
+
+def cohort_of(
+    trains: Sequence[Train],
+    execution: Execution,
+    *,
+    samples: IntArray,
+    rates: Sequence[float],
+    down: Mapping[str, Sequence[Tensor]],
+    memory: Mapping[str, Tensor],
+    in_place: Mapping[str, list[Tensor]] = {},
+) -> Cohort:
+    """The cohort of B dispatches on a device.
+
+    Args:
+        trains, execution: the dispatches, and the device.
+        samples: training samples of their clients, (B,).
+        rates: local learning rate of each.
         down: the vector (elements,) that each received, by name; those of one version are one object.
-        memory: reads the clients' memories, name to (B, elements).
-        in_place: other memories, whose stored rows (elements,) are changed in place, by name.
+        memory, in_place: as those of the cohort.
     """
-
-    columns: Mapping[str, npt.NDArray[Any]]
-    learning_rates: tuple[float, ...]
-    down: Mapping[str, Sequence[Tensor]]
-    memory: Callable[[], Mapping[str, Tensor]]
-    in_place: Mapping[str, list[Tensor]] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.learning_rates)
-
-    def part(self, rows: slice) -> Group:
-        """Some of the dispatches."""
-        return Group(
-            {name: column[rows] for name, column in self.columns.items()},
-            self.learning_rates[rows],
-            {name: received[rows] for name, received in self.down.items()},
-            lambda: {name: matrix[rows] for name, matrix in self.memory().items()},
-            {name: stored[rows] for name, stored in self.in_place.items()},
-        )
-
-    def cohort(self, execution: Execution) -> Cohort:
-        """The cohort on a device."""
-        device = execution.device
-        return Cohort(
-            **self.columns,
-            learning_rates=uploaded(np.array(self.learning_rates), device).to(execution.dtype),
-            down=Named((name, _matrix(received, device)) for name, received in self.down.items()),
-            memory=Named((name, rows.to(device)) for name, rows in self.memory().items()),
-            in_place=self.in_place,
-        )
+    device = execution.device
+    return Cohort(
+        clients=np.array([train.client for train in trains]),
+        sequences=np.array([train.sequence for train in trains]),
+        versions=np.array([train.version for train in trains]),
+        rounds=np.array([train.round for train in trains]),
+        steps=np.array([train.steps for train in trains]),
+        steps_assigned=np.array([train.steps_assigned for train in trains]),
+        samples=samples,
+        in_full=np.array([train.in_full or not train.sequence for train in trains]),
+        learning_rates=uploaded(np.array(rates), device).to(execution.dtype),
+        down=Named((name, _matrix(received, device)) for name, received in down.items()),
+        memory=Named((name, rows.to(device)) for name, rows in memory.items()),
+        in_place=in_place,
+    )
 
 
 def _matrix(received: Sequence[Tensor], device: torch.device) -> Tensor:

@@ -64,11 +64,11 @@ class Worker:
         Raises:
             UserError: one client does not fit.
         """
-        trainer = self.trainers[levels_of(self.method, group.columns["clients"])[0]]
+        trainer = self.trainers[levels_of(self.method, np.array([group.trains[0].client]))[0]]
         try:
-            return self.method.local_update(group.cohort(self.execution), trainer)
+            return self.method.local_update(group.cohort(group.trains, self.execution), trainer)
         except torch.OutOfMemoryError:
-            half = len(group) // 2
+            half = len(group.trains) // 2
             if not half:
                 raise UserError(
                     "the GPU's memory is too small to train one client",
@@ -79,8 +79,8 @@ class Worker:
         trainer.kernel.limit_group(half)
         trainer.release()
         torch.cuda.empty_cache()
-        parts = slice(half), slice(half, None)
-        first, second = (self._local_update(group.part(part)) for part in parts)
+        halves = group.trains[:half], group.trains[half:]
+        first, second = (self._local_update(Group(part, group.cohort)) for part in halves)
         return LocalUpdate(
             _joined(first.vectors, second.vectors),
             torch.cat([first.loss, second.loss]),

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import Execution
-from fedsim.learning.workers import Group
+from fedsim.learning.workers import Group, cohort_of
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedavg import FedAvg
+from fedsim.vocabulary.timeline import Train
 from tests.learning.kernels.building import binary_task
 from tests.learning.problems import (
     Timeline,
@@ -95,31 +96,29 @@ class _Large:
         return 1000
 
 
-COLUMNS = (
-    "clients",
-    "sequences",
-    "versions",
-    "rounds",
-    "steps",
-    "steps_assigned",
-    "samples",
-    "in_full",
-)
-
-
 def group(*received: Tensor) -> Group:
     """Dispatches that received these vectors."""
-    count = len(received)
-    columns = dict.fromkeys(COLUMNS, np.arange(count))
-    memory: Any = lambda: {"own": torch.zeros(count, 3)}  # noqa: E731
-    return Group(columns, (0.1,) * count, {"model": received}, memory)
+    trains = [Train(number, number, 0, 0, 0, 1, 1, 0.0) for number in range(len(received))]
+
+    def cohort(trains: Any, execution: Execution) -> Cohort:
+        return cohort_of(
+            trains,
+            execution,
+            samples=np.arange(len(trains)),
+            rates=[0.1] * len(trains),
+            down={"model": [received[train.client] for train in trains]},
+            memory={"own": torch.zeros(len(trains), 3)},
+        )
+
+    return Group(trains, cohort)
 
 
 def test_a_vector_that_many_received_is_there_once() -> None:
     execution = Execution(CPU, torch.float32, None, 1)
     first, second = torch.arange(3.0), torch.arange(3.0) + 5
-    several = group(first, second, first, first).cohort(execution).down["model"]
+    trains, cohort = group(first, second, first, first)
+    several = cohort(trains, execution).down["model"]
     assert torch.equal(several, torch.stack([first, second, first, first]))
-    same = group(first, second, first, first).part(slice(2, 4)).cohort(execution).down["model"]
+    same = cohort(trains[2:], execution).down["model"]
     assert same.stride() == (0, 1)
     assert same.data_ptr() == first.data_ptr()
