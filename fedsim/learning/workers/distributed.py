@@ -90,15 +90,9 @@ class Ranks:
         try:
             if "MASTER_ADDR" not in os.environ:
                 raise ValueError("MASTER_ADDR is not set")
-            by_torchrun = "TORCHELASTIC_USE_AGENT_STORE" in os.environ
-            if by_torchrun:
-                _end_with_parent()
             with _interruptible():
                 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-                is_master = self.number == 0 and not by_torchrun
-                # Its store is there before the ranks are, unless torchrun was killed.
-                if by_torchrun:
-                    socket.create_connection((address, port), 2 * _PATIENCE_S).close()
+                is_master = self.number == 0 and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ
                 listening: dict[str, Any] = {}
                 if address in ("localhost", "127.0.0.1"):
                     # On one machine, nobody else may connect: torch would listen on all addresses.
@@ -328,19 +322,6 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
-
-
-def _end_with_parent() -> None:
-    """Receive SIGTERM soon after torchrun was killed, which then ends none of its processes."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        logging.getLogger("fedsim").warning("torchrun was killed; this process ends, too")
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _sentence(error: Exception) -> str:

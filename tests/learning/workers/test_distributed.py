@@ -141,11 +141,3 @@ def test_a_rank_says_for_whom_it_waits(
     (warning,) = caplog.messages
     assert f"{said}: waiting at localhost:{port}" in warning
     assert "for up to 2 s" in warning
-
-
-def test_a_rank_ends_at_once_if_torchrun_was_killed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
-    monkeypatch.setenv("MASTER_PORT", free_port())
-    monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    with pytest.raises(UserError, match=r"do not find each other: .*refused"):
-        Ranks(Launch(1, 2, 1))
