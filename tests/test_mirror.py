@@ -47,7 +47,6 @@ ELSEWHERE = {
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),
     "devices/__init__.py": ("devices/compute/test_compute.py", "a record of inputs"),
     "flower/__init__.py": ("flower/test_running.py", "imports"),
-    "learning/dispatch_loss.py": ("learning/test_local_training.py", "losses by hand"),
     "learning/spread.py": ("learning/workers/test_distributed.py", "rows of several ranks"),
     "network/transports/fluid.py": ("network/test_transported.py", "adds nothing to a transfer"),
     "scheduling/base.py": ("scheduling/schedules/test_schedules.py", "interfaces"),

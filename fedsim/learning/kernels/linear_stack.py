@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.base import Correction, IntArray
-from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
+from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.layout import Layout
 
@@ -114,7 +113,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
             begin = end
 
 
-class LinearStackKernel(StackedKernel):
+class LinearStackKernel(SupervisedKernel):
     """Matrix products with hand-derived gradients, for logistic regression and multi-layer perceptrons.
 
     For tasks of the families ``linear`` and ``mlp`` with cross-entropy.
@@ -244,7 +243,7 @@ class LinearStackKernel(StackedKernel):
             correction.shift(weights, factors)
         losses = torch.stack(all_shares).gather(-2, labels).squeeze(-2).neg_()
         mean = (losses * mean_weights).sum(-1)
-        return of_batch(self.dispatch_loss, mean, losses, mean_weights)
+        return self.reported(mean, losses, mean_weights)
 
     def largest_group(self) -> int:
         """Depends on whether the products of each client are computed separately."""

@@ -18,7 +18,7 @@ from fedsim.vocabulary.metrics import DispatchLoss
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22
-# Groups of stacked kernels on CPU, where the data of a group should stay in the cache (measured).
+# Groups on CPU, where the data of a group should stay in the cache (measured).
 _CPU_GROUP_BYTES = 8 << 20
 _CPU_GROUPS = (4, 32)
 # On CUDA, larger groups are better as long as they leave room for samples and clients' memories.
@@ -32,7 +32,7 @@ _MOST_STEPS = 16
 
 
 class SupervisedKernel(Kernel):
-    """A kernel that works on mini-batches of samples.
+    """A kernel that works on mini-batches of samples, by default of all clients of a group at once.
 
     Args:
         samples: training samples of the task, on the compute device.
@@ -131,16 +131,11 @@ class SupervisedKernel(Kernel):
         """The width of a client's batches."""
         return self.order.widths(clients)
 
-
-class StackedKernel(SupervisedKernel):
-    """A kernel that computes the products of all clients of a group at once."""
-
     def largest_group(self) -> int:
         """As many clients as fit into the caches of a core, or into a part of the GPU's memory."""
         if self.execution.device.type == "cuda":
             return self.cuda_group()
-        fewest, most = _CPU_GROUPS
-        return int(np.clip(_CPU_GROUP_BYTES // self.model_bytes, fewest, most))
+        return int(np.clip(_CPU_GROUP_BYTES // self.model_bytes, *_CPU_GROUPS))
 
 
 KernelType = TypeVar("KernelType", bound=SupervisedKernel)
@@ -213,22 +208,6 @@ class SupervisedSession(Session, Generic[KernelType]):
         """Prepare the labels of the batches just drawn."""
         self._labels = self.samples.y[drawn.rows]
         self._first = drawn.first
-
-
-class UnpaddedSession(SupervisedSession[KernelType]):
-    """Mini-batches of one dispatch at a time, without padding."""
-
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        self._counts: list[list[int]] = drawn.counts.tolist()
-
-    def mini_batch(self, step: int, row: int, active: int) -> tuple[Tensor, Tensor]:
-        """Inputs (n, *shape) and labels (n,) of the dispatch ``row``, one of the first ``active``, at ``step``."""
-        rows, _ = self.draw(step, active)
-        at = step - self._first
-        count = self._counts[at][row]
-        inputs = self.inputs(step, rows[None, row : row + 1, :count], first=row)
-        return inputs, self._labels[at, row, :count]
 
 
 class StackedSession(SupervisedSession[KernelType]):
