@@ -9,8 +9,9 @@ from fedsim.composition.devices import Devices
 from fedsim.composition.needs import demands_of
 from fedsim.composition.prospects import wires_s
 from fedsim.errors import UserError
-from fedsim.learning.submodels import Parts, Submodels
-from fedsim.learning.submodels.base import Whole
+from fedsim.learning.submodels import Submodels
+from fedsim.learning.submodels.parts import Parts
+from fedsim.learning.submodels.rules import Whole
 from fedsim.methods.base import Method
 from fedsim.methods.optimizer_state import STATE
 from fedsim.methods.submodels import refuse_whole

@@ -16,7 +16,7 @@ import torch
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.learning.submodels import Parts
+from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.submodels import refuse_whole, with_submodels
 from fedsim.parts.catalog import CATALOG
 from tests.methods.fakes import Written, make

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from fedsim.learning.compression.base import (
+from fedsim.learning.compression import (
     Compression,
     CompressionParams,
     Draws,

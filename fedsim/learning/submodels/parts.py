@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.learning.submodels.base import IntArray, Submodels
+from fedsim.learning.submodels import IntArray, Submodels
 from fedsim.tasks.base import as_tensor
 from fedsim.tasks.kinds.supervised import SupervisedTask
 

@@ -19,7 +19,7 @@ from fedsim.composition.check import check_scenario
 from fedsim.composition.submodels import parts_of
 from fedsim.composition.world import World
 from fedsim.errors import UserError
-from fedsim.learning.submodels import Parts
+from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.submodels import _Overlapping
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import load_scenario_dict
