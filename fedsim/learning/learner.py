@@ -154,7 +154,7 @@ class Learner:
         return self._top.models().sent[version]
 
     def _models(self, edge: int) -> Models:
-        return self._top.models() if edge < 0 else self._side.models(edge)
+        return (self._top if edge < 0 else self._side).models(edge)
 
     def submit(self, instruction: Instruction) -> None:
         """Append an instruction, to be executed now or later.
@@ -206,15 +206,12 @@ class Learner:
         Raises:
             UserError: a loss is not finite.
         """
-        if self._losses.unknown(dispatch_ids):
+        if self._losses.lack(dispatch_ids):
             self.flush()
             with reproducible(tf32=self.station.execution.tf32):
                 while wave := self._wave(dispatch_ids):
                     self._train(wave)
-        unknown = self._losses.unknown(dispatch_ids)
-        if unknown:
-            raise InvariantViolation(f"dispatches {unknown} were never submitted for training")
-        return self._losses.finite(dispatch_ids)
+        return self._losses.of(dispatch_ids)
 
     def client_accuracies(self, version: int) -> npt.NDArray[np.float64]:
         """Accuracy of the newest version on each client's own test samples, (N,), NaN without any (a barrier).
@@ -305,9 +302,7 @@ class Learner:
         # Once per wave, because it waits for the device.
         numbers = [train.dispatch_id for trains in groups for train in trains]
         losses = dict(zip(numbers, torch.cat(tensors).tolist() if tensors else (), strict=True))
-        if self._ranks is not None:
-            losses = self._ranks.losses(losses, wave)
-        self._losses.note(list(losses), list(losses.values()))
+        self._losses.note(losses if self._ranks is None else self._ranks.losses(losses, wave))
         for train in wave:
             self._pending.mark_trained(train)
 
@@ -318,7 +313,7 @@ class Learner:
         self._ranks.require_equal(self._checksum)
         by_client = bool(self.store.of_clients)
         placed = self._ranks.spread(self.station, wave, by_client=by_client)
-        return [group for shard, group in placed if self._side.place(group, shard)]
+        return [trains for shard, trains in placed if self._side.place(trains, shard)]
 
     def _checksum(self) -> int:
         """The CRC-32 of the newest server state."""
@@ -330,7 +325,8 @@ class Learner:
 
     def _run_ready(self) -> bool:
         """Execute the instructions at the head of the queue whose updates are ready; returns whether there was any."""
-        pending, waiting, progress = self._pending, self._side.waiting, False
+        pending, waiting = self._pending, self._side.waiting
+        before = len(pending)
         while pending:
             head = pending.head
             if isinstance(head, Evaluate):
@@ -361,8 +357,7 @@ class Learner:
             else:
                 break
             pending.pop()
-            progress = True
-        return progress
+        return len(pending) < before
 
     def _measure_due(self) -> None:
         """Carry out the evaluations that are due, several versions at once, and deliver their metrics in order."""
@@ -370,15 +365,18 @@ class Learner:
         states = {instruction.version: state for instruction, state in due}
         measured = dict(zip(states, self._measured(list(states.values())), strict=True))
         for instruction, _ in due:
-            self._answers[evaluation_key(instruction)] = measured[instruction.version]
-            self._on_metrics(instruction, measured[instruction.version])
+            metrics = self._answers[evaluation_key(instruction)] = measured[instruction.version]
+            self._on_metrics(instruction, metrics)
 
     def _measured(self, states: Sequence[ServerState]) -> list[Mapping[str, float]]:
         """The metrics of these states; each rank measures some, unless they need rows of all ranks."""
         measure: Callable[[ServerState], Mapping[str, float]] = self._measurement.measure
-        if self._ranks is None or self._measure_at_once:
-            return list(self._pool.map(measure, states))
-        return self._ranks.map(self._pool.map, measure, states)
+        spread = None if self._measure_at_once else self._ranks
+        return list(
+            self._pool.map(measure, states)
+            if spread is None
+            else spread.map(self._pool.map, measure, states)
+        )
 
     # -- submission ---------------------------------------------------------------------------------------------------
 

@@ -101,18 +101,15 @@ def make_workers(station: Station, pool: Pool, ranks: int | None = None) -> Work
         ranks: the number of processes of the run, each of which has such workers; None if it is no distributed run.
     """
     home, others = station.execution.device, station.execution.others
-    if ranks is not None or not others:
-        workers = station.workers(station.threads)
-        if ranks is None:
-            return Workers(workers, pool, {"workers_are": "threads"})
-        described: dict[str, str | int] = {
-            "workers": ranks * len(workers),
-            "workers_are": "distributed",
-            "ranks": ranks,
-        }
-        return Workers(workers, pool, described)
-    workers = station.workers(1)
-    for device in others:
-        workers += station.on(device).workers(1, home)
-    devices = ", ".join(str(device) for device in (home, *others))
-    return Workers(workers, Pool(len(workers)), {"workers_are": "devices", "devices": devices})
+    if others and ranks is None:
+        workers = station.workers(1)
+        for device in others:
+            workers += station.on(device).workers(1, home)
+        devices = ", ".join(str(device) for device in (home, *others))
+        described = {"workers_are": "devices", "devices": devices}
+        return Workers(workers, Pool(len(workers)), described)
+    workers = station.workers(station.threads)
+    if ranks is None:
+        return Workers(workers, pool, {"workers_are": "threads"})
+    count = ranks * len(workers)
+    return Workers(workers, pool, {"workers": count, "workers_are": "distributed", "ranks": ranks})

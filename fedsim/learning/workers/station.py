@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
@@ -124,11 +124,8 @@ class Station:
         *,
         dispatch_loss: DispatchLoss = "mean",
     ) -> None:
-        self.task = task
-        self.method = method
-        self.training = training
-        self.execution = execution
-        self._seed = seed
+        self.task, self.method, self.training = task, method, training
+        self.execution, self._seed = execution, seed
         self.step_flops = self._step_flops(task)
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
@@ -205,55 +202,44 @@ class Station:
         steps = np.array([train.steps for train in wave])
         levels = levels_of(self.method, clients)
         groups: list[list[Train]] = []
-        for level in np.unique(levels):
+        for level, kernel in enumerate(self.kernels):
             at = np.flatnonzero(levels == level)
-            kernel = self.kernels[level]
-            for members in self._grouped(kernel, clients[at], steps[at], workers, fixed=fixed):
-                groups.append([wave[index] for index in at[members]])
+            shapes = kernel.shape_class(clients[at])
+            order = np.lexsort((-steps[at], shapes))
+            for shape in np.unique(shapes):
+                members = at[order[shapes[order] == shape]]
+                pieces = self._pieces(kernel, steps[members], workers, fixed=fixed)
+                for part in np.array_split(members, pieces):
+                    groups.append([wave[index] for index in part])
         return groups
 
-    def _grouped(
-        self, kernel: Kernel, clients: IntArray, steps: IntArray, workers: int, *, fixed: bool
-    ) -> Iterator[IntArray]:
-        """The numbers of dispatches of one part of the model, in groups."""
-        shapes = kernel.shape_class(clients)
-        order = np.lexsort((-steps, shapes))
-        largest = kernel.largest_group()
-        for shape in np.unique(shapes):
-            members = order[shapes[order] == shape]
-            pieces = -(-len(members) // largest)
-            # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the
-            # number of workers.
-            if self.execution.device.type == "cuda":
-                shares = len(members) * self.step_flops // _CUDA_SHARE_FLOPS
-                most = workers if fixed else _CUDA_SHARES
-                pieces = min(len(members), max(pieces, min(most, shares)))
-            elif kernel.group_invariant or fixed:
-                shares = int(steps[members].sum()) * self.step_flops // _SHARE_FLOPS
-                fair = -(-pieces // workers) * workers
-                pieces = min(len(members), max(pieces, min(fair, shares)))
-            yield from np.array_split(members, pieces)
+    def _pieces(self, kernel: Kernel, steps: IntArray, workers: int, *, fixed: bool) -> int:
+        """The number of groups of dispatches of one shape."""
+        pieces = -(-len(steps) // kernel.largest_group())
+        # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the number
+        # of workers.
+        if self.execution.device.type == "cuda":
+            shares = len(steps) * self.step_flops // _CUDA_SHARE_FLOPS
+            most = workers if fixed else _CUDA_SHARES
+            return min(len(steps), max(pieces, min(most, shares)))
+        if kernel.group_invariant or fixed:
+            shares = int(steps.sum()) * self.step_flops // _SHARE_FLOPS
+            fair = -(-pieces // workers) * workers
+            return min(len(steps), max(pieces, min(fair, shares)))
+        return pieces
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""
         context = replace(self.method.context, tensors=lambda: (self.execution.dtype, device))
         method = type(self.method)(self.method.params, context)
         execution = replace(self.execution, device=device, others=())
-        return Station(
-            self.task,
-            method,
-            self.training,
-            self._seed,
-            execution,
-            dispatch_loss=self.kernel.dispatch_loss,
-        )
+        given = self.task, method, self.training, self._seed, execution
+        return Station(*given, dispatch_loss=self.kernel.dispatch_loss)
 
     def identity(self) -> dict[str, str]:
         """The properties that a resumed run must share with its checkpoint."""
         return {
-            "kernel": "+".join(
-                dict.fromkeys(f"{kernel.name}/{kernel.revision}" for kernel in self.kernels)
-            ),
+            "kernel": "+".join(dict.fromkeys(f"{one.name}/{one.revision}" for one in self.kernels)),
             "device": self.execution.device.type,
             "dtype": str(self.execution.dtype).removeprefix("torch."),
         }
