@@ -13,12 +13,9 @@ from fedsim.learning.workers import Group, cohort_of
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedavg import FedAvg
 from fedsim.vocabulary.timeline import Train
-from tests.learning.kernels.building import binary_task
 from tests.learning.problems import (
     Timeline,
-    kernel_of,
     make_station,
-    make_training,
     supervised_task,
 )
 from tests.learning.workers.cases import station_of
@@ -35,13 +32,6 @@ def test_a_device_has_data_kernel_and_method_of_its_own() -> None:
     assert other.describe() == station.describe()
     for name, value in station.server.items():
         assert torch.equal(other.server[name], value)
-
-
-def test_the_module_of_a_task_stays_where_it_is() -> None:
-    """A kernel on another device must not take the module of the first along."""
-    task = binary_task()
-    kernel = kernel_of(task, make_training())
-    assert kernel.module is not task.module  # type: ignore[attr-defined]
 
 
 def test_updates_come_home() -> None:
