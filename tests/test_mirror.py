@@ -36,7 +36,6 @@ ELSEWHERE = {
     "composition/planes.py": ("composition/test_world.py", "each is built once"),
     "composition/stays.py": ("composition/test_edges.py", "where the clients of edge servers are"),
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),
-    "learning/workers/base.py": ("learning/workers/test_station.py", "groups of a station"),
     "tasks/losses.py": ("tasks/models/test_models.py", "losses of the models"),
     "tasks/model.py": ("tasks/models/test_models.py", "what all models share"),
     "tasks/partition.py": ("tasks/partitions/test_partitions.py", "what all partitions share"),

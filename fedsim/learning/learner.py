@@ -23,7 +23,7 @@ from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
 from fedsim.learning.pending import Models, Pending, evaluation_key
 from fedsim.learning.replay import Replay
-from fedsim.learning.server_side import ServerSide
+from fedsim.learning.server_side import ServerSide, sections_of
 from fedsim.learning.updates import LossLedger
 from fedsim.learning.workers import Pool, Station, Workers, make_workers
 from fedsim.learning.workers.distributed import Ranks
@@ -502,19 +502,16 @@ class Learner:
                 where="checkpoint",
                 hint="resume on the same kind of device with the same version of fedsim, or run the scenario again",
             )
+        sections = sections_of(tensors)
         self._side.restore(int(meta["version"]), tensors)
         if self._top is not self._side:
-            self._top.restore(int(meta["version"]), _section(tensors, "cloud/"))
+            self._top.restore(int(meta["version"]), sections["cloud"])
         self._losses.values = tensors["losses"].numpy().copy()
         self._replay.expect(tensors["timeline"])
-        accuracies = _section(tensors, "accuracies/")
-        self._accuracies = {int(name): value.numpy().copy() for name, value in accuracies.items()}
+        self._accuracies = {
+            int(name): value.numpy().copy()
+            for name, value in sections.get("accuracies", {}).items()
+        }
         self._executed_before = int(meta["executed"])
         self._untrained_before = frozenset(meta["untrained"])
         self._answers = {key: dict(values) for key, values in meta["answers"].items()}
-
-
-def _section(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with ``prefix``, without it."""
-    names = [name for name in tensors if name.startswith(prefix)]
-    return {name.removeprefix(prefix): tensors[name] for name in names}

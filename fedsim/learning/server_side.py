@@ -211,11 +211,11 @@ class ServerSide:
 
     def restore(self, version: int, tensors: Mapping[str, Tensor]) -> None:
         """Take over the tensors of a checkpoint that was taken at ``version``, memories included."""
-        sections, device = _sections(tensors), self._device
+        sections, device = sections_of(tensors), self._device
         if "server" in sections:
             self._restore_models(-1, version, sections)
         for edge, named in _by_number(sections.get("edge", {}), device).items():
-            of_edge = _sections(named)
+            of_edge = sections_of(named)
             self._restore_models(edge, int(of_edge["number"]["at"]), of_edge)
             if "remembered" in of_edge:
                 self._remembered[edge] = set(of_edge["remembered"]["clients"].tolist())
@@ -235,7 +235,7 @@ class ServerSide:
         models.publish(number, state)
 
 
-def _sections(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def sections_of(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Tensors named ``section/name``, by section and name."""
     sections: dict[str, dict[str, Tensor]] = {}
     for name, value in tensors.items():
@@ -246,8 +246,7 @@ def _sections(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 def _by_number(tensors: Mapping[str, Tensor], device: torch.device) -> dict[int, dict[str, Tensor]]:
     """Tensors named ``number/name``, by number and name."""
-    result: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        number, _, name = key.partition("/")
-        result.setdefault(int(number), {})[name] = value.to(device)
-    return result
+    return {
+        int(number): {name: value.to(device) for name, value in named.items()}
+        for number, named in sections_of(tensors).items()
+    }

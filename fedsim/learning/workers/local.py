@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from fedsim.learning.workers.base import Group
-from fedsim.learning.workers.station import Station, Worker
+from fedsim.learning.workers.station import Group, Station, Worker
 from fedsim.methods.base import LocalUpdate
 
 _Item = TypeVar("_Item")

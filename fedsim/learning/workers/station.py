@@ -1,22 +1,24 @@
-"""Data, kernel and method on one device, and the workers that share them."""
+"""Data, kernel and method on one device, the workers that share them, and the groups that they train."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
-from fedsim.learning.device import Execution, keep_freed_memory, reproducible
+from fedsim.learning.contract import Named
+from fedsim.learning.device import Execution, keep_freed_memory, reproducible, uploaded
 from fedsim.learning.kernels import Kernel, NestedKernel, choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import training_samples
-from fedsim.learning.workers.base import Group, IntArray
-from fedsim.methods.base import LocalUpdate, Method
+from fedsim.methods.base import Cohort, LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import Task
@@ -24,12 +26,66 @@ from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.vocabulary.metrics import DispatchLoss
 from fedsim.vocabulary.timeline import Train
 
+IntArray = npt.NDArray[np.int64]
+
 # Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
 _SHARE_FLOPS = 100_000_000
 # The same on CUDA, for one local step: with less work, launching it would take longer than computing it. And the
 # maximum number of groups per wave.
 _CUDA_SHARE_FLOPS = 50_000_000_000
 _CUDA_SHARES = 8
+
+
+class Group(NamedTuple):
+    """Dispatches that are trained together, and what makes a cohort of them, or of some, on the device of a worker."""
+
+    trains: Sequence[Train]
+    cohort: Callable[[Sequence[Train], Execution], Cohort]
+
+
+def cohort_of(
+    trains: Sequence[Train],
+    execution: Execution,
+    *,
+    samples: IntArray,
+    rates: Sequence[float],
+    down: Mapping[str, Sequence[Tensor]],
+    memory: Mapping[str, Tensor],
+    in_place: Mapping[str, list[Tensor]] = {},
+) -> Cohort:
+    """The cohort of B dispatches on a device.
+
+    Args:
+        trains, execution: the dispatches, and the device.
+        samples: training samples of their clients, (B,).
+        rates: local learning rate of each.
+        down: the vector (elements,) that each received, by name; those of one version are one object.
+        memory, in_place: as those of the cohort.
+    """
+    device = execution.device
+    return Cohort(
+        clients=np.array([train.client for train in trains]),
+        sequences=np.array([train.sequence for train in trains]),
+        versions=np.array([train.version for train in trains]),
+        rounds=np.array([train.round for train in trains]),
+        steps=np.array([train.steps for train in trains]),
+        steps_assigned=np.array([train.steps_assigned for train in trains]),
+        samples=samples,
+        in_full=np.array([train.in_full or not train.sequence for train in trains]),
+        learning_rates=uploaded(np.array(rates), device).to(execution.dtype),
+        down=Named((name, _matrix(received, device)) for name, received in down.items()),
+        memory=Named((name, rows.to(device)) for name, rows in memory.items()),
+        in_place=in_place,
+    )
+
+
+def _matrix(received: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The vectors as rows on a device; not a copy if all are one object, which is there already."""
+    moved = {id(vector): vector for vector in received}
+    moved = {key: vector.to(device) for key, vector in moved.items()}
+    if len(moved) == 1:
+        return moved[id(received[0])].expand(len(received), -1)
+    return torch.stack([moved[id(vector)] for vector in received])
 
 
 @dataclass(frozen=True)
