@@ -102,9 +102,27 @@ class SupervisedEvaluator:
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
         """All metrics of one model (P,) on the shared test samples; empty if there are none."""
-        if not len(self._test):
+        task, loss, samples, gathers = self._task, self._task.loss, self._test, self._gathers
+        if not len(samples):
             return {}
-        predictions = self._predictions(model)
+        classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
+        total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
+        pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
+        gathered: list[tuple[Tensor, Tensor]] = []
+        with self._modules.at(model) as bound:
+            for start in range(0, len(samples), self._batch):
+                end = min(len(samples), start + self._batch)
+                inputs, labels = samples.slice(start, end), samples.y[start:end]
+                outputs = bound.forward(inputs)
+                total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
+                if classes:
+                    pair = loss.targets(labels) * classes + loss.predictions(outputs)
+                    pairs += torch.bincount(pair, minlength=classes * classes)
+                if gathers:
+                    gathered.append((outputs.cpu(), labels.cpu()))
+        confusion = pairs.view(classes, classes).double().cpu().numpy()
+        everything = [torch.cat(parts) for parts in zip(*gathered, strict=True)]
+        predictions = Predictions(float(total) / len(samples), confusion, *everything)
         return {metric.column: measured(metric, predictions) for metric in self._metrics}
 
     @torch.no_grad()
@@ -154,31 +172,6 @@ class SupervisedEvaluator:
                 result = torch.stack([loss.per_sample(outputs, labels).double(), score.double()])
                 results.append(result.cpu().numpy())
         return np.concatenate(results, axis=1)
-
-    def _predictions(self, model: Tensor) -> Predictions:
-        """Predictions for the shared test samples."""
-        task, loss, samples, gathers = self._task, self._task.loss, self._test, self._gathers
-        classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
-        count = len(samples)
-        total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
-        pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
-        gathered: list[tuple[Tensor, Tensor]] = []
-        with self._modules.at(model) as bound:
-            for start in range(0, count, self._batch):
-                end = min(count, start + self._batch)
-                inputs, labels = samples.slice(start, end), samples.y[start:end]
-                outputs = bound.forward(inputs)
-                total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
-                if classes:
-                    pair = loss.targets(labels) * classes + loss.predictions(outputs)
-                    pairs += torch.bincount(pair, minlength=classes * classes)
-                if gathers:
-                    gathered.append((outputs.cpu(), labels.cpu()))
-        confusion = pairs.view(classes, classes).double().cpu().numpy()
-        if not gathers:
-            return Predictions(float(total) / count, confusion)
-        outputs, labels = (torch.cat(parts) for parts in zip(*gathered, strict=True))
-        return Predictions(float(total) / count, confusion, outputs, labels)
 
 
 class Objective:

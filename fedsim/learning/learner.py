@@ -131,7 +131,6 @@ class Learner:
         self._answers: dict[str, Mapping[str, float]] = {}
         # By version; a resumed run, which submits the timeline again, reads them again.
         self._accuracies: dict[int, npt.NDArray[np.float64]] = {}
-        self._submitted = 0
         self._replay = Replay()
         # The number of instructions that a checkpoint contains, and the dispatches among them that were not trained.
         self._executed_before = 0
@@ -163,8 +162,7 @@ class Learner:
             TimelineDiffers: the checkpoint continues another timeline.
         """
         self._replay.submitted(instruction)
-        self._submitted += 1
-        if self._submitted <= self._executed_before:
+        if len(self._replay) <= self._executed_before:
             self._submit_again(instruction)
             return
         if isinstance(instruction, Train):
@@ -192,7 +190,7 @@ class Learner:
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
         """Execute everything submitted and measure the newest version (a barrier); returns values by metric name."""
         key = evaluation_key(instruction)
-        if self._submitted <= self._executed_before and key in self._answers:
+        if len(self._replay) <= self._executed_before and key in self._answers:
             return self._answers[key]
         self.flush()
         if key not in self._answers:
@@ -221,7 +219,7 @@ class Learner:
             TimelineDiffers: the checkpoint continues a timeline without this request.
         """
         if version not in self._accuracies:
-            if self._submitted < self._executed_before:
+            if len(self._replay) < self._executed_before:
                 raise self._replay.difference(
                     f"clients' accuracies at version {version} are requested, which were not before"
                 )
@@ -487,7 +485,7 @@ class Learner:
         meta = {
             "learning": self.station.identity(),
             "version": self.version,
-            "executed": self._submitted,
+            "executed": len(self._replay),
             "untrained": self._pending.untrained(),
             "waiting": self._side.waiting.ids(),
             "answers": self._answers,

@@ -152,20 +152,13 @@ class SupervisedSession(Session, Generic[KernelType]):
         steps: IntArray,
         phase: int,
     ) -> None:
-        self._kernel = kernel
-        self.order = kernel.order
-        self.samples = kernel.samples
-        self._clients = clients
-        self._sequences = sequences
-        self._steps = steps
-        self._phase = phase
+        self._kernel, self.order, self.samples = kernel, kernel.order, kernel.samples
+        self._clients, self._sequences, self._steps, self._phase = clients, sequences, steps, phase
         self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
         self._drawn: Batches | None = None
         self._labels = torch.empty(0)
-        self._augmenter = self.order.augmenter
-        self._streams: Tensor | None = None
-        if self._augmenter is not None:
-            self._streams = self._augmenter.keys(clients, sequences, phase)
+        self._augmenter = augmenter = self.order.augmenter
+        self._streams = augmenter.keys(clients, sequences, phase) if augmenter else torch.empty(0)
 
     def draw(self, step: int, active: int) -> tuple[Tensor, Tensor]:
         """Sample numbers (b, width) and sample counts (b,) of the first b = ``active`` dispatches at ``step``."""
@@ -192,7 +185,7 @@ class SupervisedSession(Session, Generic[KernelType]):
         They are those of b dispatches from ``first`` on, at S steps from ``step`` on.
         """
         moves = None
-        if self._augmenter is not None and self._streams is not None:
+        if self._augmenter is not None:
             steps, dispatches, width = rows.shape
             streams = self._streams[first : first + dispatches].repeat(steps)
             numbers = torch.arange(step, step + steps, device=rows.device)
