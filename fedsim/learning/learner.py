@@ -462,7 +462,7 @@ class Learner:
 
     def describe(self) -> dict[str, str | int]:
         """Everything that the bits of the results may depend on, and notes, for ``run.json``."""
-        return {**self.station.describe(), **self.workers.describe(), **self.station.kernel.notes()}
+        return {**self.station.describe(), **self.workers.described, **self.station.kernel.notes()}
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 

@@ -101,7 +101,8 @@ class LinearStackKernel(SupervisedKernel):
         self._weights = [index for index, n in enumerate(dimensions) if n == 2]
         self._biased = [dimensions[index + 1 : index + 2] == [1] for index in self._weights]
         self.scratch: dict[str, Tensor] = {}
-        self.onednn_from = _ONEDNN_FROM if multiplies_by_onednn(self.execution) else sys.maxsize
+        by_onednn = multiplies_by_onednn(self.execution.device, self.execution.dtype)
+        self.onednn_from = _ONEDNN_FROM if by_onednn else sys.maxsize
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:

@@ -55,17 +55,18 @@ class Workers:
     Args:
         workers: at least one per thread of the pool.
         pool: the threads that train.
-        described: further entries of :meth:`describe`.
+        described: what ``run.json`` has besides their number.
 
     Attributes:
         count: number of groups trained at the same time.
+        described: type and number of workers, for ``run.json``.
     """
 
     def __init__(
         self, workers: Sequence[Worker], pool: Pool, described: Mapping[str, str | int]
     ) -> None:
         self.count = len(workers)
-        self._described = described
+        self.described = {"workers": self.count, **described}
         self._pool = pool
         self._free: SimpleQueue[Worker] = SimpleQueue()
         for worker in workers:
@@ -85,10 +86,6 @@ class Workers:
     def stop(self) -> None:
         """End the workers, even during :meth:`train`; may be called repeatedly."""
         self._pool.stop()
-
-    def describe(self) -> Mapping[str, str | int]:
-        """Type and number of workers, for ``run.json``."""
-        return {"workers": self.count, **self._described}
 
 
 def make_workers(station: Station, pool: Pool, ranks: int | None = None) -> Workers:
