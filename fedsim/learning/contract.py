@@ -36,7 +36,7 @@ class Contract:
         self._memories = {name: memory.elements for name, memory in memories.items()}
         self._returned = [name for name, memory in memories.items() if not memory.in_place]
 
-    def check_update(self, update: LocalUpdate, rows: int, version: int = 1) -> None:
+    def check_update(self, update: LocalUpdate, rows: int, version: int) -> None:
         """Check the result of ``local_update`` for ``rows`` dispatches of a version, or of several from 1 on.
 
         Raises:

@@ -343,17 +343,16 @@ class Learner:
             elif isinstance(head, Gather):
                 self._top.gather(head, self._side)
                 self._gathered[head.train.dispatch_id] = head.train
-            elif head.edge < 0 and self._top is not self._side:
-                trains = [self._gathered.pop(item.dispatch_id) for item in head.contributions]
-                self._top.aggregate(head, trains)
-                self._on_version(head, self)
-            elif all(item.dispatch_id in waiting for item in head.contributions):
-                trains = [pending.trains.pop(item.dispatch_id) for item in head.contributions]
-                self._side.aggregate(head, trains)
+            else:
+                of_cloud = head.edge < 0 and self._top is not self._side
+                side = self._top if of_cloud else self._side
+                submitted = self._gathered if of_cloud else pending.trains
+                numbers = [item.dispatch_id for item in head.contributions]
+                if not all(number in side.waiting for number in numbers):
+                    break
+                side.aggregate(head, [submitted.pop(number) for number in numbers])
                 if head.edge < 0:
                     self._on_version(head, self)
-            else:
-                break
             pending.pop()
         return len(pending) < before
 
@@ -369,12 +368,9 @@ class Learner:
     def _measured(self, states: Sequence[ServerState]) -> list[Mapping[str, float]]:
         """The metrics of these states; each rank measures some, unless they need rows of all ranks."""
         measure: Callable[[ServerState], Mapping[str, float]] = self._measurement.measure
-        spread = None if self._measure_at_once else self._ranks
-        return list(
-            self._pool.map(measure, states)
-            if spread is None
-            else spread.map(self._pool.map, measure, states)
-        )
+        if self._ranks is None or self._measure_at_once:
+            return list(self._pool.map(measure, states))
+        return self._ranks.map(self._pool.map, measure, states)
 
     # -- submission ---------------------------------------------------------------------------------------------------
 

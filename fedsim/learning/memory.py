@@ -66,10 +66,6 @@ class Budget:
             device_bytes = math.inf if memory == "device" else _DEVICE_SHARE * total
         return cls(device_bytes, host_budget(), folder)
 
-    def share(self, fraction: float) -> Budget:
-        """A fraction of the budget."""
-        return Budget(self.device_bytes * fraction, self.host_bytes * fraction, self.folder)
-
 
 class _Rows(dict[int, int]):
     """Rows of one tier in memory: the slot of each key.
@@ -235,7 +231,8 @@ class StateStore:
         budget: Budget,
         model: Tensor,
     ) -> None:
-        total = sum(memory.elements for memory in memories.values())
+        total = max(1, sum(memory.elements for memory in memories.values()))
+        on_device, in_host = budget.device_bytes / total, budget.host_bytes / total
         self.of_clients = tuple(
             name for name, memory in memories.items() if memory.keeper != "server"
         )
@@ -247,7 +244,7 @@ class StateStore:
                 memory.elements,
                 memory.dtype or dtype,
                 device,
-                budget.share(memory.elements / max(1, total)),
+                Budget(on_device * memory.elements, in_host * memory.elements, budget.folder),
                 memory.initial_row(model),
             )
             for name, memory in memories.items()

@@ -245,15 +245,13 @@ class StackedSession(SupervisedSession[KernelType]):
             step += steps
         return losses
 
-    def padded(
-        self, step: int, active: int, scratch: dict[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def padded(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor]:
         """The mini-batches of the first b = ``active`` dispatches at ``step``.
 
         Inputs (b, width, *shape), labels (b, width), and the weight of each position in its batch's mean, (b, width).
         """
         rows, _ = self.draw(step, active)
-        inputs = self.inputs(step, rows[None], scratch=scratch)
+        inputs = self.inputs(step, rows[None])
         at = step - self._first
         return (
             inputs.view(active, self.width, *inputs.shape[1:]),
