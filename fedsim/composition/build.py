@@ -26,7 +26,8 @@ from fedsim.composition.world import World
 from fedsim.errors import UserError, further_checks, raise_all
 from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, ways_to_measure
 from fedsim.learning.rates import learning_rate
-from fedsim.learning.submodels import Parts, Submodels
+from fedsim.learning.submodels import Submodels
+from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, MethodContext
 from fedsim.methods.compression import with_compression
 from fedsim.methods.mixins import with_averaged_buffers, with_optimizer_state, with_submodels

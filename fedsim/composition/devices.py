@@ -24,7 +24,7 @@ from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.grid import Footprint, Grid
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
-from fedsim.learning.submodels import Parts
+from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, Vector
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import AccessParams

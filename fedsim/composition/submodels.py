@@ -8,8 +8,9 @@ import numpy.typing as npt
 from fedsim.composition.devices import Devices
 from fedsim.composition.prospects import transfers_s
 from fedsim.errors import UserError
-from fedsim.learning.submodels import Parts, Submodels
-from fedsim.learning.submodels.base import Whole
+from fedsim.learning.submodels import Submodels
+from fedsim.learning.submodels.parts import Parts
+from fedsim.learning.submodels.rules import Whole
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, refuse_whole
 from fedsim.scenario.model import Scenario

@@ -16,7 +16,7 @@ from fedsim.composition.prospects import Bytes, Prospects, expected_transfers_s
 from fedsim.composition.stays import EdgeServers
 from fedsim.devices.population import Population
 from fedsim.learning.metrics import Metric
-from fedsim.learning.submodels import Parts
+from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, Vector
 from fedsim.network.base import Direction
 from fedsim.scenario.loading import LoadedScenario

@@ -380,7 +380,6 @@ class LiveClients(Dispatches):
         self._connected = False
         self._messages: list[Sent] = []
         self._under_way: dict[int, _Exchanged] = {}
-        self._numbers: dict[tuple[int, int], int] = {}
         self._ids: dict[str, int] = {}
         self._looked_ns = -NEVER
         self._introduce = introduce
@@ -566,7 +565,6 @@ class LiveClients(Dispatches):
         previous, self._previous[client] = self._previous.get(client), dispatch
         exchanged = _Exchanged(dispatch, sent, float(workload.bytes_down))
         self._under_way[number] = exchanged
-        self._numbers[client, dispatch.sequence] = number
         if not self._connected:
             return
         grid, learner = self._grid, self._learner
@@ -626,13 +624,13 @@ class LiveClients(Dispatches):
 
     def update(self, group: Group) -> LocalUpdate:
         """The update that has come for a group of one dispatch; clients keep their memories themselves."""
-        number = int(group.columns["clients"][0]), int(group.columns["sequences"][0])
-        tensors = load_tensors(self._reply_path(self._numbers[number]))
+        (train,) = group.trains
+        assert self._learner is not None
+        tensors = load_tensors(self._reply_path(train.dispatch_id))
         loss = tensors.pop("/loss")
         device, memories = loss.device, self._world.method.memories()
-        rows = {
-            name: row for name, row in group.memory().items() if memories[name].keeper == "client"
-        }
+        kept = self._learner.store.rows(np.array([train.client])).items()
+        rows = {name: row for name, row in kept if memories[name].keeper == "client"}
         return LocalUpdate(
             {name: vector.to(device)[None] for name, vector in tensors.items()}, loss, rows
         )

@@ -11,9 +11,9 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,11 +24,12 @@ from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.messages import hash_of
 from fedsim.learning.device import reproducible
-from fedsim.learning.workers import Group
+from fedsim.learning.workers import Group, cohort_of
 from fedsim.methods.base import Memory
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scheduling.base import Dispatch
 from fedsim.units import NS_PER_S
+from fedsim.vocabulary.timeline import Train
 
 _VECTORS, _MEMORY, _PENDING = "fedsim.vectors", "fedsim.memory", "fedsim.pending"
 _SHARED = "memory/"
@@ -278,24 +279,26 @@ class LocalUpdate:
             for name, tensor in content[_VECTORS].to_torch_state_dict().items():
                 into = memory if name.startswith(_SHARED) else down
                 into[name.removeprefix(_SHARED)] = tensor
-        columns: dict[str, Any] = {
-            "clients": client,
-            "sequences": config["sequence"],
-            "versions": config["version"],
-            "rounds": config["server-round"] - 1,
-            "steps": config["local-steps"],
-            "steps_assigned": config["local-steps"],
-            "samples": int(world.task.samples[client]),
-            "in_full": config["in-full"],
-        }
-        group = Group(
-            columns={name: np.array([value]) for name, value in columns.items()},
-            learning_rates=(config["lr"],),
+        train = Train(
+            dispatch_id=0,
+            client=client,
+            sequence=config["sequence"],
+            version=config["version"],
+            round=config["server-round"] - 1,
+            steps=config["local-steps"],
+            steps_assigned=config["local-steps"],
+            dispatched_s=0.0,
+            in_full=config["in-full"],
+        )
+        make = partial(
+            cohort_of,
+            samples=world.task.samples[[client]],
+            rates=[config["lr"]],
             down={name: [vector] for name, vector in down.items()},
-            memory=lambda: {name: row[None].clone() for name, row in memory.items()},
+            memory={name: row[None].clone() for name, row in memory.items()},
         )
         with reproducible(tf32=self._station.execution.tf32):
-            update = self._worker.train(group)
+            update = self._worker.train(Group([train], make))
         if update.memory:
             context.state[_PENDING] = _record({name: row[0] for name, row in update.memory.items()})
             context.state[f"{_PENDING}.of"] = fl.ConfigRecord({"sequence": config["sequence"]})

@@ -36,7 +36,7 @@ class Contract:
         self._memories = {name: memory.elements for name, memory in memories.items()}
         self._returned = [name for name, memory in memories.items() if not memory.in_place]
 
-    def check_update(self, update: LocalUpdate, rows: int, version: int = 1) -> None:
+    def check_update(self, update: LocalUpdate, rows: int, version: int) -> None:
         """Check the result of ``local_update`` for ``rows`` dispatches of a version, or of several from 1 on.
 
         Raises:
@@ -52,9 +52,9 @@ class Contract:
         error = partial(self._error, "local_update", expected)
         if not isinstance(update, LocalUpdate):
             raise error(f"returns {type(update).__name__}, not a LocalUpdate")
-        _require(error, "vector", update.vectors, vectors, vectors)
-        _require(error, "memory", update.memory, memories, self._returned if first is None else ())
-        _require(error, "tensor", {"loss": update.loss}, {"loss": (rows,)}, ())
+        _require(error, "vectors", update.vectors, vectors, vectors)
+        _require(error, "memories", update.memory, memories, () if first else self._returned)
+        _require(error, "tensors", {"loss": update.loss}, {"loss": (rows,)}, ())
 
     def check_state(self, state: ServerState, function: str) -> None:
         """Check the server state that a ``function`` of the method returned; the first one declares the names.
@@ -64,12 +64,15 @@ class Contract:
                 the first state, which a checkpoint could not restore.
         """
         sent = {name: (elements,) for name, elements in self._sent_down.items()}
-        error = partial(self._error, function, f"the server's tensors, with {sent}")
+        others = dict.fromkeys(name for name in self._state if name not in sent)
+        further = f", and {', '.join(others)} as initially" if others else ""
+        expected = f"the server's tensors, with {sent}{further}"
+        error = partial(self._error, function, expected)
         if not isinstance(state, Mapping):
             raise error(f"returns {type(state).__name__}, not tensors by name")
-        self._state = self._state or list(state)
-        declared = {name: sent.get(name) for name in self._state}
-        _require(error, "tensor", state, declared, ["model", *sent, *self._state])
+        declared = dict.fromkeys(self._state or state) | sent
+        _require(error, "tensors", state, declared, ["model", *sent, *others])
+        self._state = list(state)
         if state["model"].dtype != self._dtype:
             raise error(
                 f"returns 'model' as {state['model'].dtype}, not {self._dtype}; convert it with "
@@ -114,18 +117,17 @@ def _require(
     declared: Mapping[str, tuple[int, ...] | None],
     required: Iterable[str],
 ) -> None:
-    """Refuse names that are not declared, the lack of required ones, and anything but tensors of declared shapes."""
-    for name in given:
-        if name not in declared:
-            raise error(f"returns the {kind} '{name}', which is not declared")
-    for name in required:
-        if name not in given:
-            raise error(f"returns no {kind} '{name}'; return the old value if it has not changed")
-    for name, value in given.items():
-        if not isinstance(value, Tensor):
-            raise error(f"returns {type(value).__name__} as '{name}', not a tensor")
-        if declared[name] is not None and tuple(value.shape) != declared[name]:
-            raise error(f"returns '{name}' of shape {tuple(value.shape)}, not {declared[name]}")
+    """Refuse all but tensors of the declared names and shapes (any shape if None), and the lack of required ones."""
+    shapes = {
+        name: tuple(value.shape) if isinstance(value, Tensor) else type(value).__name__
+        for name, value in given.items()
+    }
+    fits = (
+        isinstance(shape, tuple) and name in declared and declared[name] in (None, shape)
+        for name, shape in shapes.items()
+    )
+    if not all(fits) or not shapes.keys() >= set(required):
+        raise error(f"returns the {kind} {shapes}")
 
 
 def _elements(vectors: Iterable[Vector]) -> dict[str, int]:

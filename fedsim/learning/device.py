@@ -128,22 +128,15 @@ def multiplies_bfloat16() -> bool:
 
 
 @cache
-def has_amd_processor() -> bool:
-    """Whether the processor is one of AMD's, on Linux."""
-    with suppress(OSError):
-        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text(errors="replace")
-    return False
-
-
-def multiplies_by_onednn(execution: Execution) -> bool:
+def multiplies_by_onednn(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether oneDNN multiplies large matrices in float32 faster than MKL: on AMD's processors with AVX-512."""
-    return (
-        execution.device.type == "cpu"
-        and execution.dtype == torch.float32
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and torch.backends.cpu.get_cpu_capability() == "AVX512"
-        and has_amd_processor()
-    )
+    has_it = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    if device.type != "cpu" or dtype != torch.float32 or not has_it:
+        return False
+    with suppress(OSError):
+        is_amd = "AuthenticAMD" in Path("/proc/cpuinfo").read_text(errors="replace")
+        return is_amd and torch.backends.cpu.get_cpu_capability() == "AVX512"
+    return False
 
 
 @cache
@@ -164,19 +157,13 @@ def uploaded(array: npt.NDArray[Any], device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
-def make_reproducible(*, tf32: bool = False) -> None:
-    """Set torch to deterministic algorithms, one intra-op thread and full precision (or TF32 on CUDA).
+@contextmanager
+def reproducible(*, tf32: bool = False) -> Iterator[None]:
+    """Let torch use deterministic algorithms, one intra-op thread and full precision (or TF32 on CUDA) inside.
 
     If torch has no deterministic algorithm (a few backward passes on CUDA), it warns. More intra-op threads would split
     sums differently and change the last bit; parallelism comes from worker threads.
     """
-    # Without the fill of every empty tensor with NaN, which costs more than some steps.
-    _configure(1, "warn", False, False, tf32, "high" if tf32 else "highest")
-
-
-@contextmanager
-def reproducible(*, tf32: bool = False) -> Iterator[None]:
-    """Apply :func:`make_reproducible` inside the context and restore the caller's settings afterward."""
     before = (
         torch.get_num_threads(),
         torch.get_deterministic_debug_mode(),
@@ -185,7 +172,8 @@ def reproducible(*, tf32: bool = False) -> Iterator[None]:
         torch.backends.cudnn.allow_tf32,
         torch.get_float32_matmul_precision(),
     )
-    make_reproducible(tf32=tf32)
+    # Without the fill of every empty tensor with NaN, which costs more than some steps.
+    _configure(1, "warn", False, False, tf32, "high" if tf32 else "highest")
     try:
         yield
     finally:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -60,11 +61,10 @@ class ClientMetrics:
         known = self.samples > 0
         if not known.any():
             return {}
-        name, scores = "client_accuracy", self.accuracy[known]
-        worst_first = np.sort(scores)
+        name, scores, order = "client_accuracy", self.accuracy[known], 1
         if self.error is not None:
-            name, scores = "client_mae", self.error[known]
-            worst_first = np.sort(scores)[::-1]
+            name, scores, order = "client_mae", self.error[known], -1
+        worst_first = np.sort(scores)[::order]
         worst = max(1, round(_WORST_SHARE * len(scores)))
         return {
             name: float(scores.mean()),
@@ -92,8 +92,7 @@ class SupervisedEvaluator:
         self._task = task
         self._execution = execution
         self._test = Samples(task, task.test_x, task.test_y, execution)
-        by_device = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
-        self._batch = by_device if batch is None else batch
+        self._batch = batch or _batch_size(execution)
         self._modules = BoundModules(task, execution)
         # Clients' samples are those of the shared test set, or their own.
         self._client_test = self._test
@@ -103,9 +102,27 @@ class SupervisedEvaluator:
     @torch.no_grad()
     def measure(self, model: Tensor) -> Metrics:
         """All metrics of one model (P,) on the shared test samples; empty if there are none."""
-        if not len(self._test):
+        task, loss, samples, gathers = self._task, self._task.loss, self._test, self._gathers
+        if not len(samples):
             return {}
-        predictions = self._predictions(model)
+        classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
+        total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
+        pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
+        gathered: list[tuple[Tensor, Tensor]] = []
+        with self._modules.at(model) as bound:
+            for start in range(0, len(samples), self._batch):
+                end = min(len(samples), start + self._batch)
+                inputs, labels = samples.slice(start, end), samples.y[start:end]
+                outputs = bound.forward(inputs)
+                total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
+                if classes:
+                    pair = loss.targets(labels) * classes + loss.predictions(outputs)
+                    pairs += torch.bincount(pair, minlength=classes * classes)
+                if gathers:
+                    gathered.append((outputs.cpu(), labels.cpu()))
+        confusion = pairs.view(classes, classes).double().cpu().numpy()
+        everything = [torch.cat(parts) for parts in zip(*gathered, strict=True)]
+        predictions = Predictions(float(total) / len(samples), confusion, *everything)
         return {metric.column: measured(metric, predictions) for metric in self._metrics}
 
     @torch.no_grad()
@@ -156,31 +173,6 @@ class SupervisedEvaluator:
                 results.append(result.cpu().numpy())
         return np.concatenate(results, axis=1)
 
-    def _predictions(self, model: Tensor) -> Predictions:
-        """Predictions for the shared test samples."""
-        task, loss, samples, gathers = self._task, self._task.loss, self._test, self._gathers
-        classes = {"cross_entropy": task.dataset.classes, "logistic": 2, "squared": 0}[loss.kind]
-        count = len(samples)
-        total = torch.zeros((), dtype=torch.float64, device=self._execution.device)
-        pairs = torch.zeros(classes * classes, dtype=torch.int64, device=self._execution.device)
-        gathered: list[tuple[Tensor, Tensor]] = []
-        with self._modules.at(model) as bound:
-            for start in range(0, count, self._batch):
-                end = min(count, start + self._batch)
-                inputs, labels = samples.slice(start, end), samples.y[start:end]
-                outputs = bound.forward(inputs)
-                total += loss.per_sample(outputs, labels).sum(dtype=torch.float64)
-                if classes:
-                    pair = loss.targets(labels) * classes + loss.predictions(outputs)
-                    pairs += torch.bincount(pair, minlength=classes * classes)
-                if gathers:
-                    gathered.append((outputs.cpu(), labels.cpu()))
-        confusion = pairs.view(classes, classes).double().cpu().numpy()
-        if not gathers:
-            return Predictions(float(total) / count, confusion)
-        outputs, labels = (torch.cat(parts) for parts in zip(*gathered, strict=True))
-        return Predictions(float(total) / count, confusion, outputs, labels)
-
 
 class Objective:
     """f, the mean over clients i of f_i: the mean loss of i's training samples plus the penalty, if any.
@@ -194,7 +186,7 @@ class Objective:
         execution = samples.execution
         self._samples = samples
         self._device = execution.device
-        self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _OBJECTIVE_CPU_BATCH
+        self._batch = _batch_size(execution, _OBJECTIVE_CPU_BATCH)
         counts = np.diff(task.offsets)
         self._clients = np.flatnonzero(counts).tolist()
         weights = np.repeat(1 / (len(self._clients) * np.maximum(counts, 1)), counts)
@@ -205,7 +197,7 @@ class Objective:
     def measure(self, model: Tensor) -> Metrics:
         """``objective_loss``, f of one model (P,), and ``gradient_norm_squared``, the squared norm of its gradient."""
         value, gradient = self._over(model, self._rows, self._weights)
-        return _objective_metrics(value, gradient)
+        return {"objective_loss": value, "gradient_norm_squared": _norm_squared(gradient)}
 
     def measure_split(self, model_of: Callable[[int], Tensor], personal: Sequence[str]) -> Metrics:
         """The same for models with personal tensors; ``model_of`` returns the model (P,) of each client.
@@ -225,10 +217,13 @@ class Objective:
                 model_of(client), self._rows[positions], count * self._weights[positions]
             )
             value += loss / count
-            personal_squared += float(gradient[mask].square().sum(dtype=torch.float64)) / count
+            personal_squared += _norm_squared(gradient[mask]) / count
             shared += gradient / count
-        metrics = _objective_metrics(value, shared.masked_fill(mask, 0))
-        return {**metrics, "personal_gradient_norm_squared": personal_squared}
+        return {
+            "objective_loss": value,
+            "gradient_norm_squared": _norm_squared(shared.masked_fill(mask, 0)),
+            "personal_gradient_norm_squared": personal_squared,
+        }
 
     def _over(self, model: Tensor, rows: Tensor, weights: Tensor) -> tuple[float, Tensor]:
         """Weighted sum of the losses of ``rows`` plus the penalty, and its gradient in the trainable parameters."""
@@ -249,36 +244,28 @@ class Objective:
         return float(value), total
 
 
-def _objective_metrics(value: float, gradient: Tensor) -> Metrics:
-    squared = float(gradient.square().sum(dtype=torch.float64))
-    return {"objective_loss": value, "gradient_norm_squared": squared}
+def _norm_squared(gradient: Tensor) -> float:
+    return float(gradient.square().sum(dtype=torch.float64))
 
 
-class StaticStatistics:
-    """Running statistics of batch normalization that are not trained: means over the mini-batches of one pass."""
+def _batch_size(execution: Execution, on_cpu: int | None = None) -> int:
+    return _CUDA_BATCH if execution.device.type == "cuda" else on_cpu or _CPU_BATCH
 
-    def __init__(self, samples: Samples) -> None:
-        execution = samples.execution
-        self._samples = samples
-        self._batch = _CUDA_BATCH if execution.device.type == "cuda" else _CPU_BATCH
-        self._rows = torch.from_numpy(np.unique(samples.task.rows)).to(execution.device)
-        self._modules = BoundModules(samples.task, execution)
 
-    @torch.no_grad()
-    def of(self, model: Tensor) -> Tensor:
-        """A model (P,) with the statistics of all clients' training samples."""
-        model = model.clone()
-        with self._modules.at(model) as bound:
-            norms = [one for one in bound.module.modules() if isinstance(one, _NormBase)]
+@torch.no_grad()
+def with_static_statistics(model: Tensor, samples: Samples) -> Tensor:
+    """A model (P,) with running statistics of batch normalization that are means over all clients' training samples."""
+    execution, model = samples.execution, model.clone()
+    trained = torch.from_numpy(np.unique(samples.task.rows)).to(execution.device)
+    with BoundModules(samples.task, execution).at(model) as bound:
+        norms = [one for one in bound.module.modules() if isinstance(one, _NormBase)]
+        for norm in norms:
+            norm.train()
+        for number, rows in enumerate(torch.split(trained, _batch_size(execution))):
             for norm in norms:
-                norm.train()
-            for number, rows in enumerate(torch.split(self._rows, self._batch)):
-                for norm in norms:
-                    norm.momentum = 1 / (number + 1)
-                bound.forward(self._samples.gather(rows))
-            for norm in norms:
-                norm.eval()
-        return model
+                norm.momentum = 1 / (number + 1)
+            bound.forward(samples.gather(rows))
+    return model
 
 
 class Measurement:
@@ -291,66 +278,58 @@ class Measurement:
     def __init__(
         self, station: Station, evaluation: Evaluation, metrics: Sequence[Metric], store: StateStore
     ) -> None:
-        task, execution = station.task, station.execution
-        self._method = station.method
+        task, samples, self._method = station.task, station.samples, station.method
         self._store = store
         self._per_client = evaluation.per_client or station.method.personal
         self.definitions = definitions(task, evaluation, metrics, station.method.personal)
         self._objective: Objective | None = None
         self._evaluator: SupervisedEvaluator | AnalyticTask
-        self._on_samples: SupervisedEvaluator | None = None
-        self._statistics: StaticStatistics | None = None
-        if station.samples is None:
+        # Statistics of normalization that are not trained are computed from these samples.
+        self._untrained: Samples | None = None
+        if samples is None:
             assert isinstance(task, AnalyticTask)
             self._evaluator = task
             return
         with reproducible():
-            batch = evaluation.batch_size
-            self._on_samples = SupervisedEvaluator(station.samples.task, execution, batch, metrics)
-            self._evaluator = self._on_samples
+            batch, execution = evaluation.batch_size, station.execution
+            self._evaluator = SupervisedEvaluator(samples.task, execution, batch, metrics)
             if evaluation.objective:
-                self._objective = Objective(station.samples)
+                self._objective = Objective(samples)
             parts = station.method.parts
             if parts is not None and parts.submodels.static_statistics and task.layout.buffers:
-                self._statistics = StaticStatistics(station.samples)
+                self._untrained = samples
 
-    def used(self, model: Tensor) -> Tensor:
-        """The model (P,) as it is used: with its statistics, if they are not trained."""
-        return model if self._statistics is None else self._statistics.of(model)
+    def used(self, server: ServerState) -> ServerState:
+        """The server state whose model (P,) has its statistics, if they are not trained."""
+        if self._untrained is None:
+            return server
+        return {**server, "model": with_static_statistics(server["model"], self._untrained)}
 
     def measure(self, server: ServerState) -> Metrics:
         """Metrics of one version. May run on several threads at once."""
-        server = {**server, "model": self.used(server["model"])}
+        server = self.used(server)
         metrics = self._evaluator.measure(server["model"])
         if self._per_client and (clients := self._of_clients(server)) is not None:
             metrics |= clients.summary()
-        if self._objective is not None:
-            personal = self._method.personal_parts()
-            metrics |= (
-                self._objective.measure_split(self._model_of(server), personal)
-                if personal
-                else self._objective.measure(server["model"])
-            )
-        return metrics
+        if self._objective is None:
+            return metrics
+        if personal := self._method.personal_parts():
+            models = partial(self._personal_model, server)
+            return metrics | self._objective.measure_split(models, personal)
+        return metrics | self._objective.measure(server["model"])
 
     def of_clients(self, server: ServerState) -> ClientMetrics | None:
         """Metrics of each client's own model, or the global one, on its own test samples; None if there are none."""
-        return self._of_clients({**server, "model": self.used(server["model"])})
+        return self._of_clients(self.used(server))
 
     def _of_clients(self, server: ServerState) -> ClientMetrics | None:
-        if self._on_samples is None:
+        if not isinstance(self._evaluator, SupervisedEvaluator):
             return None
-        personal = self._method.personal
-        return self._on_samples.measure_clients(
-            self._model_of(server) if personal else server["model"]
-        )
+        models = partial(self._personal_model, server)
+        return self._evaluator.measure_clients(models if self._method.personal else server["model"])
 
-    def _model_of(self, server: ServerState) -> Callable[[int], Tensor]:
-        """A function that returns the model a client of a personal method would use, (P,)."""
-
-        def model_of(client: int) -> Tensor:
-            clients = np.array([client])
-            rows = self._store.common_rows(clients)
-            return self._method.personal_models(server, clients, rows)[0]
-
-        return model_of
+    def _personal_model(self, server: ServerState, client: int) -> Tensor:
+        """The model that a client of a personal method would use, (P,)."""
+        clients = np.array([client])
+        rows = self._store.common_rows(clients)
+        return self._method.personal_models(server, clients, rows)[0]

@@ -21,9 +21,9 @@ from fedsim.learning.device import reproducible
 from fedsim.learning.evaluation import ClientMetrics, Measurement
 from fedsim.learning.memory import StateStore
 from fedsim.learning.metrics import Metric
-from fedsim.learning.pending import Pending, evaluation_key
+from fedsim.learning.pending import Models, Pending, evaluation_key
 from fedsim.learning.replay import Replay
-from fedsim.learning.server_side import Models, ServerSide
+from fedsim.learning.server_side import ServerSide, sections_of
 from fedsim.learning.updates import LossLedger
 from fedsim.learning.workers import Pool, Station, Workers, make_workers
 from fedsim.learning.workers.distributed import Ranks
@@ -48,6 +48,8 @@ _PENDING_FLOPS = {"cpu": 10**11, "cuda": 10**14}
 wave, which must therefore follow from the timeline alone."""
 _FIRST_PENDING = 16
 """Maximum number of dispatches trained together before there is such an estimate."""
+# Personal models assembled at once when they are saved.
+_PERSONAL_ROWS = 64
 
 
 class Learner:
@@ -129,7 +131,6 @@ class Learner:
         self._answers: dict[str, Mapping[str, float]] = {}
         # By version; a resumed run, which submits the timeline again, reads them again.
         self._accuracies: dict[int, npt.NDArray[np.float64]] = {}
-        self._submitted = 0
         self._replay = Replay()
         # The number of instructions that a checkpoint contains, and the dispatches among them that were not trained.
         self._executed_before = 0
@@ -141,18 +142,18 @@ class Learner:
 
     def hold(self, model: int, edge: int = -1) -> None:
         """Keep the vectors of a server's ``model`` that a dispatch was sent."""
-        self._models(edge).versions.hold(model)
+        self._models(edge).hold(model)
 
     def drop(self, model: int, edge: int = -1) -> None:
         """Record that a dispatch of a server's ``model`` has ended and will not be trained."""
-        self._models(edge).versions.release(model)
+        self._models(edge).release(model)
 
     def sent(self, version: int) -> Mapping[str, Tensor]:
         """The vectors that clients get with a version that is held, (elements,) by name."""
-        return self._models(-1).versions.sent(version)
+        return self._top.models().sent[version]
 
     def _models(self, edge: int) -> Models:
-        return self._top.models() if edge < 0 else self._side.models(edge)
+        return (self._top if edge < 0 else self._side).models(edge)
 
     def submit(self, instruction: Instruction) -> None:
         """Append an instruction, to be executed now or later.
@@ -161,15 +162,14 @@ class Learner:
             TimelineDiffers: the checkpoint continues another timeline.
         """
         self._replay.submitted(instruction)
-        self._submitted += 1
-        if self._submitted <= self._executed_before:
+        if len(self._replay) <= self._executed_before:
             self._submit_again(instruction)
             return
         if isinstance(instruction, Train):
             self._submit_train(instruction)
             return
         if isinstance(instruction, Aggregate | Adopt):
-            self._models(instruction.edge).versions.announce(instruction.model)
+            self._models(instruction.edge).announce(instruction.model)
         if isinstance(instruction, Adopt):
             # The dispatch for which it is adopted may end before this is executed.
             self.hold(instruction.version)
@@ -190,7 +190,7 @@ class Learner:
     def evaluate(self, instruction: Evaluate) -> Mapping[str, float]:
         """Execute everything submitted and measure the newest version (a barrier); returns values by metric name."""
         key = evaluation_key(instruction)
-        if self._submitted <= self._executed_before and key in self._answers:
+        if len(self._replay) <= self._executed_before and key in self._answers:
             return self._answers[key]
         self.flush()
         if key not in self._answers:
@@ -204,15 +204,12 @@ class Learner:
         Raises:
             UserError: a loss is not finite.
         """
-        if self._losses.unknown(dispatch_ids):
+        if self._losses.lack(dispatch_ids):
             self.flush()
             with reproducible(tf32=self.station.execution.tf32):
                 while wave := self._wave(dispatch_ids):
                     self._train(wave)
-        unknown = self._losses.unknown(dispatch_ids)
-        if unknown:
-            raise InvariantViolation(f"dispatches {unknown} were never submitted for training")
-        return self._losses.finite(dispatch_ids)
+        return self._losses.of(dispatch_ids)
 
     def client_accuracies(self, version: int) -> npt.NDArray[np.float64]:
         """Accuracy of the newest version on each client's own test samples, (N,), NaN without any (a barrier).
@@ -222,7 +219,7 @@ class Learner:
             TimelineDiffers: the checkpoint continues a timeline without this request.
         """
         if version not in self._accuracies:
-            if self._submitted < self._executed_before:
+            if len(self._replay) < self._executed_before:
                 raise self._replay.difference(
                     f"clients' accuracies at version {version} are requested, which were not before"
                 )
@@ -303,9 +300,7 @@ class Learner:
         # Once per wave, because it waits for the device.
         numbers = [train.dispatch_id for trains in groups for train in trains]
         losses = dict(zip(numbers, torch.cat(tensors).tolist() if tensors else (), strict=True))
-        if self._ranks is not None:
-            losses = self._ranks.losses(losses, wave)
-        self._losses.note(list(losses), list(losses.values()))
+        self._losses.note(losses if self._ranks is None else self._ranks.losses(losses, wave))
         for train in wave:
             self._pending.mark_trained(train)
 
@@ -316,7 +311,7 @@ class Learner:
         self._ranks.require_equal(self._checksum)
         by_client = bool(self.store.of_clients)
         placed = self._ranks.spread(self.station, wave, by_client=by_client)
-        return [group for shard, group in placed if self._side.place(group, shard)]
+        return [trains for shard, trains in placed if self._side.place(trains, shard)]
 
     def _checksum(self) -> int:
         """The CRC-32 of the newest server state."""
@@ -328,7 +323,8 @@ class Learner:
 
     def _run_ready(self) -> bool:
         """Execute the instructions at the head of the queue whose updates are ready; returns whether there was any."""
-        pending, waiting, progress = self._pending, self._side.waiting, False
+        pending, waiting = self._pending, self._side.waiting
+        before = len(pending)
         while pending:
             head = pending.head
             if isinstance(head, Evaluate):
@@ -347,20 +343,18 @@ class Learner:
             elif isinstance(head, Gather):
                 self._top.gather(head, self._side)
                 self._gathered[head.train.dispatch_id] = head.train
-            elif head.edge < 0 and self._top is not self._side:
-                trains = [self._gathered.pop(item.dispatch_id) for item in head.contributions]
-                self._top.aggregate(head, trains)
-                self._on_version(head, self)
-            elif all(item.dispatch_id in waiting for item in head.contributions):
-                trains = [pending.trains.pop(item.dispatch_id) for item in head.contributions]
-                self._side.aggregate(head, trains)
+            else:
+                of_cloud = head.edge < 0 and self._top is not self._side
+                side = self._top if of_cloud else self._side
+                submitted = self._gathered if of_cloud else pending.trains
+                numbers = [item.dispatch_id for item in head.contributions]
+                if not all(number in side.waiting for number in numbers):
+                    break
+                side.aggregate(head, [submitted.pop(number) for number in numbers])
                 if head.edge < 0:
                     self._on_version(head, self)
-            else:
-                break
             pending.pop()
-            progress = True
-        return progress
+        return len(pending) < before
 
     def _measure_due(self) -> None:
         """Carry out the evaluations that are due, several versions at once, and deliver their metrics in order."""
@@ -368,8 +362,8 @@ class Learner:
         states = {instruction.version: state for instruction, state in due}
         measured = dict(zip(states, self._measured(list(states.values())), strict=True))
         for instruction, _ in due:
-            self._answers[evaluation_key(instruction)] = measured[instruction.version]
-            self._on_metrics(instruction, measured[instruction.version])
+            metrics = self._answers[evaluation_key(instruction)] = measured[instruction.version]
+            self._on_metrics(instruction, metrics)
 
     def _measured(self, states: Sequence[ServerState]) -> list[Mapping[str, float]]:
         """The metrics of these states; each rank measures some, unless they need rows of all ranks."""
@@ -390,7 +384,7 @@ class Learner:
     def _submit_again(self, instruction: Instruction) -> None:
         """Process an instruction that the checkpoint contains, without executing it again."""
         if isinstance(instruction, Aggregate | Adopt):
-            self._models(instruction.edge).versions.announce(instruction.model)
+            self._models(instruction.edge).announce(instruction.model)
             if isinstance(instruction, Aggregate) and instruction.edge < 0:
                 self._on_version(instruction, None)
         elif isinstance(instruction, Gather):
@@ -413,7 +407,7 @@ class Learner:
     @property
     def version(self) -> int:
         """The newest version that was executed."""
-        return self._top.version
+        return self._top.models().number
 
     @property
     def server(self) -> ServerState:
@@ -433,12 +427,27 @@ class Learner:
 
     def named_model(self) -> dict[str, Tensor]:
         """The global model at :attr:`version` by the names of its tensors, on the CPU."""
-        model = self._measurement.used(self.server["model"])
-        return self._side.named_model({**self.server, "model": model})
+        model, task = self._measurement.used(self.server)["model"].cpu(), self.station.task
+        views = task.layout.views(model)
+        return {name: view.clone() for name, view in views.items()} | task.fixed(model.dtype)
 
     def personal_parts(self) -> dict[str, Tensor]:
-        """The personal tensors of participating clients, see :meth:`ServerSide.personal_parts`."""
-        return self._side.personal_parts(self.server)
+        """The personal tensors of participating clients, on the CPU; empty if nothing is personal.
+
+        ``clients`` (C,) int64, ascending, and each personal tensor of the model as (C, *shape).
+        """
+        method, layout = self.station.method, self.station.task.layout
+        names, clients = method.personal_parts(), self.store.clients()
+        if not names or not len(clients):
+            return {}
+        parts: dict[str, list[Tensor]] = {name: [] for name in names}
+        for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
+            models = method.personal_models(self.server, batch, self.store.common_rows(batch))
+            views = layout.views(models.cpu().contiguous())
+            for name, rows in parts.items():
+                rows.append(views[name].clone())
+        stacked = {name: torch.cat(rows) for name, rows in parts.items()}
+        return {"clients": torch.from_numpy(clients), **stacked}
 
     def client_metrics(self) -> ClientMetrics | None:
         """Metrics of each client's own model (or the global one) on its own test samples; None if there are none."""
@@ -449,7 +458,7 @@ class Learner:
 
     def describe(self) -> dict[str, str | int]:
         """Everything that the bits of the results may depend on, and notes, for ``run.json``."""
-        return {**self.station.describe(), **self.workers.describe(), **self.station.kernel.notes()}
+        return {**self.station.describe(), **self.workers.described, **self.station.kernel.notes()}
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -472,7 +481,7 @@ class Learner:
         meta = {
             "learning": self.station.identity(),
             "version": self.version,
-            "executed": self._submitted,
+            "executed": len(self._replay),
             "untrained": self._pending.untrained(),
             "waiting": self._side.waiting.ids(),
             "answers": self._answers,
@@ -487,19 +496,16 @@ class Learner:
                 where="checkpoint",
                 hint="resume on the same kind of device with the same version of fedsim, or run the scenario again",
             )
+        sections = sections_of(tensors)
         self._side.restore(int(meta["version"]), tensors)
         if self._top is not self._side:
-            self._top.restore(int(meta["version"]), _section(tensors, "cloud/"))
+            self._top.restore(int(meta["version"]), sections["cloud"])
         self._losses.values = tensors["losses"].numpy().copy()
         self._replay.expect(tensors["timeline"])
-        accuracies = _section(tensors, "accuracies/")
-        self._accuracies = {int(name): value.numpy().copy() for name, value in accuracies.items()}
+        self._accuracies = {
+            int(name): value.numpy().copy()
+            for name, value in sections.get("accuracies", {}).items()
+        }
         self._executed_before = int(meta["executed"])
         self._untrained_before = frozenset(meta["untrained"])
         self._answers = {key: dict(values) for key, values in meta["answers"].items()}
-
-
-def _section(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
-    """The tensors whose names begin with ``prefix``, without it."""
-    names = [name for name in tensors if name.startswith(prefix)]
-    return {name.removeprefix(prefix): tensors[name] for name in names}

@@ -11,7 +11,6 @@ from torch import Tensor
 
 from fedsim.errors import UserError
 from fedsim.learning.device import uploaded
-from fedsim.learning.dispatch_loss import of_dispatch
 from fedsim.learning.kernels.base import Correction, Kernel
 from fedsim.learning.optimizers import Optimizer
 from fedsim.methods.base import Cohort, Collected, Corrected, LocalRule, Midway, Step, Trained
@@ -162,9 +161,7 @@ class LocalTrainer:
             buffers = change[:, trainable:]
             torch.sub(weights[:, trainable:], start[:, trainable:], out=buffers)
         model = weights.clone() if self.kernel.fixed_memory else weights
-        visited = np.maximum(self.kernel.visited(cohort.clients, steps), 1)
-        samples = uploaded(visited, start.device).to(start.dtype)
-        loss = of_dispatch(self.kernel.dispatch_loss, loss, divisors, samples)
+        loss = self.kernel.loss(loss, cohort.clients, steps)
         return Trained(model, mean, loss, change)
 
     def _continue(self, optimizer: Optimizer, cohort: Cohort, state: Tensor) -> None:

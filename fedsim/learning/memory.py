@@ -6,7 +6,6 @@ import itertools
 import math
 import tempfile
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -67,13 +66,9 @@ class Budget:
             device_bytes = math.inf if memory == "device" else _DEVICE_SHARE * total
         return cls(device_bytes, host_budget(), folder)
 
-    def share(self, fraction: float) -> Budget:
-        """A fraction of the budget."""
-        return Budget(self.device_bytes * fraction, self.host_bytes * fraction, self.folder)
 
-
-class _Rows(OrderedDict[int, int]):
-    """Rows of one tier in memory: the slot of each key, in order of last use.
+class _Rows(dict[int, int]):
+    """Rows of one tier in memory: the slot of each key.
 
     They lie in large blocks, so that rows and temporary matrices do not fragment the heap.
     """
@@ -87,14 +82,11 @@ class _Rows(OrderedDict[int, int]):
         self._rows: list[Tensor] = []
 
     def put(self, key: int, row: Tensor) -> None:
-        slot = self.pop(key, None)
-        if slot is None:
-            slot = self._free.pop() if self._free else self._grow()
-        self[key] = slot
-        self._write(slot, row)
+        if key not in self:
+            self[key] = self._free.pop() if self._free else self._grow()
+        self._write(self[key], row)
 
     def read(self, key: int) -> Tensor:
-        self.move_to_end(key)
         return self._read(self[key])
 
     def drop(self, key: int) -> None:
@@ -150,7 +142,7 @@ class _DiskRows(_Rows):
 
 
 class RowStore:
-    """Rows of equal length by key, the least recently used ones on slower tiers. All tiers hold the same bits.
+    """Rows of equal length by key, those for which memory had no room on slower tiers. All tiers hold the same bits.
 
     Keys that were never stored have the row ``initial`` (elements,), zeros if None.
     """
@@ -193,12 +185,12 @@ class RowStore:
         with self._lock:
             result = torch.empty(len(keys), self.elements, dtype=self.dtype, device=self.device)
             for index, key in enumerate(np.asarray(keys).tolist()):
-                found = (rows.read(key) for rows, _ in self._tiers if key in rows)
-                result[index].copy_(next(found, self._initial))
+                stored = (rows.read(key) for rows, _ in self._tiers if key in rows)
+                result[index].copy_(next(stored, self._initial))
             return result
 
     def holds(self, count: int) -> bool:
-        """Whether that many rows fit into the first tier, so that none ever moves."""
+        """Whether that many rows fit into the first tier."""
         return self._tiers[0][1] >= count
 
     def views(self, keys: IntArray) -> list[Tensor]:
@@ -214,27 +206,15 @@ class RowStore:
         """Replace the rows of these keys by ``rows`` (B, elements)."""
         with self._lock:
             for key, row in zip(np.asarray(keys).tolist(), rows, strict=True):
-                for tier, _ in self._tiers[1:]:
-                    tier.drop(key)
-                self._insert(0, key, row)
+                holding = (tier for tier, _ in self._tiers if key in tier)
+                room = (tier for tier, most in self._tiers if len(tier) + 1 <= most)
+                (next(holding, None) or next(room)).put(key, row)
 
     def drop(self, key: int) -> None:
         """Forget a key's row."""
         with self._lock:
             for rows, _ in self._tiers:
                 rows.drop(key)
-
-    def _insert(self, tier: int, key: int, row: Tensor) -> None:
-        """Put a row into a tier, and move rows that no longer fit to the next tier."""
-        rows, most = self._tiers[tier]
-        if most < 1:
-            self._insert(tier + 1, key, row)
-            return
-        if key not in rows and len(rows) + 1 > most:
-            oldest = next(iter(rows))
-            self._insert(tier + 1, oldest, rows.read(oldest))
-            rows.drop(oldest)
-        rows.put(key, row)
 
 
 class StateStore:
@@ -251,7 +231,8 @@ class StateStore:
         budget: Budget,
         model: Tensor,
     ) -> None:
-        total = sum(memory.elements for memory in memories.values())
+        total = max(1, sum(memory.elements for memory in memories.values()))
+        on_device, in_host = budget.device_bytes / total, budget.host_bytes / total
         self.of_clients = tuple(
             name for name, memory in memories.items() if memory.keeper != "server"
         )
@@ -263,7 +244,7 @@ class StateStore:
                 memory.elements,
                 memory.dtype or dtype,
                 device,
-                budget.share(memory.elements / max(1, total)),
+                Budget(on_device * memory.elements, in_host * memory.elements, budget.folder),
                 memory.initial_row(model),
             )
             for name, memory in memories.items()
@@ -278,12 +259,12 @@ class StateStore:
         return {name: self._stores[name].get(clients) for name in names}
 
     def common_rows(self, clients: IntArray) -> dict[str, Tensor]:
-        """The same, if all processes of a run call it."""
-        return self.rows(clients)
+        """Memories that clients see, name to (B, elements); all processes of a run call it together."""
+        return {name: self._rows(name, clients.tolist()) for name in self.of_clients}
 
     def row(self, name: str, client: int) -> Tensor:
         """The row of a client in a memory of the server, (elements,)."""
-        return self._stores[name].get([client])[0]
+        return self._rows(name, [client])[0]
 
     def put(self, name: str, client: int, row: Tensor) -> None:
         """Replace that row."""

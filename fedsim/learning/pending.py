@@ -116,60 +116,49 @@ class Pending:
                 del self._of_client[train.client]
 
 
-class Versions:
-    """The vectors ``sent`` at each version, kept while they may still be needed.
+class Models:
+    """The models of one server, numbered in the order in which it makes or receives them, and what it sent with each.
 
-    A version is needed while it is the newest in the timeline (the next dispatch starts from it), and while dispatches
-    of it are open or untrained (holds).
+    The vectors sent with a model are kept while it is the newest in the timeline (the next dispatch starts from it),
+    and while dispatches of it are open or untrained (holds).
+
+    Attributes:
+        current: the server state with the newest model that exists.
+        number: number of that model; its version, unless it is that of an edge server.
+        sent: vectors that dispatches of a model receive, name to (elements,), by its number while they are kept.
     """
 
-    def __init__(self, sent: tuple[str, ...]) -> None:
+    def __init__(self, state: ServerState, sent: tuple[str, ...]) -> None:
         self._sent_names = sent
-        self._sent: dict[int, Mapping[str, Tensor]] = {}
         self._holds: Counter[int] = Counter()
-        self.newest = 0
+        self._newest = 0
+        self.sent: dict[int, Mapping[str, Tensor]] = {}
+        self.publish(0, state)
 
-    def announce(self, version: int) -> None:
-        """Note that the timeline has reached ``version``, from which further dispatches start."""
-        earlier, self.newest = self.newest, version
+    def announce(self, number: int) -> None:
+        """Note that the timeline has reached a model, from which further dispatches start."""
+        earlier, self._newest = self._newest, number
         self._free(earlier)
 
-    def publish(self, version: int, state: ServerState) -> None:
-        """Store the vectors sent at ``version``, which now exists."""
-        self._sent[version] = {name: state[name] for name in self._sent_names}
-        self._free(version)
+    def publish(self, number: int, state: ServerState) -> None:
+        """Continue with a new model, which now exists."""
+        self.number, self.current = number, state
+        self.sent[number] = {name: state[name] for name in self._sent_names}
+        self._free(number)
 
-    def hold(self, version: int) -> None:
-        """Note a new dispatch of ``version``."""
-        self._holds[version] += 1
+    def hold(self, number: int) -> None:
+        """Note a new dispatch of a model."""
+        self._holds[number] += 1
 
-    def release(self, version: int) -> None:
-        """Note that a dispatch of ``version`` no longer needs it."""
-        self._holds[version] -= 1
-        self._free(version)
+    def release(self, number: int) -> None:
+        """Note that a dispatch of a model no longer needs it."""
+        self._holds[number] -= 1
+        self._free(number)
 
-    def __contains__(self, version: int) -> bool:
-        return version in self._sent
-
-    def sent(self, version: int) -> Mapping[str, Tensor]:
-        """Vectors that a dispatch of ``version`` received, name to (elements,)."""
-        return self._sent[version]
-
-    def kept(self) -> Mapping[int, Mapping[str, Tensor]]:
-        """Vectors sent, by version that is still kept."""
-        return self._sent
-
-    def restore(
-        self, version: int, state: ServerState, sent: Mapping[int, Mapping[str, Tensor]]
-    ) -> None:
-        """Restore a checkpoint: the state at ``version`` and the vectors sent at earlier versions."""
-        self._sent = dict(sent)
-        self.publish(version, state)
-
-    def _free(self, version: int) -> None:
-        if version < self.newest and self._holds[version] <= 0:
-            del self._holds[version]
-            self._sent.pop(version, None)
+    def _free(self, number: int) -> None:
+        if number < self._newest and self._holds[number] <= 0:
+            del self._holds[number]
+            self.sent.pop(number, None)
 
 
 def evaluation_key(instruction: Evaluate) -> str:

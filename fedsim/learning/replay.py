@@ -37,7 +37,10 @@ class Replay:
 
     def __init__(self) -> None:
         self._checksums = array("I")
-        self._expected: array[int] | None = None
+        self._expected = array("I")
+
+    def __len__(self) -> int:
+        return len(self._checksums)
 
     def submitted(self, instruction: Instruction) -> None:
         """Record an instruction.
@@ -45,10 +48,9 @@ class Replay:
         Raises:
             TimelineDiffers: the checkpoint continues another one.
         """
-        value, number = checksum(instruction), len(self._checksums)
+        value, number = checksum(instruction), len(self)
         self._checksums.append(value)
-        expected = self._expected
-        if expected is not None and number < len(expected) and expected[number] != value:
+        if number < len(self._expected) and self._expected[number] != value:
             raise self.difference(f"{_described(instruction)} differs")
 
     def ended(self) -> None:
@@ -57,8 +59,8 @@ class Replay:
         Raises:
             TimelineDiffers: it is.
         """
-        if self._expected is not None and len(self._checksums) < len(self._expected):
-            numbers = f"{len(self._checksums)} of {len(self._expected)} instructions"
+        if len(self) < len(self._expected):
+            numbers = f"{len(self)} of {len(self._expected)} instructions"
             raise self.difference(f"the run ends after {numbers}")
 
     def difference(self, first: str) -> TimelineDiffers:

@@ -11,38 +11,15 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.contract import Contract, Named
+from fedsim.learning.device import Execution
 from fedsim.learning.memory import Budget, StateStore
-from fedsim.learning.pending import Versions
+from fedsim.learning.pending import Models
 from fedsim.learning.spread import SpreadStore, SpreadUpdates
 from fedsim.learning.updates import Contributions, WaitingUpdates
-from fedsim.learning.workers import Group, Station
+from fedsim.learning.workers import Group, Station, cohort_of
 from fedsim.learning.workers.distributed import Ranks
-from fedsim.methods.base import LocalUpdate, Method, ServerState
+from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState
 from fedsim.vocabulary.timeline import Adopt, Aggregate, Gather, Train
-
-# Personal models assembled at once when they are saved.
-_PERSONAL_ROWS = 64
-
-
-class Models:
-    """The models of one server, numbered in the order in which it made or received them.
-
-    Attributes:
-        current: the server state with the newest model.
-        number: number of that model; its version, unless it is that of an edge server.
-        versions: states that dispatches and evaluations still need.
-    """
-
-    def __init__(self, state: ServerState, sent: tuple[str, ...]) -> None:
-        self.number = 0
-        self.current = state
-        self.versions = Versions(sent)
-        self.versions.publish(0, state)
-
-    def publish(self, number: int, state: ServerState) -> None:
-        """Continue with a new state."""
-        self.number, self.current = number, state
-        self.versions.publish(number, state)
 
 
 class ServerSide:
@@ -110,44 +87,32 @@ class ServerSide:
 
     @property
     def current(self) -> ServerState:
-        """The state of the only server, or of the cloud, at :attr:`version`."""
+        """The newest state of the only server, or of the cloud."""
         return self.models().current
-
-    @property
-    def version(self) -> int:
-        """Its newest version."""
-        return self.models().number
-
-    @property
-    def versions(self) -> Versions:
-        """Its states that dispatches and evaluations still need."""
-        return self.models().versions
 
     def has_model_of(self, train: Train) -> bool:
         """Whether the model from which a dispatch starts exists."""
-        return train.model in self.models(train.edge).versions
+        return train.model in self.models(train.edge).sent
 
     def group(self, trains: Sequence[Train]) -> Group:
         """The group that a worker needs to train these dispatches."""
-        clients = np.array([train.client for train in trains])
-        sent = [self.models(train.edge).versions.sent(train.model) for train in trains]
-        rate = self._method.context.learning_rate
         # A lost update must not change what its client keeps.
         in_place = self._in_place if all(train.used for train in trains) else []
-        return Group(
-            columns={
-                "clients": clients,
-                "sequences": np.array([train.sequence for train in trains]),
-                "versions": np.array([train.version for train in trains]),
-                "rounds": np.array([train.round for train in trains]),
-                "steps": np.array([train.steps for train in trains]),
-                "steps_assigned": np.array([train.steps_assigned for train in trains]),
-                "samples": self._task.samples[clients],
-                "in_full": np.array([train.in_full or not train.sequence for train in trains]),
-            },
-            learning_rates=tuple(rate(train.round, train.dispatched_s) for train in trains),
+        return Group(trains, partial(self._cohort, in_place))
+
+    def _cohort(
+        self, in_place: Sequence[str], trains: Sequence[Train], execution: Execution
+    ) -> Cohort:
+        clients = np.array([train.client for train in trains])
+        sent = [self.models(train.edge).sent[train.model] for train in trains]
+        rate = self._method.context.learning_rate
+        return cohort_of(
+            trains,
+            execution,
+            samples=self._task.samples[clients],
+            rates=[rate(train.round, train.dispatched_s) for train in trains],
             down={name: [vectors[name] for vectors in sent] for name in sent[0]},
-            memory=partial(self.store.rows, clients, in_place),
+            memory=self.store.rows(clients, in_place),
             in_place={name: self.store[name].views(clients) for name in in_place},
         )
 
@@ -174,7 +139,7 @@ class ServerSide:
 
     def _release(self, trains: Sequence[Train]) -> None:
         for train in trains:
-            self.models(train.edge).versions.release(train.model)
+            self.models(train.edge).release(train.model)
 
     def aggregate(self, instruction: Aggregate, trains: Sequence[Train]) -> None:
         """Make the next version from the updates of ``trains``, the instruction's contributions."""
@@ -196,7 +161,7 @@ class ServerSide:
         """Replace the model of an edge server by one of the cloud; the rest of its state stays."""
         edge, dtype = instruction.edge, self.waiting.dtype
         models = self.models(edge)
-        sent = {"model": cloud.versions.sent(instruction.version)["model"].to(dtype)}
+        sent = {"model": cloud.models().sent[instruction.version]["model"].to(dtype)}
         if self._method.spans_edges:
             rows = cloud.store.rows(np.array([edge]))
             sent |= {name: row[0].to(dtype) for name, row in rows.items()}
@@ -208,43 +173,17 @@ class ServerSide:
     def gather(self, instruction: Gather, edges: ServerSide) -> None:
         """Keep the update of an edge server until its aggregation: its model, or the change since it came from here."""
         train = instruction.train
-        versions = edges.models(train.client).versions
-        model = versions.sent(instruction.model)["model"].to(self.waiting.dtype)
-        change = model - self.versions.sent(train.version)["model"]
+        of_edge, own = edges.models(train.client), self.models()
+        model = of_edge.sent[instruction.model]["model"].to(self.waiting.dtype)
+        change = model - own.sent[train.version]["model"]
         if self._method.sends_buffers():
             trainable = self._task.layout.trainable
             change[trainable:] = model[trainable:]
         vectors = {"model": model, "delta": change}
         names = [vector.name for vector in self._method.upload()]
         self.waiting.put([train.dispatch_id], {name: vectors[name][None] for name in names})
-        versions.release(instruction.model)
-        self.versions.release(train.version)
-
-    # -- results ------------------------------------------------------------------------------------------------------
-
-    def named_model(self, state: ServerState) -> dict[str, Tensor]:
-        """The global model by the names of its tensors, on the CPU."""
-        model = state["model"].cpu()
-        views = self._task.layout.views(model)
-        return {name: view.clone() for name, view in views.items()} | self._task.fixed(model.dtype)
-
-    def personal_parts(self, state: ServerState) -> dict[str, Tensor]:
-        """The personal tensors of participating clients, on the CPU; empty if nothing is personal.
-
-        ``clients`` (C,) int64, ascending, and each personal tensor of the model as (C, *shape).
-        """
-        names = self._method.personal_parts()
-        clients = self.store.clients()
-        if not names or not len(clients):
-            return {}
-        parts: dict[str, list[Tensor]] = {name: [] for name in names}
-        for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
-            models = self._method.personal_models(state, batch, self.store.common_rows(batch))
-            views = self._task.layout.views(models.cpu().contiguous())
-            for name, rows in parts.items():
-                rows.append(views[name].clone())
-        stacked = {name: torch.cat(rows) for name, rows in parts.items()}
-        return {"clients": torch.from_numpy(clients), **stacked}
+        of_edge.release(instruction.model)
+        own.release(train.version)
 
     # -- checkpoints --------------------------------------------------------------------------------------------------
 
@@ -254,7 +193,7 @@ class ServerSide:
         for edge, models in self._models.items():
             at = "" if edge < 0 else f"edge/{edge}/"
             tensors |= {f"{at}server/{name}": value for name, value in models.current.items()}
-            for number, sent in models.versions.kept().items():
+            for number, sent in models.sent.items():
                 if number != models.number:
                     tensors |= {f"{at}sent/{number}/{name}": value for name, value in sent.items()}
             if edge >= 0:
@@ -272,11 +211,11 @@ class ServerSide:
 
     def restore(self, version: int, tensors: Mapping[str, Tensor]) -> None:
         """Take over the tensors of a checkpoint that was taken at ``version``, memories included."""
-        sections, device = _sections(tensors), self._device
+        sections, device = sections_of(tensors), self._device
         if "server" in sections:
             self._restore_models(-1, version, sections)
         for edge, named in _by_number(sections.get("edge", {}), device).items():
-            of_edge = _sections(named)
+            of_edge = sections_of(named)
             self._restore_models(edge, int(of_edge["number"]["at"]), of_edge)
             if "remembered" in of_edge:
                 self._remembered[edge] = set(of_edge["remembered"]["clients"].tolist())
@@ -292,11 +231,11 @@ class ServerSide:
     ) -> None:
         state = {name: value.to(self._device) for name, value in sections["server"].items()}
         models = self.models(edge)
-        models.number, models.current = number, state
-        models.versions.restore(number, state, _by_number(sections.get("sent", {}), self._device))
+        models.sent = dict(_by_number(sections.get("sent", {}), self._device))
+        models.publish(number, state)
 
 
-def _sections(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
+def sections_of(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Tensors named ``section/name``, by section and name."""
     sections: dict[str, dict[str, Tensor]] = {}
     for name, value in tensors.items():
@@ -307,8 +246,7 @@ def _sections(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
 
 def _by_number(tensors: Mapping[str, Tensor], device: torch.device) -> dict[int, dict[str, Tensor]]:
     """Tensors named ``number/name``, by number and name."""
-    result: dict[int, dict[str, Tensor]] = {}
-    for key, value in tensors.items():
-        number, _, name = key.partition("/")
-        result.setdefault(int(number), {})[name] = value.to(device)
-    return result
+    return {
+        int(number): {name: value.to(device) for name, value in named.items()}
+        for number, named in sections_of(tensors).items()
+    }

@@ -115,14 +115,6 @@ class SpreadStore(StateStore):
     def _owner(self, client: int) -> int:
         return self._ranks.owner(shard_of(client))
 
-    def common_rows(self, clients: IntArray) -> dict[str, Tensor]:
-        """Memories that clients see, on all ranks, name to (B, elements)."""
-        return {name: self._rows(name, clients.tolist()) for name in self.of_clients}
-
-    def row(self, name: str, client: int) -> Tensor:
-        """The row of a client in a memory of the server, (elements,)."""
-        return self._rows(name, [client])[0]
-
     def put(self, name: str, client: int, row: Tensor) -> None:
         """Replace that row."""
         if name not in self.of_clients or self._owner(client) == self._ranks.number:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from fedsim.errors import UserError
+from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.contract import Named
 from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
@@ -186,35 +185,35 @@ class LossLedger:
     def __init__(self) -> None:
         self.values = np.empty(0)
 
-    def note(self, dispatch_ids: Sequence[int], losses: Sequence[float]) -> None:
-        """Record the losses of these dispatches."""
-        needed = max(dispatch_ids) + 1
+    def note(self, losses: Mapping[int, float]) -> None:
+        """Record losses of dispatches."""
+        numbers, given = list(losses), list(losses.values())
+        needed = max(numbers) + 1
         if needed > len(self.values):
             # A length that depends only on the largest number, so that equal checkpoints are equal files.
             grown = np.full(1 << needed.bit_length(), np.nan)
             grown[: len(self.values)] = self.values
             self.values = grown
-        self.values[dispatch_ids] = np.where(np.isnan(losses), np.inf, losses)
+        self.values[numbers] = np.where(np.isnan(given), np.inf, given)
 
-    def unknown(self, dispatch_ids: Sequence[int]) -> list[int]:
-        """The dispatches whose loss is not known."""
-        known = len(self.values)
-        return [
-            number for number in dispatch_ids if number >= known or math.isnan(self.values[number])
-        ]
+    def lack(self, dispatch_ids: Sequence[int]) -> bool:
+        """Whether the loss of one of these dispatches is not known."""
+        most = max(dispatch_ids, default=-1)
+        return most >= len(self.values) or bool(np.isnan(self.values[list(dispatch_ids)]).any())
 
-    def finite(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
-        """The losses of these dispatches, which must be known.
+    def of(self, dispatch_ids: Sequence[int]) -> npt.NDArray[np.float64]:
+        """The losses of these dispatches.
 
         Raises:
             UserError: one is not finite.
         """
+        if self.lack(dispatch_ids):
+            raise InvariantViolation(f"not all of {dispatch_ids} were submitted for training")
         losses: npt.NDArray[np.float64] = self.values[np.asarray(dispatch_ids, dtype=np.int64)]
-        diverged = np.flatnonzero(~np.isfinite(losses))
-        if len(diverged):
+        for index in np.flatnonzero(~np.isfinite(losses)).tolist():
             raise UserError(
-                f"local training has diverged: the loss of dispatch {dispatch_ids[diverged[0]]} is not finite, and "
-                "clients are selected by it",
+                f"local training has diverged: the loss of dispatch {dispatch_ids[index]} is not finite, and clients "
+                "are selected by it",
                 where="training.optimizer.lr",
                 hint="use a smaller learning rate, or clip_norm",
             )

@@ -29,7 +29,7 @@ from fedsim.randomness import Purpose, Stream
 if TYPE_CHECKING:
     import torch
 
-    from fedsim.learning.submodels import Parts
+    from fedsim.learning.submodels.parts import Parts
     from fedsim.tasks.layout import Layout
 
 IntArray: TypeAlias = npt.NDArray[np.int64]

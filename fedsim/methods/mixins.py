@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.learning.submodels import Parts
+from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import (
     Cohort,
     LocalUpdate,

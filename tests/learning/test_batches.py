@@ -1,7 +1,6 @@
 """The batch order: an exact oracle, and independence from grouping."""
 
 import itertools
-from typing import Any
 
 import numpy as np
 import pytest
@@ -18,7 +17,7 @@ from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Augmentation
 from tests.learning.images import CROP_AND_FLIP, colour_task, session_of
 from tests.learning.problems import SEED, make_training, quadratic_task, supervised_task
-from tests.learning.timelines import assert_same, buffered, execute
+from tests.learning.timelines import buffered, execute
 
 MASK = (1 << 64) - 1
 SIZES = (5, 32, 1, 70, 33)
@@ -181,26 +180,6 @@ def test_images_are_those_cut_by_hand(
                 assert torch.equal(inputs[b, index], task.inputs(raw))
                 seen.append(not np.array_equal(expected, image))
     assert np.mean(seen) > 0.3
-
-
-@pytest.mark.parametrize(
-    ("model", "executor"), [("mlp", "auto"), ("conv", "auto"), ("conv", "stacked")]
-)
-def test_group_and_threads_do_not_matter(model: str, executor: Any) -> None:
-    task, timeline = supervised_task(model), buffered(12)
-    options = {"augmentation": CROP_AND_FLIP, "executor": executor}
-    # In double precision, since vectorized sums differ in the last bit with the group.
-    options["dtype"] = "float64" if executor == "stacked" else "float32"
-    expected = execute(task, timeline, training=make_training(threads=1, **options), eager=True)
-    threaded = execute(task, timeline, training=make_training(threads=2, **options))
-    if executor == "stacked":
-        torch.testing.assert_close(
-            threaded[0]["model"], expected[0]["model"], atol=1e-12, rtol=1e-12
-        )
-    else:
-        assert_same(threaded, expected)
-    plain = execute(task, timeline, training=make_training(**(options | {"augmentation": None})))
-    assert not torch.allclose(plain[0]["model"], expected[0]["model"])
 
 
 def test_evaluation_sees_the_images_as_they_are() -> None:

@@ -15,8 +15,8 @@ def test_without_a_mistake_it_runs(tmp_path: Path) -> None:
 
 FUNCTIONS = {
     "local_update": "expected: LocalUpdate({'delta': (3, 2)}, loss of shape (3,), {'last': (3, 2)}), one row per",
-    "initial_state": "expected: the server's tensors, with {'model': (2,)}\n",
-    "aggregate": "expected: the server's tensors, with {'model': (2,)}\n",
+    "initial_state": "expected: the server's tensors, with {'model': (2,)}",
+    "aggregate": "expected: the server's tensors, with {'model': (2,)}",
 }
 STATE = "    def initial_state(self, model):\n        return {'start': model}\n\n    def aggregate"
 COUNTING = STATE.replace("'start'", "'model': model, 'calls': 0, 'start'")
@@ -26,13 +26,18 @@ MISTAKES = [
         "local_update",
         '{"delta": delta}',
         '{"change": delta}',
-        "vector 'change', which is not declared",
+        "the vectors {'change': (3, 2)}",
     ),
-    ("local_update", '{"delta": delta}', "{}", "returns no vector 'delta'"),
+    ("local_update", '{"delta": delta}', "{}", "returns the vectors {}"),
     # One row for all would be broadcast by torch, and every client would have sent the first one's change.
-    ("local_update", "trained.model - start", "trained.model[0] - start[0]", "(2,), not (3, 2)"),
-    ("local_update", "trained.loss,", "trained.loss.mean(),", "'loss' of shape (), not (3,)"),
-    ("local_update", ', {"last": delta})', ")", "returns no memory 'last'"),
+    (
+        "local_update",
+        "trained.model - start",
+        "trained.model[0] - start[0]",
+        "the vectors {'delta': (2,)}",
+    ),
+    ("local_update", "trained.loss,", "trained.loss.mean(),", "the tensors {'loss': ()}"),
+    ("local_update", ', {"last": delta})', ")", "returns the memories {}"),
     (
         "local_update",
         'return LocalUpdate({"delta": delta}, trained.loss, {"last": delta})',
@@ -46,14 +51,14 @@ MISTAKES = [
         'server["model"].double() +',
         "'model' as torch.float64, not",
     ),
-    ("initial_state", "    def aggregate", STATE, "returns no tensor 'model'"),
-    ("initial_state", "    def aggregate", COUNTING, "returns int as 'calls', not a tensor"),
-    ("aggregate", "    def aggregate", GROWING, "returns no tensor 'momentum'"),
+    ("initial_state", "    def aggregate", STATE, "returns the tensors {'start': (2,)}"),
+    ("initial_state", "    def aggregate", COUNTING, "'calls': 'int'"),
+    ("aggregate", "    def aggregate", GROWING, "and momentum as initially"),
     (
         "aggregate",
         'return {"model": server',
         'return {"models": 0, "model": server',
-        "which is not declared",
+        "'models': 'int'",
     ),
 ]
 

@@ -11,7 +11,6 @@ from fedsim.errors import UserError
 from fedsim.learning.device import (
     Execution,
     multiplies_bfloat16,
-    multiplies_by_onednn,
     reproducible,
 )
 from fedsim.scenario.training import DeviceWorkers
@@ -97,22 +96,6 @@ def test_settings_of_torch_come_back_after_an_error() -> None:
         assert torch.get_deterministic_debug_mode() == 0
     finally:
         torch.set_num_threads(before)
-
-
-@pytest.mark.parametrize(
-    ("capability", "dtype", "expected"),
-    [
-        ("AVX512", torch.float32, torch.backends.mkldnn.is_available()),  # type: ignore[no-untyped-call]
-        ("AVX512", torch.float64, False),
-        ("AVX2", torch.float32, False),
-    ],
-)
-def test_onednn_multiplies_float32_on_amds_cpus_with_avx512(
-    capability: str, dtype: torch.dtype, expected: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("fedsim.learning.device.has_amd_processor", lambda: True)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
-    assert multiplies_by_onednn(Execution(torch.device("cpu"), dtype, None, 1)) is expected
 
 
 FAULTS = """

@@ -104,13 +104,6 @@ def test_no_own_samples_no_client_metrics() -> None:
     assert make_learner(quadratic_task()).client_metrics() is None
 
 
-def test_what_a_client_has_goes_by_one_name_whoever_the_model_belongs_to() -> None:
-    task = supervised_task("linear", own_test=True)
-    _, personal = execute(task, buffered(10), method=Remembering)
-    _, common = execute(task, buffered(10), per_client=True)
-    assert personal[0][1].keys() == common[0][1].keys()
-
-
 def test_last_accuracy_of_clients_is_that_of_their_own_models() -> None:
     task = supervised_task("linear", own_test=True)
     learner = make_learner(task, method=Remembering)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from fedsim.learning.device import Execution
-from fedsim.learning.local_training import active_rows
 from fedsim.methods.base import Cohort, Corrected, Step
 from fedsim.randomness import Purpose, Stream
 from tests.learning.problems import (
@@ -43,11 +42,6 @@ def test_every_client_does_its_own_number_of_steps(model: str, optimizer: Any) -
         assert torch.equal(together.loss[client], alone.loss[0])
     assert torch.equal(together.model[4], start)
     assert (together.mean_gradient[4] == 0).all()
-
-
-def test_active_rows() -> None:
-    assert active_rows(np.array([4, 2, 2, 1])).tolist() == [4, 3, 1, 1]
-    assert active_rows(np.array([0, 0])).tolist() == []
 
 
 def test_unsorted_steps_are_refused() -> None:

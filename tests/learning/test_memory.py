@@ -1,7 +1,6 @@
 """Rows keep their bits through every tier."""
 
 import math
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 
 from fedsim.learning.memory import Budget, RowStore, StateStore
 from fedsim.methods.base import Memory
-from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
+from tests.learning.problems import Remembering, make_training, supervised_task
 from tests.learning.timelines import assert_same, buffered, execute
 
 ELEMENTS = 6
@@ -62,13 +61,6 @@ def test_a_store_is_a_dictionary_whatever_its_budget(
         assert [key in store for key in range(10)] == [key in expected for key in range(10)]
     for key, row in expected.items():
         assert torch.equal(store.get([key])[0], row)
-
-
-def test_files_leave_no_trace(tmp_path: Path) -> None:
-    store = RowStore(ELEMENTS, torch.float32, CPU, Budget(0, 0, tmp_path))
-    store.put([1], torch.ones(1, ELEMENTS))
-    assert list(tmp_path.iterdir()) == []
-    assert store.get([1]).tolist() == [[1.0] * ELEMENTS]
 
 
 def test_budget_is_shared_out_by_size() -> None:
@@ -136,13 +128,3 @@ def test_what_is_stored_is_given_in_pieces_and_taken_back(monkeypatch: Any) -> N
     for name in memories:
         assert second[name].keys() == first[name].keys()
         assert torch.equal(second[name].get(keys), first[name].get(keys))
-
-
-def test_rows_exist_only_for_clients_that_took_part() -> None:
-    learner = make_learner(supervised_task("linear"), method=Remembering)
-    timeline = buffered(4, in_flight=1, buffer=1)
-    timeline.play(learner)
-    learner.close()
-    used = {item.client for item in timeline.instructions if hasattr(item, "sequence")}
-    assert learner.store["own"].keys() == sorted(used)
-    assert len(used) < 8

@@ -58,7 +58,7 @@ def test_old_versions_are_freed() -> None:
         timeline.evaluate()
     timeline.play(learner)
     learner.flush()
-    versions = learner._side.versions
-    assert sorted(versions.kept()) == [0, 5]
+    sent = learner._side.models().sent
+    assert sorted(sent) == [0, 5]
     learner.drop(pending.version)
-    assert sorted(versions.kept()) == [5]
+    assert sorted(sent) == [5]

@@ -5,10 +5,17 @@ from collections.abc import Mapping
 import pytest
 import torch
 
+from fedsim.learning.device import Execution
 from fedsim.learning.server_side import ServerSide
 from fedsim.methods.base import LocalUpdate, Memory
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
-from tests.learning.problems import Remembering, make_station, make_training, quadratic_task
+from tests.learning.problems import (
+    Remembering,
+    make_learner,
+    make_station,
+    make_training,
+    quadratic_task,
+)
 
 TRAINING = make_training(dtype="float64", threads=1)
 
@@ -45,7 +52,7 @@ def update_of(server: ServerSide, *values: float) -> LocalUpdate:
 
 def receive(server: ServerSide, trains: list[Train], *values: float) -> None:
     for train in trains:
-        server.versions.hold(train.version)
+        server.models().hold(train.version)
     server.receive(trains, update_of(server, *values))
 
 
@@ -56,12 +63,13 @@ def aggregate_of(version: int, *trains: Train) -> Aggregate:
 
 def test_a_group_has_a_row_for_each_dispatch() -> None:
     server = server_side()
-    group = server.group([train_of(7, 2), train_of(9, 0)])
-    assert group.columns["clients"].tolist() == [2, 0]
-    assert group.columns["steps"].tolist() == [3, 3]
-    assert group.columns["steps_assigned"].tolist() == [4, 4]
-    assert set(group.down) == {"model", "control"}
-    assert group.learning_rates == (0.1, 0.1)
+    trains = [train_of(7, 2), train_of(9, 0)]
+    cohort = server.group(trains).cohort(trains, Execution.of(TRAINING))
+    assert cohort.clients.tolist() == [2, 0]
+    assert cohort.steps.tolist() == [3, 3]
+    assert cohort.steps_assigned.tolist() == [4, 4]
+    assert set(cohort.down) == {"model", "control"}
+    assert cohort.learning_rates.tolist() == [0.1, 0.1]
 
 
 def test_vectors_wait_for_their_aggregation_and_memories_are_kept_at_once() -> None:
@@ -73,7 +81,7 @@ def test_vectors_wait_for_their_aggregation_and_memories_are_kept_at_once() -> N
     assert server.store.rows([1, 2])["own"][:, 0].tolist() == [100.0, 300.0]
     assert torch.equal(server.current["model"], start)
     server.aggregate(aggregate_of(1, *trains), trains)
-    assert server.version == 1
+    assert server.models().number == 1
     assert server.waiting.ids() == []
     # The clients have 2 and 5 samples.
     expected = start + (2 * 1.0 + 5 * 3.0) / 7
@@ -91,26 +99,27 @@ def test_an_unused_update_leaves_only_the_memory_that_outlives_it(outlives: bool
 def test_a_checkpoint_restores_the_state_waiting_vectors_and_sent_versions() -> None:
     server = server_side()
     waiting, used = train_of(0, 1), train_of(1, 2)
-    server.versions.hold(0)
+    server.models().hold(0)
     receive(server, [waiting, used], 1.0, 3.0)
-    server.versions.announce(1)
+    server.models().announce(1)
     server.aggregate(aggregate_of(1, used), [used])
     tensors = server.tensors()
     names = {"server/model", "server/control", "sent/0/model", "sent/0/control"}
     assert set(tensors) == names | {"waiting/0/delta", "waiting/0/gradient"}
     resumed = server_side()
     resumed.restore(1, {name: value.clone() for name, value in tensors.items()})
-    assert resumed.version == 1
+    assert resumed.models().number == 1
     assert set(resumed.tensors()) == set(tensors)
     assert all(torch.equal(resumed.tensors()[name], value) for name, value in tensors.items())
 
 
 def test_results_have_the_names_of_the_layout() -> None:
-    server = server_side()
-    assert server.personal_parts(server.current) == {}, "nobody has participated"
+    learner = make_learner(quadratic_task(), TRAINING, Remembering)
+    server = learner._side
+    assert learner.personal_parts() == {}, "nobody has participated"
     receive(server, [train_of(0, 2)], 1.0)
-    parts = server.personal_parts(server.current)
-    (name,) = server.named_model(server.current)
+    parts = learner.personal_parts()
+    (name,) = learner.named_model()
     assert parts["clients"].tolist() == [2]
     expected = server.current["model"] - 0.1 * 100.0
     assert torch.equal(parts[name][0].flatten(), expected)

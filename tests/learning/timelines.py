@@ -85,7 +85,7 @@ def count_groups(timeline: Timeline, learner: Learner) -> list[list[int]]:
     train = learner.workers.train
 
     def recording(trained: Sequence[Group]) -> Iterator[LocalUpdate]:
-        groups.extend(sorted(group.columns["clients"].tolist()) for group in trained)
+        groups.extend(sorted(train.client for train in group.trains) for group in trained)
         return train(trained)
 
     learner.workers.train = recording  # type: ignore[method-assign]

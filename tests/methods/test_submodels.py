@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from fedsim.errors import UserError
-from fedsim.learning.submodels import Parts
+from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.mixins import refuse_whole, with_submodels
 from fedsim.parts.catalog import CATALOG
 from tests.methods.fakes import Written, make

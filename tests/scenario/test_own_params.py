@@ -30,7 +30,7 @@ PARTS = {
         "SlotParams",
     ),
     "training.lr_schedule": (
-        "from fedsim.learning.rates.base import CountingSchedule",
+        "from fedsim.learning.rates import CountingSchedule",
         "    def factor_at(self, t):\n        return 1.0",
         "CountingParams",
     ),

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field
 
-from fedsim.learning.compression.base import Compression, CompressionParams, Draws
+from fedsim.learning.compression import Compression, CompressionParams, Draws
 
 if TYPE_CHECKING:
     import torch

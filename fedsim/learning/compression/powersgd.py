@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from fedsim.learning.compression.base import Draws, FeedbackParams, WithFeedback
+from fedsim.learning.compression import Draws, FeedbackParams, WithFeedback
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pydantic import Field
 
-from fedsim.learning.compression.base import Draws, FeedbackParams, WithFeedback
+from fedsim.learning.compression import Draws, FeedbackParams, WithFeedback
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -168,10 +168,9 @@ class SparseLoCo(WithFeedback):
         within = elements - elements % chunk
         for first, last, size in ((0, within, chunk), (within, elements, elements - within)):
             if first < last:
-                chunks = rows[:, first:last].reshape(-1, size)
-                largest = _largest(chunks, _count(size, self.params.share)).view(
-                    count, -1, _count(size, self.params.share)
-                )
+                kept = _count(size, self.params.share)
+                largest = _largest(rows[:, first:last].reshape(-1, size), kept)
+                largest = largest.view(count, -1, kept)
                 starts = torch.arange(first, last, size, device=rows.device).view(1, -1, 1)
                 positions.append((largest + starts).view(count, -1))
         sent = torch.cat(positions, 1)

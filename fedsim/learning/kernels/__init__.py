@@ -44,23 +44,17 @@ def choose(
         return QuadraticKernel(task, seed, dispatch_loss=dispatch_loss)
     if samples is None:
         raise TypeError(f"no kernel for {type(task).__name__}")
-    task, executor = samples.task, training.executor
+    task, executor, device = samples.task, training.executor, execution.device
     augmentation = training.augmentation
-    augment = None if augmentation is None else Augmenter(augmentation, seed, execution.device)
-    order = BatchOrder(
-        seed,
-        task.offsets,
-        task.rows,
-        training.batch_size,
-        execution.device,
-        augment,
-        with_replacement=training.batches == "with_replacement",
-        drops_last=training.last_batch == "drop",
-    )
+    augment = None if augmentation is None else Augmenter(augmentation, seed, device)
+    given = seed, task.offsets, task.rows, training.batch_size, device, augment
+    with_replacement = training.batches == "with_replacement"
+    drops_last = training.last_batch == "drop"
+    order = BatchOrder(*given, with_replacement=with_replacement, drops_last=drops_last)
     by_hand = executor in ("auto", "stacked") and task.by_hand
     exact = execution.autocast is None
     vectorized = executor == "stacked" or (
-        executor == "auto" and execution.device.type == "cuda" and not task.drops
+        executor == "auto" and device.type == "cuda" and not task.drops
     )
     kind: type[SupervisedKernel] = LoopKernel
     if by_hand and exact and LinearStackKernel.fits(task):

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from fedsim.learning.device import uploaded
 from fedsim.vocabulary.metrics import DispatchLoss
 
 IntArray = npt.NDArray[np.int64]
@@ -33,7 +34,7 @@ class Session(ABC):
             out: receives the gradients, (b, P), zero for entries without a gradient.
 
         Returns:
-            Terms of the mini-batches in :attr:`Kernel.dispatch_loss`, (b,).
+            What the mini-batches contribute to the losses, :meth:`Kernel.reported`, (b,).
         """
 
     def descend(
@@ -64,7 +65,7 @@ class Kernel(ABC):
         group_invariant: whether a dispatch's result is bitwise the same in every group (on CPU; a test checks it).
         fused: whether sessions have :meth:`Session.descend`.
         recorded: whether its sessions' steps go through :class:`fedsim.learning.kernels.replay.Replay`.
-        dispatch_loss: the loss that dispatches report; see :mod:`fedsim.learning.dispatch_loss`.
+        dispatch_loss: the loss that dispatches report, which their selection chooses.
     """
 
     name: ClassVar[str]
@@ -94,6 +95,26 @@ class Kernel(ABC):
     @abstractmethod
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
         """Samples in all mini-batches of dispatches with these steps, counted every time they are visited, (B,)."""
+
+    def reported(self, mean: Tensor, losses: Tensor, weights: Tensor | None = None) -> Tensor:
+        """What a mini-batch contributes: its ``mean`` loss with the penalty, (...), or the sum of squares without it.
+
+        Args:
+            mean: the mean loss.
+            losses: those of the samples, (..., width).
+            weights: 0 for padding, (..., width); None without padding.
+        """
+        if self.dispatch_loss == "mean":
+            return mean
+        squares = losses.square()
+        return (squares if weights is None else squares * weights.sign()).sum(-1)
+
+    def loss(self, sums: Tensor, clients: IntArray, steps: IntArray) -> Tensor:
+        """The loss of each of B dispatches, (B,), from the sums over its steps of :meth:`reported`, (B,)."""
+        if self.dispatch_loss == "mean":
+            return sums / uploaded(np.maximum(steps, 1), sums.device).to(sums.dtype)
+        samples = np.maximum(self.visited(clients, steps), 1)
+        return (sums / uploaded(samples, sums.device).to(sums.dtype)).sqrt()
 
     @property
     def corrects(self) -> bool:

@@ -19,7 +19,7 @@ _ARGUMENTS = ("input", "weight", "bias", "stride", "padding", "dilation", "group
 
 
 class BatchedConvolutions(TorchFunctionMode):
-    """Inside ``vmap``, computes 2-d convolutions of one group without dilation by :class:`_Convolution`."""
+    """Inside ``vmap``, computes 2-d convolutions of one group without dilation by :func:`_convolve`."""
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
@@ -38,41 +38,15 @@ class BatchedConvolutions(TorchFunctionMode):
             dtype = torch.get_autocast_dtype(device)
             images, weight = images.to(dtype), weight.to(dtype)
         options = _pair(given.get("stride", 1)), _pair(padding)
-        result = _Convolution.apply(images, weight, *options)  # type: ignore[no-untyped-call]
+        result = _batched(_convolve, images, weight, *options)
         return result if bias is None else result + bias.to(result.dtype).view(-1, 1, 1)
 
 
-class _Convolution(torch.autograd.Function):
-    """Convolution of images (n, C, H, W) with weights (O, C, h, w), batched over clients by ``vmap``."""
+class _Batched(torch.autograd.Function):
+    """One of the functions below of two tensors, batched over clients by ``vmap``.
 
-    @staticmethod
-    def forward(images: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
-        return _convolve(images[None], weight[None], stride, padding)[0]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
-        images, weight, ctx.stride, ctx.padding = inputs
-        ctx.save_for_backward(images, weight)
-
-    @staticmethod
-    def backward(ctx: Any, delta: Tensor) -> Any:
-        images, weight = ctx.saved_tensors
-        size, kernel = _pair(images.shape[-2:]), _pair(weight.shape[-2:])
-        options, of_images = (ctx.stride, ctx.padding), None
-        if ctx.needs_input_grad[0]:
-            of_images = _Gradient.apply(_image_gradient, delta, weight, size, *options)  # type: ignore[no-untyped-call]
-        of_weight = _Gradient.apply(_weight_gradient, images, delta, kernel, *options)  # type: ignore[no-untyped-call]
-        return of_images, of_weight, None, None
-
-    @staticmethod
-    def vmap(
-        info: Any, dims: Any, images: Tensor, weight: Tensor, *options: Pair
-    ) -> tuple[Tensor, int]:
-        return _convolve(*_batched(info, dims, images, weight), *options), 0
-
-
-class _Gradient(torch.autograd.Function):
-    """One of the gradients below of two tensors, batched over clients by ``vmap``."""
+    The convolution, of images (n, C, H, W) with weights (O, C, h, w), can be differentiated once.
+    """
 
     @staticmethod
     def forward(function: Any, first: Tensor, second: Tensor, *options: Pair) -> Tensor:
@@ -80,13 +54,36 @@ class _Gradient(torch.autograd.Function):
         return result
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None: ...
+    def setup_context(ctx: Any, inputs: Any, output: Tensor) -> None:
+        function, images, weight, *ctx.options = inputs
+        if function is _convolve:
+            ctx.save_for_backward(images, weight)
+
+    @staticmethod
+    def backward(ctx: Any, delta: Tensor) -> Any:
+        images, weight = ctx.saved_tensors
+        size, kernel = _pair(images.shape[-2:]), _pair(weight.shape[-2:])
+        of_images = None
+        if ctx.needs_input_grad[1]:
+            of_images = _batched(_image_gradient, delta, weight, size, *ctx.options)
+        of_weight = _batched(_weight_gradient, images, delta, kernel, *ctx.options)
+        return None, of_images, of_weight, None, None
 
     @staticmethod
     def vmap(
         info: Any, dims: Any, function: Any, first: Tensor, second: Tensor, *options: Pair
     ) -> tuple[Tensor, int]:
-        return function(*_batched(info, dims[1:], first, second), *options), 0
+        # With the clients in front.
+        first, second = (
+            tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+            for tensor, dim in ((first, dims[1]), (second, dims[2]))
+        )
+        return function(first, second, *options), 0
+
+
+def _batched(function: Any, *arguments: Any) -> Tensor:
+    result: Tensor = _Batched.apply(function, *arguments)  # type: ignore[no-untyped-call]
+    return result
 
 
 def _convolve(images: Tensor, weight: Tensor, stride: Pair, padding: Pair) -> Tensor:
@@ -141,15 +138,6 @@ def _rows(values: Tensor) -> Tensor:
 def _matrix(weight: Tensor) -> Tensor:
     """(b, O, C, h, w) to (b, h w C, O), in the order of patches."""
     return weight.movedim(2, -1).flatten(2).mT
-
-
-def _batched(info: Any, dims: Any, first: Tensor, second: Tensor) -> tuple[Tensor, Tensor]:
-    """The tensors with the clients in front."""
-    first, second = (
-        tensor.expand(info.batch_size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
-        for tensor, dim in ((first, dims[0]), (second, dims[1]))
-    )
-    return first, second
 
 
 def _pair(value: Any) -> Pair:

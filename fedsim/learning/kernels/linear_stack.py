@@ -9,18 +9,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.base import Correction, IntArray
-from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
+from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.layout import Layout
 
 # On CPU, larger models take plain steps client by client; for smaller ones the calls would dominate.
 _SINGLE_BYTES = 384 << 10
@@ -36,36 +33,6 @@ _ONEDNN_FROM = 1 << 17
 # Products of matrices of one client, and of the matrices of several.
 _SINGLE = torch.mm, torch.addmm, Tensor.addmm_
 _STACKED = torch.bmm, torch.baddbmm, Tensor.baddbmm_
-
-
-class LinearLayer(NamedTuple):
-    """A linear layer in the flat vector: where its weights (outputs, inputs) and its biases start, -1 without any."""
-
-    start: int
-    outputs: int
-    inputs: int
-    bias: int
-
-
-def layers_of(layout: Layout) -> list[LinearLayer]:
-    """The linear layers of a layout of alternating weights and biases."""
-    entries = list(zip(layout.shapes, layout.offsets, strict=False))
-    layers: list[LinearLayer] = []
-    for (shape, start), (following, bias) in zip(entries, [*entries[1:], ((), -1)], strict=True):
-        if len(shape) == 2:
-            layers.append(LinearLayer(start, *shape, bias if len(following) == 1 else -1))
-    return layers
-
-
-def views(layers: Sequence[LinearLayer], flat: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
-    """Weights (..., out, in) and biases (..., out, 1) of all layers, as views of ``flat`` (..., P)."""
-    weights: list[Tensor] = []
-    biases: list[Tensor | None] = []
-    for start, outputs, inputs, bias in layers:
-        part = flat[..., start : start + outputs * inputs]
-        weights.append(part.view(*flat.shape[:-1], outputs, inputs))
-        biases.append(None if bias < 0 else flat[..., bias : bias + outputs].unsqueeze(-1))
-    return weights, biases
 
 
 class _LinearStackSession(StackedSession["LinearStackKernel"]):
@@ -98,7 +65,8 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
     def _pieces(self, active: IntArray) -> Iterator[tuple[slice, int, int]]:
         """Dispatches, and the first step that they take together and the one after the last."""
         kernel, begin = self._kernel, 0
-        batch_bytes = self.width * kernel.layers[0].inputs * kernel.execution.dtype.itemsize
+        features = kernel.task.layout.shapes[0][1]
+        batch_bytes = self.width * features * kernel.execution.dtype.itemsize
         while begin < len(active):
             rows = int(active[begin])
             self.draw(begin, rows)
@@ -114,7 +82,7 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
             begin = end
 
 
-class LinearStackKernel(StackedKernel):
+class LinearStackKernel(SupervisedKernel):
     """Matrix products with hand-derived gradients, for logistic regression and multi-layer perceptrons.
 
     For tasks of the families ``linear`` and ``mlp`` with cross-entropy.
@@ -128,10 +96,13 @@ class LinearStackKernel(StackedKernel):
     session_class = _LinearStackSession
 
     def prepare(self) -> None:
-        """Locate the layers."""
-        self.layers = layers_of(self.task.layout)
+        """Locate the weights among the tensors of the model, and whether biases follow them."""
+        dimensions = [len(shape) for shape in self.task.layout.shapes]
+        self._weights = [index for index, n in enumerate(dimensions) if n == 2]
+        self._biased = [dimensions[index + 1 : index + 2] == [1] for index in self._weights]
         self.scratch: dict[str, Tensor] = {}
-        self.onednn_from = _ONEDNN_FROM if multiplies_by_onednn(self.execution) else sys.maxsize
+        by_onednn = multiplies_by_onednn(self.execution.device, self.execution.dtype)
+        self.onednn_from = _ONEDNN_FROM if by_onednn else sys.maxsize
 
     @staticmethod
     def fits(task: SupervisedTask) -> bool:
@@ -196,8 +167,8 @@ class LinearStackKernel(StackedKernel):
         """
         inputs, labels, mean_weights = batches
         product, affine, add = _SINGLE if weights.ndim == 1 else _STACKED
-        layers, biases = views(self.layers, weights)
-        moved = list(zip(*views(self.layers, correction.change), strict=True))
+        layers, biases = self._layers(weights)
+        moved = list(zip(*self._layers(correction.change), strict=True))
         last, top = len(layers) - 1, biases[-1]
         rows = [None if bias is None else bias.mT for bias in biases]
         large = [weights.ndim == 1 and one.numel() >= self.onednn_from for one in layers]
@@ -244,7 +215,16 @@ class LinearStackKernel(StackedKernel):
             correction.shift(weights, factors)
         losses = torch.stack(all_shares).gather(-2, labels).squeeze(-2).neg_()
         mean = (losses * mean_weights).sum(-1)
-        return of_batch(self.dispatch_loss, mean, losses, mean_weights)
+        return self.reported(mean, losses, mean_weights)
+
+    def _layers(self, flat: Tensor) -> tuple[list[Tensor], list[Tensor | None]]:
+        """Weights (..., out, in) and biases (..., out, 1) of all layers, as views of ``flat`` (..., P)."""
+        tensors = list(self.task.layout.views(flat).values())
+        biases = [
+            tensors[index + 1].unsqueeze(-1) if biased else None
+            for index, biased in zip(self._weights, self._biased, strict=True)
+        ]
+        return [tensors[index] for index in self._weights], biases
 
     def largest_group(self) -> int:
         """Depends on whether the products of each client are computed separately."""

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedsim.learning.batches import Batches
 from fedsim.learning.device import Execution
-from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.base import Correction, IntArray
-from fedsim.learning.kernels.supervised import SupervisedKernel, UnpaddedSession
+from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.checks import Constants
 from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
@@ -105,7 +105,7 @@ def channels_last(images: Tensor) -> Tensor:
     return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
 
 
-class _LoopSession(UnpaddedSession["LoopKernel"]):
+class _LoopSession(SupervisedSession["LoopKernel"]):
     def __init__(self, kernel: LoopKernel, *dispatches: Any) -> None:
         super().__init__(kernel, *dispatches)
         self._bound = kernel.bound
@@ -113,6 +113,11 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         self._autocast = kernel.execution.autocast
         self._masks = kernel.masks
         self._views: list[list[Tensor]] = []
+
+    def _on_draw(self, drawn: Batches) -> None:
+        super()._on_draw(drawn)
+        # All at once, because it waits for the device.
+        self._counts: list[list[int]] = drawn.counts.tolist()
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = []
@@ -146,7 +151,11 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         if not self._views:
             self._views = [self._bound.views(weight) for weight in weights]
         # Without padding, which must not enter the statistics of normalization layers.
-        inputs, labels = self.mini_batch(step, row, len(weights))
+        numbers, _ = self.draw(step, len(weights))
+        at = step - self._first
+        count = self._counts[at][row]
+        inputs = self.inputs(step, numbers[None, row : row + 1, :count], first=row)
+        labels = self._labels[at, row, :count]
         bound = self._bound
         bound.bind(self._views[row])
         if bound.drops:
@@ -165,7 +174,7 @@ class _LoopSession(UnpaddedSession["LoopKernel"]):
         gradients = torch.autograd.grad(
             loss, bound.parameters, allow_unused=True, materialize_grads=True
         )
-        reported = of_batch(self._kernel.dispatch_loss, loss, losses)
+        reported = self._kernel.reported(loss, losses)
         return reported.detach().to(weights.dtype), gradients
 
 

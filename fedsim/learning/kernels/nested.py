@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
-from fedsim.learning.submodels import Parts
+from fedsim.learning.submodels.parts import Parts
 from fedsim.randomness import Purpose, Stream
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.base import IntArray, Kernel, Session
 from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Purpose, Stream
@@ -22,9 +21,7 @@ class _QuadraticSession(Session):
     def __init__(
         self, kernel: QuadraticKernel, clients: IntArray, sequences: IntArray, first: int
     ) -> None:
-        self._task, self._stream = kernel.task, kernel.stream
-        self._noisy = kernel.task.noisy
-        self._dispatch_loss = kernel.dispatch_loss
+        self._kernel, self._task = kernel, kernel.task
         self._clients = clients
         self._sequences = sequences
         self._first = first
@@ -33,13 +30,13 @@ class _QuadraticSession(Session):
         clients = self._clients[: len(weights)]
         gradients = self._task.gradients(clients, weights)
         out.copy_(self._of_shape("gradients", gradients, weights.shape))
-        if self._noisy:
+        if self._task.noisy:
             sequences = self._sequences[: len(weights)]
-            noise = self._task.noise(self._stream, clients, sequences, self._first + step)
+            noise = self._task.noise(self._kernel.stream, clients, sequences, self._first + step)
             out.add_(self._of_shape("noise", noise, weights.shape).to(out))
         losses = self._task.losses(clients, weights)
         self._of_shape("losses", losses, weights.shape[:1])
-        return of_batch(self._dispatch_loss, losses, losses.unsqueeze(1))
+        return self._kernel.reported(losses, losses.unsqueeze(1))
 
     def _of_shape(self, function: str, value: Any, shape: tuple[int, ...]) -> Tensor:
         """What a function of the task returned.

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedsim.learning.dispatch_loss import of_batch
-from fedsim.learning.kernels.supervised import StackedKernel, StackedSession
+from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.networks import SplitLinear
 
@@ -38,10 +37,10 @@ class _SplitLinearSession(StackedSession["SplitLinearKernel"]):
                 square = w.square().sum(1)
                 mean += rho * square / (1 + square)
                 out[:, part].addcmul_(w, (2 * rho / (1 + square).square()).unsqueeze(1))
-        return of_batch(self._kernel.dispatch_loss, mean, losses, mean_weights)
+        return self._kernel.reported(mean, losses, mean_weights)
 
 
-class SplitLinearKernel(StackedKernel):
+class SplitLinearKernel(SupervisedKernel):
     """Batched products with hand-derived gradients, for the model ``linear`` with logistic loss and penalty."""
 
     name = "split_linear"

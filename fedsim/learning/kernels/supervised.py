@@ -18,7 +18,7 @@ from fedsim.vocabulary.metrics import DispatchLoss
 
 # Sample numbers drawn at once.
 _MOST_PLACES = 1 << 22
-# Groups of stacked kernels on CPU, where the data of a group should stay in the cache (measured).
+# Groups on CPU, where the data of a group should stay in the cache (measured).
 _CPU_GROUP_BYTES = 8 << 20
 _CPU_GROUPS = (4, 32)
 # On CUDA, larger groups are better as long as they leave room for samples and clients' memories.
@@ -32,7 +32,7 @@ _MOST_STEPS = 16
 
 
 class SupervisedKernel(Kernel):
-    """A kernel that works on mini-batches of samples.
+    """A kernel that works on mini-batches of samples, by default of all clients of a group at once.
 
     Args:
         samples: training samples of the task, on the compute device.
@@ -131,16 +131,11 @@ class SupervisedKernel(Kernel):
         """The width of a client's batches."""
         return self.order.widths(clients)
 
-
-class StackedKernel(SupervisedKernel):
-    """A kernel that computes the products of all clients of a group at once."""
-
     def largest_group(self) -> int:
         """As many clients as fit into the caches of a core, or into a part of the GPU's memory."""
         if self.execution.device.type == "cuda":
             return self.cuda_group()
-        fewest, most = _CPU_GROUPS
-        return int(np.clip(_CPU_GROUP_BYTES // self.model_bytes, fewest, most))
+        return int(np.clip(_CPU_GROUP_BYTES // self.model_bytes, *_CPU_GROUPS))
 
 
 KernelType = TypeVar("KernelType", bound=SupervisedKernel)
@@ -157,20 +152,13 @@ class SupervisedSession(Session, Generic[KernelType]):
         steps: IntArray,
         phase: int,
     ) -> None:
-        self._kernel = kernel
-        self.order = kernel.order
-        self.samples = kernel.samples
-        self._clients = clients
-        self._sequences = sequences
-        self._steps = steps
-        self._phase = phase
+        self._kernel, self.order, self.samples = kernel, kernel.order, kernel.samples
+        self._clients, self._sequences, self._steps, self._phase = clients, sequences, steps, phase
         self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
         self._drawn: Batches | None = None
         self._labels = torch.empty(0)
-        self._augmenter = self.order.augmenter
-        self._streams: Tensor | None = None
-        if self._augmenter is not None:
-            self._streams = self._augmenter.keys(clients, sequences, phase)
+        self._augmenter = augmenter = self.order.augmenter
+        self._streams = augmenter.keys(clients, sequences, phase) if augmenter else torch.empty(0)
 
     def draw(self, step: int, active: int) -> tuple[Tensor, Tensor]:
         """Sample numbers (b, width) and sample counts (b,) of the first b = ``active`` dispatches at ``step``."""
@@ -197,7 +185,7 @@ class SupervisedSession(Session, Generic[KernelType]):
         They are those of b dispatches from ``first`` on, at S steps from ``step`` on.
         """
         moves = None
-        if self._augmenter is not None and self._streams is not None:
+        if self._augmenter is not None:
             steps, dispatches, width = rows.shape
             streams = self._streams[first : first + dispatches].repeat(steps)
             numbers = torch.arange(step, step + steps, device=rows.device)
@@ -213,22 +201,6 @@ class SupervisedSession(Session, Generic[KernelType]):
         """Prepare the labels of the batches just drawn."""
         self._labels = self.samples.y[drawn.rows]
         self._first = drawn.first
-
-
-class UnpaddedSession(SupervisedSession[KernelType]):
-    """Mini-batches of one dispatch at a time, without padding."""
-
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        self._counts: list[list[int]] = drawn.counts.tolist()
-
-    def mini_batch(self, step: int, row: int, active: int) -> tuple[Tensor, Tensor]:
-        """Inputs (n, *shape) and labels (n,) of the dispatch ``row``, one of the first ``active``, at ``step``."""
-        rows, _ = self.draw(step, active)
-        at = step - self._first
-        count = self._counts[at][row]
-        inputs = self.inputs(step, rows[None, row : row + 1, :count], first=row)
-        return inputs, self._labels[at, row, :count]
 
 
 class StackedSession(SupervisedSession[KernelType]):
@@ -273,15 +245,13 @@ class StackedSession(SupervisedSession[KernelType]):
             step += steps
         return losses
 
-    def padded(
-        self, step: int, active: int, scratch: dict[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    def padded(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor]:
         """The mini-batches of the first b = ``active`` dispatches at ``step``.
 
         Inputs (b, width, *shape), labels (b, width), and the weight of each position in its batch's mean, (b, width).
         """
         rows, _ = self.draw(step, active)
-        inputs = self.inputs(step, rows[None], scratch=scratch)
+        inputs = self.inputs(step, rows[None])
         at = step - self._first
         return (
             inputs.view(active, self.width, *inputs.shape[1:]),

@@ -13,7 +13,6 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
-from fedsim.learning.dispatch_loss import of_batch
 from fedsim.learning.kernels.convolutions import BatchedConvolutions
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
@@ -84,7 +83,7 @@ class VmapKernel(SupervisedKernel):
             total = (losses * mean_weights).sum()
             if loss.penalty:
                 total = total + loss.penalties(parameters.values())
-            return total, of_batch(self.dispatch_loss, total, losses, mean_weights)
+            return total, self.reported(total, losses, mean_weights)
 
         self._single = grad_and_value(mean_loss, has_aux=True)
         self.function = vmap(self._single)

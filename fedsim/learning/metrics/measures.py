@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -14,67 +16,79 @@ from fedsim.vocabulary.metrics import OF_CLASS
 from fedsim.vocabulary.numbers import varies
 
 
-class Loss(Metric):
+def _metric(**attributes: Any) -> Callable[[Callable[[Predictions], Any]], type[Metric]]:
+    """Makes a metric without parameters, with these attributes, of a function of the predictions."""
+
+    def of(function: Callable[[Predictions], Any]) -> type[Metric]:
+        name = function.__name__
+        namespace = {"__doc__": function.__doc__, "__module__": __name__, "name": name}
+        compute = lambda metric, predictions: float(function(predictions))  # noqa: E731
+        return type(name, (Metric,), namespace | {"compute": compute} | attributes)
+
+    return of
+
+
+@_metric(needs_outputs=False)
+def loss(predictions: Predictions) -> float:
     """Mean loss per test sample, without penalty."""
-
-    name = "loss"
-    needs_outputs = False
-
-    def compute(self, predictions: Predictions) -> float:
-        """The mean loss."""
-        return predictions.loss
+    return predictions.loss
 
 
-class Perplexity(Metric):
+@_metric(needs_outputs=False)
+def perplexity(predictions: Predictions) -> Any:
     """exp(mean loss); always measured in next-character tasks."""
-
-    name = "perplexity"
-    needs_outputs = False
-
-    def compute(self, predictions: Predictions) -> float:
-        """exp(mean loss)."""
-        return float(np.exp(predictions.loss))
+    return np.exp(predictions.loss)
 
 
-class Accuracy(Metric):
+@_metric(needs_outputs=False, target_kind="class")
+def accuracy(predictions: Predictions) -> Any:
     """Share of the test samples whose label is predicted."""
-
-    name = "accuracy"
-    target_kind = "class"
-    needs_outputs = False
-
-    def compute(self, predictions: Predictions) -> float:
-        """Diagonal of the confusion matrix over its sum."""
-        return float(predictions.confusion.diagonal().sum() / predictions.confusion.sum())
+    return predictions.confusion.diagonal().sum() / predictions.confusion.sum()
 
 
-class BalancedAccuracy(Metric):
+@_metric(needs_outputs=False, target_kind="class")
+def balanced_accuracy(predictions: Predictions) -> Any:
     """Mean recall over the classes that occur in the test set."""
-
-    name = "balanced_accuracy"
-    target_kind = "class"
-    needs_outputs = False
-
-    def compute(self, predictions: Predictions) -> float:
-        """Mean recall of the classes."""
-        actual = predictions.confusion.sum(1)
-        occurs = actual > 0
-        return float((predictions.confusion.diagonal()[occurs] / actual[occurs]).mean())
+    actual = predictions.confusion.sum(1)
+    occurs = actual > 0
+    return (predictions.confusion.diagonal()[occurs] / actual[occurs]).mean()
 
 
-class MacroF1(Metric):
+@_metric(needs_outputs=False, target_kind="class")
+def macro_f1(predictions: Predictions) -> Any:
     """Mean over the classes that occur in the test set of 2 TP / (2 TP + FP + FN)."""
+    confusion = predictions.confusion
+    actual, predicted = confusion.sum(1), confusion.sum(0)
+    occurs = actual > 0
+    return (2 * confusion.diagonal()[occurs] / (actual + predicted)[occurs]).mean()
 
-    name = "macro_f1"
-    target_kind = "class"
-    needs_outputs = False
 
-    def compute(self, predictions: Predictions) -> float:
-        """Mean F1 score of the classes."""
-        confusion = predictions.confusion
-        actual, predicted = confusion.sum(1), confusion.sum(0)
-        occurs = actual > 0
-        return float((2 * confusion.diagonal()[occurs] / (actual + predicted)[occurs]).mean())
+@_metric(target_kind="quantity")
+def mae(predictions: Predictions) -> Any:
+    """Mean over the test samples of |prediction - target|; always measured in regressions."""
+    predicted, target = predictions.quantities()
+    return (predicted - target).abs().mean()
+
+
+@_metric(needs_outputs=False, target_kind="quantity")
+def mse(predictions: Predictions) -> float:
+    """Mean over the test samples of (prediction - target)^2, the loss of a regression."""
+    return predictions.loss
+
+
+@_metric(target_kind="quantity")
+def r2(predictions: Predictions) -> Any:
+    """1 - sum of (prediction - target)^2 / sum of (target - mean target)^2 over the test samples.
+
+    1 is a perfect prediction, and 0 is as good as the mean; always measured in regressions. If all targets are equal,
+    it is 1 for a perfect prediction and 0 for any other, as in scikit-learn.
+    """
+    predicted, target = predictions.quantities()
+    residual = float((predicted - target).square().sum())
+    total, count = float((target - target.mean()).square().sum()), len(target)
+    if varies(math.sqrt(total / count), float(target.mean()), count):
+        return 1 - residual / total
+    return residual == 0
 
 
 class ClassAccuracyParams(Parameters):
@@ -145,47 +159,3 @@ class TopKAccuracy(Metric):
             )
         best = outputs.topk(min(self.params.k, outputs.shape[1]), dim=1).indices
         return float((best == labels.unsqueeze(1)).any(1).double().mean())
-
-
-class MeanAbsoluteError(Metric):
-    """Mean over the test samples of |prediction - target|; always measured in regressions."""
-
-    name = "mae"
-    target_kind = "quantity"
-
-    def compute(self, predictions: Predictions) -> float:
-        """The mean, in float64."""
-        predicted, target = predictions.quantities()
-        return float((predicted - target).abs().mean())
-
-
-class MeanSquaredError(Metric):
-    """Mean over the test samples of (prediction - target)^2, the loss of a regression."""
-
-    name = "mse"
-    target_kind = "quantity"
-    needs_outputs = False
-
-    def compute(self, predictions: Predictions) -> float:
-        """The mean loss."""
-        return predictions.loss
-
-
-class R2(Metric):
-    """1 - sum of (prediction - target)^2 / sum of (target - mean target)^2 over the test samples.
-
-    1 is a perfect prediction, and 0 is as good as the mean; always measured in regressions. If all targets are equal,
-    it is 1 for a perfect prediction and 0 for any other, as in scikit-learn.
-    """
-
-    name = "r2"
-    target_kind = "quantity"
-
-    def compute(self, predictions: Predictions) -> float:
-        """The coefficient, in float64."""
-        predicted, target = predictions.quantities()
-        residual = float((predicted - target).square().sum())
-        total, count = float((target - target.mean()).square().sum()), len(target)
-        if varies(math.sqrt(total / count), float(target.mean()), count):
-            return 1 - residual / total
-        return float(residual == 0)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
-from fedsim.learning.optimizers.base import Optimizer, OptimizerParams
+from fedsim.learning.optimizers import Optimizer, OptimizerParams
 
 if TYPE_CHECKING:
     from torch import Tensor

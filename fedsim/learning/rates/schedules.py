@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from pydantic import Field, model_validator
 
-from fedsim.learning.rates.base import CountingParams, CountingSchedule, RateSchedule
+from fedsim.learning.rates import CountingParams, CountingSchedule, RateSchedule
 
 
 class Constant(RateSchedule):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.learning.submodels.base import IntArray, Submodels
+from fedsim.learning.submodels import IntArray, Submodels
 from fedsim.tasks.base import as_tensor
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
@@ -41,8 +41,10 @@ class Parts:
         self.level = level
         self.rates: tuple[float, ...] = submodels.params.rates
         self.tasks = [submodels.part(whole, rate) for rate in self.rates]
-        self._positions = lru_cache(_REMEMBERED)(self._located)
-        self.within = lru_cache(None)(self._located_within)
+        self._positions = lru_cache(_REMEMBERED)(partial(self._located, whole))
+        self.within = lru_cache(None)(
+            lambda level, inner, device: self._located(self.tasks[level], inner, 0, device)
+        )
         for rate, task in zip(self.rates, self.tasks, strict=True):
             submodels.positions(whole.layout, task.layout, 0)
             if rate < 1 and task.layout.size >= whole.layout.size:
@@ -127,12 +129,10 @@ class Parts:
             held[self._positions(level, round, device)[trained]] += sums[trained]
         return held, of_all
 
-    def _located_within(self, level: int, inner: int, device: torch.device) -> Tensor:
-        layouts = self.tasks[level].layout, self.tasks[inner].layout
-        return as_tensor(self.submodels.positions(*layouts, 0)).to(device)
-
-    def _located(self, level: int, round: int, device: torch.device) -> Tensor:
-        layouts = self.whole.layout, self.tasks[level].layout
+    def _located(
+        self, whole: SupervisedTask, level: int, round: int, device: torch.device
+    ) -> Tensor:
+        layouts = whole.layout, self.tasks[level].layout
         return as_tensor(self.submodels.positions(*layouts, round)).to(device)
 
 

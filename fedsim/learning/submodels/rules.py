@@ -8,7 +8,8 @@ import numpy as np
 from pydantic import Field
 
 from fedsim.errors import UserError
-from fedsim.learning.submodels.base import IntArray, Rate, Submodels, SubmodelsParams
+from fedsim.learning.submodels import IntArray, Rate, Submodels, SubmodelsParams
+from fedsim.parts.parameters import Parameters
 from fedsim.tasks.exits import ExitsModel
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import partition_table
@@ -16,7 +17,18 @@ from fedsim.tasks.partition import partition_table
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from fedsim.tasks.base import Task
     from fedsim.tasks.model import ModelComponent
+
+
+class Whole(Submodels):
+    """Every client trains the whole model."""
+
+    name = "whole"
+    Params = Parameters
+
+    def check(self, task: Task) -> None:
+        """Every task will do."""
 
 
 class WidthParams(SubmodelsParams):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from fedsim.learning.workers.base import Group
 from fedsim.learning.workers.local import Pool, Workers, make_workers
-from fedsim.learning.workers.station import Station
+from fedsim.learning.workers.station import Group, Station, cohort_of
 
-__all__ = ["Group", "Pool", "Station", "Workers", "make_workers"]
+__all__ = ["Group", "Pool", "Station", "Workers", "cohort_of", "make_workers"]

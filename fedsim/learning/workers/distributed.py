@@ -17,7 +17,6 @@ import signal
 import socket
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -40,10 +39,7 @@ _PORT, _PORTS = 12_000, 20_000
 _TIMEOUT = timedelta(minutes=15)
 """Longest time that a rank waits for the others, which may train or evaluate longer than it does."""
 _PATIENCE_S = 5.0
-"""Seconds after which a process says for which others it waits."""
-_LOOK_S = 0.05
-_HERE = "fedsim/here"
-"""Key of the number of processes that have come."""
+"""Seconds after which a process says that it waits for others."""
 
 _Value = TypeVar("_Value")
 _Item = TypeVar("_Item")
@@ -84,21 +80,15 @@ class Ranks:
         # Two jobs on one machine must not meet.
         job, step = (int(os.environ.get(f"SLURM_{name}_ID", 0)) for name in ("JOB", "STEP"))
         os.environ.setdefault("MASTER_PORT", str(_PORT + (16 * job + step) % _PORTS))
-        missing = threading.Timer(_PATIENCE_S, self._say_who_is_missing)
+        missing = threading.Timer(_PATIENCE_S, self._say_that_it_waits)
         missing.daemon = True
         missing.start()
         try:
             if "MASTER_ADDR" not in os.environ:
                 raise ValueError("MASTER_ADDR is not set")
-            by_torchrun = "TORCHELASTIC_USE_AGENT_STORE" in os.environ
-            if by_torchrun:
-                _end_with_parent()
             with _interruptible():
                 address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-                is_master = self.number == 0 and not by_torchrun
-                # Its store is there before the ranks are, unless torchrun was killed.
-                if by_torchrun:
-                    socket.create_connection((address, port), 2 * _PATIENCE_S).close()
+                is_master = self.number == 0 and "TORCHELASTIC_USE_AGENT_STORE" not in os.environ
                 listening: dict[str, Any] = {}
                 if address in ("localhost", "127.0.0.1"):
                     # On one machine, nobody else may connect: torch would listen on all addresses.
@@ -108,7 +98,7 @@ class Ranks:
                     if is_master:
                         server = socket.create_server((address, port))
                         listening["master_listen_fd"] = server.detach()
-                # As torch's env:// does, but it does not wait yet, so that the processes can be counted.
+                # As torch's env:// does, apart from where it listens.
                 self._store = dist.TCPStore(  # type: ignore[attr-defined]
                     address,
                     port,
@@ -119,14 +109,6 @@ class Ranks:
                     multi_tenant=True,
                     **listening,
                 )
-                until_s = time.monotonic() + _TIMEOUT.total_seconds()
-                here = self._store.add(_HERE, 1)
-                # In init_process_group, the store would answer nobody.
-                while here < self.count and time.monotonic() < until_s:
-                    time.sleep(_LOOK_S)
-                    here = self._store.add(_HERE, 0)
-                if here < self.count:
-                    raise RuntimeError(f"only {here} came")
                 dist.init_process_group(
                     backend,
                     store=self._store,
@@ -145,19 +127,15 @@ class Ranks:
         finally:
             missing.cancel()
 
-    def _say_who_is_missing(self) -> None:
-        """Say how many processes are here, or, on a rank that has not reached rank 0, that this one is not."""
-        if self._store is None:
-            said = f"rank {self.number} of {self.count} has not reached rank 0"
-        elif self.number == 0:
-            here = self._store.add(_HERE, 0)
-            said = f"{here} of {self.count} processes {'is' if here == 1 else 'are'} here"
-        else:
+    def _say_that_it_waits(self) -> None:
+        """On rank 0, and on a rank that has not reached it."""
+        if self._store is not None and self.number:
             return
         address = f"{os.environ.get('MASTER_ADDR')}:{os.environ['MASTER_PORT']}"
         limit = format_duration(_TIMEOUT.total_seconds())
         warning = UserError(
-            f"{said}: waiting at {address} (MASTER_ADDR and MASTER_PORT) for up to {limit}",
+            f"rank {self.number} of {self.count} waits for the others at {address} (MASTER_ADDR and MASTER_PORT) for "
+            f"up to {limit}",
             where=_WHERE,
             hint="if it takes long, check that all processes were started, with the same address and "
             "port",
@@ -328,19 +306,6 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in zip(signals, before, strict=True):
             signal.signal(number, handler)
-
-
-def _end_with_parent() -> None:
-    """Receive SIGTERM soon after torchrun was killed, which then ends none of its processes."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(1.0)
-        logging.getLogger("fedsim").warning("torchrun was killed; this process ends, too")
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 def _sentence(error: Exception) -> str:

@@ -10,8 +10,7 @@ from typing import TypeVar
 
 import torch
 
-from fedsim.learning.workers.base import Group
-from fedsim.learning.workers.station import Station, Worker
+from fedsim.learning.workers.station import Group, Station, Worker
 from fedsim.methods.base import LocalUpdate
 
 _Item = TypeVar("_Item")
@@ -56,17 +55,18 @@ class Workers:
     Args:
         workers: at least one per thread of the pool.
         pool: the threads that train.
-        described: further entries of :meth:`describe`.
+        described: what ``run.json`` has besides their number.
 
     Attributes:
         count: number of groups trained at the same time.
+        described: type and number of workers, for ``run.json``.
     """
 
     def __init__(
         self, workers: Sequence[Worker], pool: Pool, described: Mapping[str, str | int]
     ) -> None:
         self.count = len(workers)
-        self._described = described
+        self.described = {"workers": self.count, **described}
         self._pool = pool
         self._free: SimpleQueue[Worker] = SimpleQueue()
         for worker in workers:
@@ -87,10 +87,6 @@ class Workers:
         """End the workers, even during :meth:`train`; may be called repeatedly."""
         self._pool.stop()
 
-    def describe(self) -> Mapping[str, str | int]:
-        """Type and number of workers, for ``run.json``."""
-        return {"workers": self.count, **self._described}
-
 
 def make_workers(station: Station, pool: Pool, ranks: int | None = None) -> Workers:
     """The workers of this process: several on the threads of ``pool``, or one per device.
@@ -101,18 +97,15 @@ def make_workers(station: Station, pool: Pool, ranks: int | None = None) -> Work
         ranks: the number of processes of the run, each of which has such workers; None if it is no distributed run.
     """
     home, others = station.execution.device, station.execution.others
-    if ranks is not None or not others:
-        workers = station.workers(station.threads)
-        if ranks is None:
-            return Workers(workers, pool, {"workers_are": "threads"})
-        described: dict[str, str | int] = {
-            "workers": ranks * len(workers),
-            "workers_are": "distributed",
-            "ranks": ranks,
-        }
-        return Workers(workers, pool, described)
-    workers = station.workers(1)
-    for device in others:
-        workers += station.on(device).workers(1, home)
-    devices = ", ".join(str(device) for device in (home, *others))
-    return Workers(workers, Pool(len(workers)), {"workers_are": "devices", "devices": devices})
+    if others and ranks is None:
+        workers = station.workers(1)
+        for device in others:
+            workers += station.on(device).workers(1, home)
+        devices = ", ".join(str(device) for device in (home, *others))
+        described = {"workers_are": "devices", "devices": devices}
+        return Workers(workers, Pool(len(workers)), described)
+    workers = station.workers(station.threads)
+    if ranks is None:
+        return Workers(workers, pool, {"workers_are": "threads"})
+    count = ranks * len(workers)
+    return Workers(workers, pool, {"workers": count, "workers_are": "distributed", "ranks": ranks})

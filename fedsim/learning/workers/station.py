@@ -1,22 +1,24 @@
-"""Data, kernel and method on one device, and the workers that share them."""
+"""Data, kernel and method on one device, the workers that share them, and the groups that they train."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from fedsim.errors import UserError
-from fedsim.learning.device import Execution, keep_freed_memory, reproducible
+from fedsim.learning.contract import Named
+from fedsim.learning.device import Execution, keep_freed_memory, reproducible, uploaded
 from fedsim.learning.kernels import Kernel, NestedKernel, choose
 from fedsim.learning.local_training import LocalTrainer
 from fedsim.learning.samples import training_samples
-from fedsim.learning.workers.base import Group, IntArray
-from fedsim.methods.base import LocalUpdate, Method
+from fedsim.methods.base import Cohort, LocalUpdate, Method
 from fedsim.randomness import Purpose, Stream, isolated
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import AnalyticTask, Task
@@ -24,12 +26,66 @@ from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.vocabulary.metrics import DispatchLoss
 from fedsim.vocabulary.timeline import Train
 
+IntArray = npt.NDArray[np.int64]
+
 # Groups are not made smaller than this to occupy more workers: such a group takes a few milliseconds.
 _SHARE_FLOPS = 100_000_000
 # The same on CUDA, for one local step: with less work, launching it would take longer than computing it. And the
 # maximum number of groups per wave.
 _CUDA_SHARE_FLOPS = 50_000_000_000
 _CUDA_SHARES = 8
+
+
+class Group(NamedTuple):
+    """Dispatches that are trained together, and what makes a cohort of them, or of some, on the device of a worker."""
+
+    trains: Sequence[Train]
+    cohort: Callable[[Sequence[Train], Execution], Cohort]
+
+
+def cohort_of(
+    trains: Sequence[Train],
+    execution: Execution,
+    *,
+    samples: IntArray,
+    rates: Sequence[float],
+    down: Mapping[str, Sequence[Tensor]],
+    memory: Mapping[str, Tensor],
+    in_place: Mapping[str, list[Tensor]] = {},
+) -> Cohort:
+    """The cohort of B dispatches on a device.
+
+    Args:
+        trains, execution: the dispatches, and the device.
+        samples: training samples of their clients, (B,).
+        rates: local learning rate of each.
+        down: the vector (elements,) that each received, by name; those of one version are one object.
+        memory, in_place: as those of the cohort.
+    """
+    device = execution.device
+    return Cohort(
+        clients=np.array([train.client for train in trains]),
+        sequences=np.array([train.sequence for train in trains]),
+        versions=np.array([train.version for train in trains]),
+        rounds=np.array([train.round for train in trains]),
+        steps=np.array([train.steps for train in trains]),
+        steps_assigned=np.array([train.steps_assigned for train in trains]),
+        samples=samples,
+        in_full=np.array([train.in_full or not train.sequence for train in trains]),
+        learning_rates=uploaded(np.array(rates), device).to(execution.dtype),
+        down=Named((name, _matrix(received, device)) for name, received in down.items()),
+        memory=Named((name, rows.to(device)) for name, rows in memory.items()),
+        in_place=in_place,
+    )
+
+
+def _matrix(received: Sequence[Tensor], device: torch.device) -> Tensor:
+    """The vectors as rows on a device; not a copy if all are one object, which is there already."""
+    moved = {id(vector): vector for vector in received}
+    moved = {key: vector.to(device) for key, vector in moved.items()}
+    if len(moved) == 1:
+        return moved[id(received[0])].expand(len(received), -1)
+    return torch.stack([moved[id(vector)] for vector in received])
 
 
 @dataclass(frozen=True)
@@ -64,11 +120,11 @@ class Worker:
         Raises:
             UserError: one client does not fit.
         """
-        trainer = self.trainers[levels_of(self.method, group.columns["clients"])[0]]
+        trainer = self.trainers[levels_of(self.method, np.array([group.trains[0].client]))[0]]
         try:
-            return self.method.local_update(group.cohort(self.execution), trainer)
+            return self.method.local_update(group.cohort(group.trains, self.execution), trainer)
         except torch.OutOfMemoryError:
-            half = len(group) // 2
+            half = len(group.trains) // 2
             if not half:
                 raise UserError(
                     "the GPU's memory is too small to train one client",
@@ -79,8 +135,8 @@ class Worker:
         trainer.kernel.limit_group(half)
         trainer.release()
         torch.cuda.empty_cache()
-        parts = slice(half), slice(half, None)
-        first, second = (self._local_update(group.part(part)) for part in parts)
+        halves = group.trains[:half], group.trains[half:]
+        first, second = (self._local_update(Group(part, group.cohort)) for part in halves)
         return LocalUpdate(
             _joined(first.vectors, second.vectors),
             torch.cat([first.loss, second.loss]),
@@ -124,11 +180,8 @@ class Station:
         *,
         dispatch_loss: DispatchLoss = "mean",
     ) -> None:
-        self.task = task
-        self.method = method
-        self.training = training
-        self.execution = execution
-        self._seed = seed
+        self.task, self.method, self.training = task, method, training
+        self.execution, self._seed = execution, seed
         self.step_flops = self._step_flops(task)
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
@@ -205,55 +258,44 @@ class Station:
         steps = np.array([train.steps for train in wave])
         levels = levels_of(self.method, clients)
         groups: list[list[Train]] = []
-        for level in np.unique(levels):
+        for level, kernel in enumerate(self.kernels):
             at = np.flatnonzero(levels == level)
-            kernel = self.kernels[level]
-            for members in self._grouped(kernel, clients[at], steps[at], workers, fixed=fixed):
-                groups.append([wave[index] for index in at[members]])
+            shapes = kernel.shape_class(clients[at])
+            order = np.lexsort((-steps[at], shapes))
+            for shape in np.unique(shapes):
+                members = at[order[shapes[order] == shape]]
+                pieces = self._pieces(kernel, steps[members], workers, fixed=fixed)
+                for part in np.array_split(members, pieces):
+                    groups.append([wave[index] for index in part])
         return groups
 
-    def _grouped(
-        self, kernel: Kernel, clients: IntArray, steps: IntArray, workers: int, *, fixed: bool
-    ) -> Iterator[IntArray]:
-        """The numbers of dispatches of one part of the model, in groups."""
-        shapes = kernel.shape_class(clients)
-        order = np.lexsort((-steps, shapes))
-        largest = kernel.largest_group()
-        for shape in np.unique(shapes):
-            members = order[shapes[order] == shape]
-            pieces = -(-len(members) // largest)
-            # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the
-            # number of workers.
-            if self.execution.device.type == "cuda":
-                shares = len(members) * self.step_flops // _CUDA_SHARE_FLOPS
-                most = workers if fixed else _CUDA_SHARES
-                pieces = min(len(members), max(pieces, min(most, shares)))
-            elif kernel.group_invariant or fixed:
-                shares = int(steps[members].sum()) * self.step_flops // _SHARE_FLOPS
-                fair = -(-pieces // workers) * workers
-                pieces = min(len(members), max(pieces, min(fair, shares)))
-            yield from np.array_split(members, pieces)
+    def _pieces(self, kernel: Kernel, steps: IntArray, workers: int, *, fixed: bool) -> int:
+        """The number of groups of dispatches of one shape."""
+        pieces = -(-len(steps) // kernel.largest_group())
+        # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the number
+        # of workers.
+        if self.execution.device.type == "cuda":
+            shares = len(steps) * self.step_flops // _CUDA_SHARE_FLOPS
+            most = workers if fixed else _CUDA_SHARES
+            return min(len(steps), max(pieces, min(most, shares)))
+        if kernel.group_invariant or fixed:
+            shares = int(steps.sum()) * self.step_flops // _SHARE_FLOPS
+            fair = -(-pieces // workers) * workers
+            return min(len(steps), max(pieces, min(fair, shares)))
+        return pieces
 
     def on(self, device: torch.device) -> Station:
         """A copy on another device of this process, or a second one on this device."""
         context = replace(self.method.context, tensors=lambda: (self.execution.dtype, device))
         method = type(self.method)(self.method.params, context)
         execution = replace(self.execution, device=device, others=())
-        return Station(
-            self.task,
-            method,
-            self.training,
-            self._seed,
-            execution,
-            dispatch_loss=self.kernel.dispatch_loss,
-        )
+        given = self.task, method, self.training, self._seed, execution
+        return Station(*given, dispatch_loss=self.kernel.dispatch_loss)
 
     def identity(self) -> dict[str, str]:
         """The properties that a resumed run must share with its checkpoint."""
         return {
-            "kernel": "+".join(
-                dict.fromkeys(f"{kernel.name}/{kernel.revision}" for kernel in self.kernels)
-            ),
+            "kernel": "+".join(dict.fromkeys(f"{one.name}/{one.revision}" for one in self.kernels)),
             "device": self.execution.device.type,
             "dtype": str(self.execution.dtype).removeprefix("torch."),
         }

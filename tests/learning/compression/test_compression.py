@@ -203,20 +203,6 @@ def test_the_quantizer_of_a_normal_number_is_that_of_max(bits: int, distortion: 
     assert np.average(errors, weights=weights) == pytest.approx(distortion, rel=1e-3)
 
 
-@pytest.mark.parametrize("share", [0.01, 0.3, 0.9])
-def test_contraction_factor_of_topk(share: float) -> None:
-    values = rows(50, dtype=torch.float64)
-    part = made("topk", share=share)
-    errors = (values - part.compress(values, draws(50))).square().sum(1)
-    squares = values.square()
-    assert bool((errors <= (1 - share) * squares.sum(1)).all())
-    # Exactly the smaller entries are lost, and the bound is met if all have one magnitude.
-    kept = round(share * 1000)
-    torch.testing.assert_close(errors, squares.sort(1).values[:, : 1000 - kept].sum(1))
-    flat = torch.ones(1, 1000) - part.compress(torch.ones(1, 1000), draws(1))
-    assert float(flat.square().sum()) == 1000 - kept
-
-
 def test_powersgd_sends_a_matrix_of_low_rank_exactly() -> None:
     left, right = rows(1, 60)[0].double().view(30, 2), rows(1, 40)[0].double().view(2, 20)
     values = rows(2, dtype=torch.float64)

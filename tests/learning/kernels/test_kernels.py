@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from fedsim.errors import UserError
 from fedsim.learning.batches import BatchOrder
-from fedsim.learning.device import Execution, reproducible
+from fedsim.learning.device import reproducible
 from fedsim.learning.kernels import (
     LinearStackKernel,
     LoopKernel,
@@ -22,15 +22,10 @@ from fedsim.learning.kernels import (
 )
 from fedsim.learning.kernels.base import Correction
 from fedsim.learning.kernels.convolutions import BatchedConvolutions
-from fedsim.learning.kernels.linear_stack import layers_of, views
-from fedsim.learning.kernels.loop import BoundModule
 from fedsim.learning.local_training import active_rows, row_matrix
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.modules.dropout import KeyedDropout, seed_dropout
 from fedsim.vocabulary.metrics import DispatchLoss
-from tests.learning.images import CROP_AND_FLIP, colour_task, session_of
 from tests.learning.kernels.building import (
     BATCH,
     binary_task,
@@ -231,22 +226,6 @@ def test_the_kernel_follows_the_documented_rule(model: str, executor: str, expec
     assert type(kernel_of(task, training)) is expected
 
 
-@pytest.mark.usefixtures("client_by_client")
-def test_gradients_after_fused_steps() -> None:
-    """They share work space, which autograd may have to know of."""
-    task = supervised_task("mlp")
-    kernel = build("linear_stack", task)
-    weights = models_of(task, 2, torch.float32)
-    steps = np.array([3, 2])
-    with torch.no_grad():
-        kernel.session(np.arange(2), np.zeros(2, int), steps, 0).descend(
-            weights.clone(), torch.full((2,), 0.1), active_rows(steps)
-        )
-    one_by_one = run_gradients(kernel, weights, np.arange(2), steps)
-    expected = run_gradients(build("linear_stack", task), weights, np.arange(2), steps)
-    assert all(torch.equal(one, other) for one, other in zip(one_by_one, expected, strict=True))
-
-
 @pytest.mark.skipif(
     not torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
     reason="this build of torch has no oneDNN",
@@ -272,31 +251,6 @@ def test_steps_by_onednn_are_those_of_blas(monkeypatch: pytest.MonkeyPatch) -> N
     torch.testing.assert_close(losses, expected_losses, atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("size", "group"), [(400_000, 32), (2_000_000, 8), (40_000_000, 4)])
-def test_groups_of_larger_models_have_up_to_16_megabytes(
-    size: int, group: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(LinearStackKernel, "model_bytes", size)
-    assert build("linear_stack", supervised_task("mlp")).largest_group() == group
-
-
-def test_weights_and_biases_are_views_of_the_layout() -> None:
-    """Of one vector, and of a stack of vectors."""
-    shapes = [("a.weight", (2, 3)), ("a.bias", (2,)), ("b.weight", (1, 2)), ("last", (4, 1))]
-    layers, flat = layers_of(Layout.of(shapes)), torch.arange(14.0).repeat(5, 1)
-    for vectors in (flat[0], flat):
-        weights, biases = views(layers, vectors)
-        assert [weight.view(-1, *weight.shape[-2:])[0].tolist() for weight in weights] == [
-            [[0, 1, 2], [3, 4, 5]],
-            [[8, 9]],
-            [[10], [11], [12], [13]],
-        ]
-        assert [bias is None for bias in biases] == [False, True, True]
-    assert biases[0] is not None
-    biases[0].add_(1)
-    assert (flat[:, 6:8] == torch.tensor([7.0, 8.0])).all()
-
-
 def test_dropout_masks_follow_client_sequence_and_step() -> None:
     task = supervised_task("dropout", sizes=(50,) * 4)
     kernel = build("loop", task)
@@ -308,42 +262,6 @@ def test_dropout_masks_follow_client_sequence_and_step() -> None:
     same_batch = supervised_task("conv", sizes=(50,) * 4)
     plain = run_gradients(build("loop", same_batch), weights, clients, steps)
     assert not torch.allclose(first[3], plain[3])
-
-
-class Hidden(torch.nn.Module):
-    """Drops inputs by a function of torch."""
-
-    def __init__(self, function: str) -> None:
-        super().__init__()
-        self.function = function
-        self.layer = torch.nn.Linear(int(np.prod(SHAPE)), 5)
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        function = getattr(torch.nn.functional, self.function)
-        dropped: Tensor = function(inputs.flatten(1), 0.5, self.training)
-        return self.layer(dropped)  # type: ignore[no-any-return]
-
-
-def test_functional_dropout_is_a_function_of_the_seed() -> None:
-    """As a dropout layer in the same place draws, bit for bit."""
-    task = supervised_task("linear")
-    task.module = Hidden("dropout").train()
-    execution = Execution.of(make_training())
-    bound = BoundModule(task, execution)
-    bound.module.train()
-    inputs = torch.rand(4, *SHAPE, dtype=execution.dtype)
-    before = torch.get_rng_state()
-    bound.seed_dropout(7)
-    outputs = bound.forward(inputs)
-    bound.seed_dropout(7)
-    assert torch.equal(bound.forward(inputs), outputs)
-    assert not torch.equal(bound.forward(inputs), outputs)
-    assert torch.equal(before, torch.get_rng_state())
-    layer = KeyedDropout(0.5)
-    seed_dropout(layer, 7)
-    assert torch.equal(bound.module.layer(layer(inputs.flatten(1))), outputs)
-    bound.module.eval()
-    assert torch.equal(bound.forward(inputs), bound.module.layer(inputs.flatten(1)))
 
 
 class Branching(nn.Module):
@@ -407,19 +325,6 @@ def test_quadratic_noise_is_keyed_by_dispatch_and_step() -> None:
     assert len(seen) == 8
 
 
-def test_squared_losses_of_the_binary_linear_model() -> None:
-    """Like the others, and without its penalty."""
-    task = binary_task(personal_features=4, penalty=0.3, bias=True)
-    model = models_of(task, 1, torch.float64)
-    rows = task.rows[task.offsets[0] : task.offsets[1]].tolist()
-    for kind in ("split_linear", "loop"):
-        session = build(kind, task, torch.float64, dispatch_loss="root_mean_square").session(
-            np.array([0]), np.zeros(1, int), np.array([1]), 0
-        )
-        losses = session.gradients(0, model, torch.zeros_like(model))
-        torch.testing.assert_close(losses[0], squares_of(task, model[0], rows))
-
-
 BINARY: list[dict[str, object]] = [
     {},
     {"personal_features": 4, "penalty": 0.3},
@@ -446,6 +351,19 @@ def test_the_binary_linear_model_by_hand_and_by_automatic_differentiation(
         results.append(collected)
     for by_hand, automatic in zip(*results, strict=True):
         torch.testing.assert_close(by_hand, automatic, atol=1e-14, rtol=1e-12)
+
+
+def test_squared_losses_of_the_binary_linear_model() -> None:
+    """Like the others, and without its penalty."""
+    task = binary_task(personal_features=4, penalty=0.3, bias=True)
+    model = models_of(task, 1, torch.float64)
+    rows = task.rows[task.offsets[0] : task.offsets[1]].tolist()
+    for kind in ("split_linear", "loop"):
+        session = build(kind, task, torch.float64, dispatch_loss="root_mean_square").session(
+            np.array([0]), np.zeros(1, int), np.array([1]), 0
+        )
+        losses = session.gradients(0, model, torch.zeros_like(model))
+        torch.testing.assert_close(losses[0], squares_of(task, model[0], rows))
 
 
 def test_the_binary_linear_model_is_bitwise_the_same_in_every_group() -> None:
@@ -509,18 +427,6 @@ def test_what_cannot_be_stacked_is_refused() -> None:
         kernel_of(task, training)
     assert "running_mean), such as the statistics of batch normalization" in caught.value.message
     assert caught.value.where == "training.executor"
-
-
-def test_steps_gathered_ahead_are_those_gathered_one_by_one() -> None:
-    training = make_training(augmentation=CROP_AND_FLIP, batch_size=8)
-    session = session_of(colour_task(), training, [1, 0], [4, 2], 1)
-    for dispatch in (0, 1):
-        rows = torch.stack([session.draw(step, 2)[0][dispatch] for step in range(5)])
-        ahead = session.inputs(2, rows[2:, None], first=dispatch)
-        singly = [
-            session.inputs(step, rows[None, step : step + 1], first=dispatch) for step in (2, 3, 4)
-        ]
-        assert torch.equal(ahead, torch.cat(singly))
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,10 @@ from fedsim.composition.check import check_scenario
 from fedsim.composition.submodels import parts_of
 from fedsim.composition.world import World
 from fedsim.errors import UserError
-from fedsim.learning.submodels import Parts
-from fedsim.methods.mixins import _Overlapping
+from fedsim.learning.submodels.parts import Parts
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from tests.composition.interrupting import interrupted_with_checkpoint
 from tests.composition.worlds import digests, digits
 
 pytestmark = pytest.mark.usefixtures("without_reports")
@@ -340,39 +337,6 @@ class Net(nn.Module):
 # -- overlaps by hand -------------------------------------------------------------------------------------------------
 
 
-class Three:
-    """Updates of three clients whose parts have 3, 2 and 1 of three units: all entries 1, 2 and 4."""
-
-    clients = np.arange(3)
-    rounds = np.zeros(3, dtype=np.int64)
-
-    def weighted_sum(self, name: str, weights: Any, factors: Any) -> Tensor:
-        units_of = torch.tensor([3, 2, 1])
-        rows = torch.zeros(3, 9)
-        for client, value in enumerate((1.0, 2.0, 4.0)):
-            rows[client].view(3, 3)[: units_of[client]] = value
-        return torch.as_tensor(np.multiply(weights, factors), dtype=torch.float32) @ rows
-
-
-def test_overlap_averages_of_a_3_x_3_layer() -> None:
-    def task(size: int) -> Any:
-        return SimpleNamespace(layout=SimpleNamespace(size=size), class_masks=None)
-
-    parts = object.__new__(Parts)
-    parts.level, parts.whole, parts.tasks = np.arange(3), task(9), [task(9), task(6), task(3)]
-    parts.submodels = SimpleNamespace(moves=False, static_statistics=False)  # type: ignore[assignment]
-    parts._positions = lambda level, *_: torch.arange(9 - 3 * level)  # type: ignore[assignment]
-    overlapping = _Overlapping(Three(), parts, adds=False)  # type: ignore[arg-type]
-    mean = overlapping.weighted_sum("delta", [1 / 4, 1 / 4, 1 / 2]).view(3, 3)
-    # Row 0: (1 + 2 + 2 x 4) / 4; row 1, without the third client: (1 + 2) / 2; row 2, the first alone: 1.
-    assert mean.tolist() == [[2.75] * 3, [1.5] * 3, [1.0] * 3]
-    assert overlapping.weighted_sum("delta", [0, 1, 0]).view(3, 3).tolist() == [
-        [2.0] * 3,
-        [2.0] * 3,
-        [0.0] * 3,
-    ]
-
-
 def test_parts_of_rate_1_are_fedavg_bit_for_bit(tmp_path: Path) -> None:
     whole = fedsim.run(digits(), tmp_path / "whole")
     for name in ("heterofl", "fedrolex"):
@@ -560,29 +524,6 @@ def test_memory_lets_clients_in_by_their_part(tmp_path: Path) -> None:
     del content["server"]["submodels"]
     short = built(content, tmp_path).population.short_of_memory
     assert (~short).tolist() == fits[0].tolist()
-
-
-@pytest.mark.parametrize(
-    ("kind", "compression"),
-    [
-        *((kind, {}) for kind in KINDS),
-        ("heterofl", {"up": {"name": "topk", "share": 0.1}, "down": "qsgd"}),
-        ("fedrolex", {"up": {"name": "eden", "bits": 2}}),
-    ],
-)
-def test_deferral_threads_and_interruptions_leave_the_bits(
-    tmp_path: Path, kind: str, compression: dict[str, Any]
-) -> None:
-    submodels = {**KINDS[kind], "rates": RATES, "by": "speed"}
-    server = {**digits()["server"], "submodels": submodels, "compression": compression}
-    content = digits(server=server, stop={"rounds": 4})
-    content["task"]["model"]["hidden"] = [16, 16, 16]
-    complete = digests(fedsim.run(content, tmp_path / "complete").path)
-    for number, training in enumerate(({"verify": "eager"}, {"threads": 3})):
-        changed = {**content, "training": {**content["training"], **training}}
-        assert digests(fedsim.run(changed, tmp_path / str(number)).path) == complete
-    interrupted_with_checkpoint(tmp_path / "resumed", content, 2)
-    assert digests(fedsim.resume(tmp_path / "resumed").path) == complete
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

@@ -7,15 +7,13 @@ from typing import Any
 import pytest
 import torch
 
-from fedsim.learning.kernels import LinearStackKernel
-from tests.learning.problems import make_learner, supervised_task
+from tests.learning.problems import make_learner
 from tests.learning.timelines import assert_same, buffered, checkpoints_of, execute
 from tests.learning.workers.cases import (
     CASES,
     Case,
     mlp,
     on_devices,
-    synchronous,
     with_threads,
 )
 
@@ -50,20 +48,6 @@ def test_a_checkpoint_of_one_type_is_continued_by_another(
     taken = checkpoints_of(task, timeline, **before(case, 2), **few)
     assert len(taken) > 1
     assert_same(execute(task, timeline, checkpoint=taken[1], **after(case, 2), **few), expected)
-
-
-@pytest.mark.parametrize("name", ["fedavg", "fedprox", "scaffold", "fedalt", "fedlga"])
-def test_large_models_are_trained_client_by_client(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_task = partial(supervised_task, "mlp", own_test=True)
-    case: Case = (make_task, name, {}, {}, synchronous)
-    task, timeline = make_task(), synchronous()
-    expected = execute(task, timeline, **with_threads(case, 1))[0]["model"]
-    monkeypatch.setattr(LinearStackKernel, "client_by_client", True)
-    by_client = execute(task, timeline, **with_threads(case, 1))
-    torch.testing.assert_close(by_client[0]["model"], expected, atol=1e-5, rtol=1e-4)
-    assert_same(execute(task, timeline, **with_threads(case, 2)), by_client)
 
 
 def test_description() -> None:

@@ -9,15 +9,13 @@ import torch
 from torch import Tensor
 
 from fedsim.learning.device import Execution
-from fedsim.learning.workers import Group
+from fedsim.learning.workers import Group, cohort_of
 from fedsim.methods.base import Cohort, LocalUpdate, Trainer
 from fedsim.methods.fedavg import FedAvg
-from tests.learning.kernels.building import binary_task
+from fedsim.vocabulary.timeline import Train
 from tests.learning.problems import (
     Timeline,
-    kernel_of,
     make_station,
-    make_training,
     supervised_task,
 )
 from tests.learning.workers.cases import station_of
@@ -34,13 +32,6 @@ def test_a_device_has_data_kernel_and_method_of_its_own() -> None:
     assert other.describe() == station.describe()
     for name, value in station.server.items():
         assert torch.equal(other.server[name], value)
-
-
-def test_the_module_of_a_task_stays_where_it_is() -> None:
-    """A kernel on another device must not take the module of the first along."""
-    task = binary_task()
-    kernel = kernel_of(task, make_training())
-    assert kernel.module is not task.module  # type: ignore[attr-defined]
 
 
 def test_updates_come_home() -> None:
@@ -95,31 +86,29 @@ class _Large:
         return 1000
 
 
-COLUMNS = (
-    "clients",
-    "sequences",
-    "versions",
-    "rounds",
-    "steps",
-    "steps_assigned",
-    "samples",
-    "in_full",
-)
-
-
 def group(*received: Tensor) -> Group:
     """Dispatches that received these vectors."""
-    count = len(received)
-    columns = dict.fromkeys(COLUMNS, np.arange(count))
-    memory: Any = lambda: {"own": torch.zeros(count, 3)}  # noqa: E731
-    return Group(columns, (0.1,) * count, {"model": received}, memory)
+    trains = [Train(number, number, 0, 0, 0, 1, 1, 0.0) for number in range(len(received))]
+
+    def cohort(trains: Any, execution: Execution) -> Cohort:
+        return cohort_of(
+            trains,
+            execution,
+            samples=np.arange(len(trains)),
+            rates=[0.1] * len(trains),
+            down={"model": [received[train.client] for train in trains]},
+            memory={"own": torch.zeros(len(trains), 3)},
+        )
+
+    return Group(trains, cohort)
 
 
 def test_a_vector_that_many_received_is_there_once() -> None:
     execution = Execution(CPU, torch.float32, None, 1)
     first, second = torch.arange(3.0), torch.arange(3.0) + 5
-    several = group(first, second, first, first).cohort(execution).down["model"]
+    trains, cohort = group(first, second, first, first)
+    several = cohort(trains, execution).down["model"]
     assert torch.equal(several, torch.stack([first, second, first, first]))
-    same = group(first, second, first, first).part(slice(2, 4)).cohort(execution).down["model"]
+    same = cohort(trains[2:], execution).down["model"]
     assert same.stride() == (0, 1)
     assert same.data_ptr() == first.data_ptr()
