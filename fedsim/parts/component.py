@@ -118,7 +118,8 @@ class _Parts(Mapping[str, type[ComponentType]]):
         for module in sorted(self._modules, key=lambda module: module != name):
             spec = importlib.util.find_spec(f"{self._package}.{module}")
             text = "" if spec is None else Path(str(spec.origin)).read_text(encoding="utf-8")
-            if f'name = "{name}"' in text and name in (parts := self._defined_in(module)):
+            names_it = f'name = "{name}"' in text or f"def {name}(" in text
+            if names_it and name in (parts := self._defined_in(module)):
                 return self._found.setdefault(name, parts[name])
         raise KeyError(name)
 
