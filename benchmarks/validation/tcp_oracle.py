@@ -37,7 +37,7 @@ from fedsim.network.static import StaticNetwork
 from fedsim.network.transport import Transport
 from fedsim.network.transported import TransportedNetwork
 from fedsim.network.transports.fluid import Fluid
-from fedsim.network.transports.tcp import Tcp, TcpParams
+from fedsim.network.transports.tcp import Tcp
 from fedsim.parts.component import Parameters
 from fedsim.units import NEVER, to_ns
 
@@ -175,7 +175,7 @@ def _grid() -> Iterator[Case]:
 
 
 def tcp(case: Case) -> Transport:
-    return Tcp(TcpParams(congestion=case.congestion))
+    return Tcp(Tcp.Params(congestion=case.congestion))
 
 
 def predicted_s(case: Case, transport: Transport) -> list[float]:

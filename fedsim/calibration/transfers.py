@@ -16,7 +16,7 @@ from scipy.optimize import brentq, minimize_scalar
 
 from fedsim.network.transport import Connection, Transport
 from fedsim.network.transports.fluid import Fluid
-from fedsim.network.transports.tcp import Tcp, TcpParams
+from fedsim.network.transports.tcp import Tcp
 from fedsim.parts.parameters import Parameters
 
 FloatArray = npt.NDArray[np.float64]
@@ -25,8 +25,8 @@ LatencySource = Literal["log", "scenario", "nothing"]
 
 CANDIDATES: tuple[Transport, ...] = (
     Fluid(Parameters()),
-    Tcp(TcpParams(connection="reuse")),
-    Tcp(TcpParams(connection="new")),
+    Tcp(Tcp.Params(connection="reuse")),
+    Tcp(Tcp.Params(connection="new")),
 )
 """Transports that are tried if transfers differ in size."""
 

@@ -18,7 +18,7 @@ from fedsim.composition.needs import missing_tables
 from fedsim.composition.shared import Shared
 from fedsim.devices import DeviceContext
 from fedsim.devices.availability.base import AvailabilityParams
-from fedsim.devices.availability.trace import TraceAvailabilityParams
+from fedsim.devices.availability.trace import TraceAvailability
 from fedsim.devices.battery import Batteries, Power
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.grid import Footprint, Grid
@@ -73,7 +73,7 @@ class Devices:
         bundle, params = self._bundle("availability"), self.scenario.devices.availability.params
         if bundle is None or bundle.manifest.clock == "device-relative":
             return None
-        if not isinstance(params, TraceAvailabilityParams) or params.shift == "any":
+        if not isinstance(params, TraceAvailability.Params) or params.shift == "any":
             return None
         epoch = bundle.epoch
         midnight_s = 0 if epoch is None else 3600 * epoch.hour + 60 * epoch.minute + epoch.second

@@ -17,7 +17,7 @@ from fedsim.composition.prospects import expected_transfers_s
 from fedsim.composition.stays import EdgeServers, Stays, beyond, edge_stays
 from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Power
-from fedsim.devices.compute.known import Values, ValuesParams
+from fedsim.devices.compute.known import Values
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
@@ -310,7 +310,7 @@ def _population(world: World, servers: EdgeServers) -> Population:
         clients=count,
         availability=availability.index(),
         on_disconnect=section.availability.params.on_disconnect,
-        compute=ComputeTimes(Values(ValuesParams(step=round_s), context)),
+        compute=ComputeTimes(Values(Values.Params(step=round_s), context)),
         network=section.network.create().build(
             NetworkContext(
                 count, bundle_of("network"), rows, seed, devices.folder, offset_ns=offset_ns

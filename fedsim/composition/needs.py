@@ -18,7 +18,7 @@ from fedsim.methods.mixins import STATE
 from fedsim.parts.component import Component
 from fedsim.parts.functions import called
 from fedsim.scenario.model import Scenario, Server
-from fedsim.scheduling.schedules.sync import Sync, SyncParams
+from fedsim.scheduling.schedules.sync import Sync
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.parameters import TraceParameters
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
@@ -139,7 +139,7 @@ def unmet_exchange(scenario: Scenario, method: Method) -> list[UserError]:
     title, kind = method.title or method.name, exchange.name or exchange.__name__
     params = schedule.params
     waits_for_all = (
-        isinstance(params, SyncParams)
+        isinstance(params, Sync.Params)
         and schedule.type.limit_s is Sync.limit_s
         and (params.deadline, params.quorum, params.over_selection) == (None, None, 1.0)
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.devices.availability.trace import TraceAvailabilityParams
+from fedsim.devices.availability.trace import TraceAvailability
 from fedsim.errors import UserError
 from fedsim.network.base import Direction, Network
 from fedsim.scheduling.base import Demands, cohort_of
@@ -59,7 +59,7 @@ class Prospects:
         kept_out, short = self.population.excluded, self.population.short_of_memory
         barred, never = kept_out | short, first_ns >= NEVER
         rule, change, why = None, "on_end", "are never online"
-        if isinstance(replayed, TraceAvailabilityParams):
+        if isinstance(replayed, TraceAvailability.Params):
             rule = replayed.require
             if replayed.start:
                 change += f" or an earlier start (now {format_duration(replayed.start)})"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from fedsim.learning.compression import Compression
 from fedsim.learning.optimizers import Optimizer
-from fedsim.learning.optimizers.sgd import Sgd, SgdParams
+from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.parts.component import Component, Parameters, is_bundled
 from fedsim.randomness import Purpose, Stream
 
@@ -69,7 +69,7 @@ class MethodContext:
     tensors: Callable[[], tuple[torch.dtype, torch.device]]
     seed: int
     availability_cycle_s: float = 86_400.0
-    optimizer: Optimizer = field(default_factory=lambda: Sgd(SgdParams()))
+    optimizer: Optimizer = field(default_factory=lambda: Sgd(Sgd.Params()))
 
     @property
     def dtype(self) -> torch.dtype:

@@ -13,17 +13,6 @@ _MOST_PARAMETERS = 100
 _STATUSES = {"complete": "FINISHED", "interrupted": "KILLED"}
 
 
-class MlflowParams(Parameters):
-    """Parameters of the MLflow tracker."""
-
-    uri: str | None = None
-    """Tracking server, such as ``http://localhost:5000``; if not given, the environment variable
-    ``MLFLOW_TRACKING_URI``, or else MLflow's default. A database (``sqlite:///mlflow.db``) needs all of MLflow
-    (``pip install mlflow``); a folder needs the environment variable ``MLFLOW_ALLOW_FILE_STORE=true``."""
-    experiment: str = "fedsim"
-    """Experiment; it is created if it does not exist."""
-
-
 class Mlflow(Tracker):
     """MLflow: metrics live, every value of the scenario as a parameter.
 
@@ -33,9 +22,16 @@ class Mlflow(Tracker):
 
     name = "mlflow"
     package = extra = "mlflow"
-    Params = MlflowParams
 
-    def __init__(self, params: MlflowParams, run: TrackedRun) -> None:
+    class Params(Parameters):
+        uri: str | None = None
+        """Tracking server, such as ``http://localhost:5000``; if not given, the environment variable
+        ``MLFLOW_TRACKING_URI``, or else MLflow's default. A database (``sqlite:///mlflow.db``) needs all of MLflow
+        (``pip install mlflow``); a folder needs the environment variable ``MLFLOW_ALLOW_FILE_STORE=true``."""
+        experiment: str = "fedsim"
+        """Experiment; it is created if it does not exist."""
+
+    def __init__(self, params: Params, run: TrackedRun) -> None:
         super().__init__(params, run)
         from mlflow.entities import Metric, Param
         from mlflow.tracking import MlflowClient

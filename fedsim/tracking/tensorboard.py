@@ -9,13 +9,6 @@ from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
 
 
-class TensorboardParams(Parameters):
-    """Parameters of the TensorBoard tracker."""
-
-    folder: Path | None = None
-    """Folder for the event files of many runs, one folder each; ``tracking`` in the run folder by default."""
-
-
 class Tensorboard(Tracker):
     """Event files for TensorBoard, live: ``tensorboard --logdir runs``.
 
@@ -25,9 +18,12 @@ class Tensorboard(Tracker):
 
     name = "tensorboard"
     package = extra = "tensorboard"
-    Params = TensorboardParams
 
-    def __init__(self, params: TensorboardParams, run: TrackedRun) -> None:
+    class Params(Parameters):
+        folder: Path | None = None
+        """Folder for the event files of many runs, one folder each; ``tracking`` in the run folder by default."""
+
+    def __init__(self, params: Params, run: TrackedRun) -> None:
         super().__init__(params, run)
         from torch.utils.tensorboard import SummaryWriter
         from torch.utils.tensorboard.summary import hparams

@@ -10,22 +10,6 @@ from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
 
 
-class WandbParams(Parameters):
-    """Parameters of the Weights & Biases tracker."""
-
-    project: str = "fedsim"
-    """Project."""
-    entity: str | None = None
-    """User or team; by default that of your account."""
-    group: str | None = None
-    """Group of the run; by default the scenario's name, so that the seeds of a scenario are grouped."""
-    tags: list[str] = []
-    """Tags."""
-    mode: Literal["online", "offline", "disabled"] | None = None
-    """As in ``wandb.init``; if not given, the environment variable ``WANDB_MODE``, or else online. Upload what was
-    logged offline with ``wandb sync``."""
-
-
 class Wandb(Tracker):
     """Weights & Biases: metrics over simulated hours, live, with the scenario as the configuration of the run.
 
@@ -34,9 +18,21 @@ class Wandb(Tracker):
 
     name = "wandb"
     package = extra = "wandb"
-    Params = WandbParams
 
-    def __init__(self, params: WandbParams, run: TrackedRun) -> None:
+    class Params(Parameters):
+        project: str = "fedsim"
+        """Project."""
+        entity: str | None = None
+        """User or team; by default that of your account."""
+        group: str | None = None
+        """Group of the run; by default the scenario's name, so that the seeds of a scenario are grouped."""
+        tags: list[str] = []
+        """Tags."""
+        mode: Literal["online", "offline", "disabled"] | None = None
+        """As in ``wandb.init``; if not given, the environment variable ``WANDB_MODE``, or else online. Upload what was
+        logged offline with ``wandb sync``."""
+
+    def __init__(self, params: Params, run: TrackedRun) -> None:
         super().__init__(params, run)
         import wandb
 

@@ -93,10 +93,10 @@ def mine(tmp_path: Path) -> Path:
         "from fedsim.scheduling.base import CohortParams, Selection\n"
         'class First(Selection):\n    """The first clients."""\n    Params = CohortParams\n'
         "    def draw(self, count):\n        return self.available()[:count].tolist()\n"
-        "from fedsim.scheduling.schedules.sync import Sync, SyncParams\n"
+        "from fedsim.scheduling.schedules.sync import Sync\n"
         "from fedsim.units import Duration, Rate, Size\n"
         "class Plain(First): pass\n"
-        "class SlowParams(SyncParams):\n"
+        "class SlowParams(Sync.Params):\n"
         "    nap: Duration = 90.0\n    cap: Rate = 2e6\n    packet: Size = 1500\n    most: Size = 2**31\n"
         'class Slow(Sync):\n    """Slow rounds."""\n    Params = SlowParams\n'
         'def top(outputs, labels, above=0.9):\n    """A share above ``above``."""\n    return 1.0\n'
@@ -124,7 +124,7 @@ def test_a_part_of_the_users_is_described_after_its_file_was_named(
         assert exit_code("fedsim describe mine.py:Slow") == 0
         printed = capsys.readouterr()
     for words in ("pause: duration, default 0s", "nap: duration, default 90s"):
-        assert words in printed.out, "the parameters of SyncParams, and those of the file"
+        assert words in printed.out, "the parameters of Sync.Params, and those of the file"
     assert 'name: "mine.py:Slow", nap: 90s, cap: 2Mbps' in printed.out, "its own come first"
     for words in ("rate, default 2Mbps", "size, default 1500B", "size, default 2GiB"):
         assert words in printed.out

@@ -12,7 +12,7 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
 from fedsim.network.traced import Ride, TracedNetwork
 from fedsim.network.transported import TransportedNetwork
-from fedsim.network.transports.tcp import Tcp, TcpParams
+from fedsim.network.transports.tcp import Tcp
 from fedsim.units import NEVER
 from tests.network.bundles import S, build, context_of, series_of
 
@@ -61,7 +61,7 @@ def test_a_constant_series_is_a_static_link(size: float) -> None:
     ride = Ride(np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1))
     traced = TracedNetwork(series, down=ride, up=ride, latency_s=0.05)
     constant = StaticNetwork(latency_s=0.05, down_bps=8e6, up_bps=8e6, clients=1)
-    transport = Tcp(TcpParams(window=40_000))
+    transport = Tcp(Tcp.Params(window=40_000))
     for loss in (0.0, 0.01):
         one, other = (
             TransportedNetwork(links, transport, loss=loss, clients=1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Batteries, Power
-from fedsim.devices.compute.known import Values, ValuesParams
+from fedsim.devices.compute.known import Values
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.population import Population
 from fedsim.network.base import Network
@@ -131,7 +131,7 @@ def make_population(
         flops_per_sample=None,
         eligible=np.ones(clients, dtype=np.bool_),
     )
-    params = ValuesParams(step=step_s, **(compute or {}))
+    params = Values.Params(step=step_s, **(compute or {}))
     return Population(
         clients=clients,
         availability=availability

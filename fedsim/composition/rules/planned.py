@@ -18,7 +18,7 @@ from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.parts.component import is_bundled
 from fedsim.scheduling.base import cohort_of
-from fedsim.scheduling.schedules.sync import Sync, SyncParams
+from fedsim.scheduling.schedules.sync import Sync
 from fedsim.traces.validation import implausible_rates as doubt_of_rates
 from fedsim.traces.validation import implausible_times as doubt_of_times
 from fedsim.units import NS_PER_S, to_ns
@@ -256,7 +256,7 @@ def unused_setting(world: World) -> Iterator[UserError]:
     )
     failures, energy = world.scenario.devices.failures, world.scenario.devices.energy
     schedule, given = server.schedule, server.schedule.params
-    is_sync = isinstance(given, SyncParams)
+    is_sync = isinstance(given, Sync.Params)
     draws_all = "cohort" in type(server.selection.params).model_fields
     draws_all &= cohort_of(server.selection.params) is None
     # What a schedule of the user announces is unknown.

@@ -31,29 +31,25 @@ class Always(AvailabilityModel):
         return AvailabilityIndex.always(self.context.clients, self.context.eligible)
 
 
-class TraceAvailabilityParams(AvailabilityParams):
-    """Parameters of replayed availability."""
-
-    require: str | None = None
-    """Eligibility rule to apply to the bundle's device_events instead of the bundle's own rule: an expression over
-    charging, network, screen and lock, such as ``charging and network == wifi``."""
-    start: Duration = 0.0
-    """Time in the trace at which the scenario starts, for all of a device's data."""
-    shift: Literal["none", "days", "any"] = "none"
-    """Shift each client's trace, with all of its device's data, by a random number of whole days, which preserves the
-    time of day, or by any random time."""
-
-    def needs_tables(self) -> Mapping[str, str]:
-        """The bundle's intervals, or the events from which they are derived."""
-        table = "availability" if self.require is None else "device_events"
-        return {table: "write devices.availability: always"}
-
-
 class TraceAvailability(AvailabilityModel):
     """A client is online when its device was available in the trace."""
 
     name = "trace"
-    Params = TraceAvailabilityParams
+
+    class Params(AvailabilityParams):
+        require: str | None = None
+        """Eligibility rule to apply to the bundle's device_events instead of the bundle's own rule: an expression over
+        charging, network, screen and lock, such as ``charging and network == wifi``."""
+        start: Duration = 0.0
+        """Time in the trace at which the scenario starts, for all of a device's data."""
+        shift: Literal["none", "days", "any"] = "none"
+        """Shift each client's trace, with all of its device's data, by a random number of whole days, which preserves
+        the time of day, or by any random time."""
+
+        def needs_tables(self) -> Mapping[str, str]:
+            """The bundle's intervals, or the events from which they are derived."""
+            table = "availability" if self.require is None else "device_events"
+            return {table: "write devices.availability: always"}
 
     @cached_property
     def _shift_ns(self) -> npt.NDArray[np.int64] | None:

@@ -58,22 +58,18 @@ class _Drawn(ComputeModel):
     def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]: ...
 
 
-class LognormalParams(DrawnParams):
-    """Parameters of lognormal step times."""
-
-    median: Duration
-    """Median step time."""
-    sigma: float = Field(default=0.78, ge=0)
-    """Standard deviation of the logarithm; 0.78 matches phones."""
-    limit: float = Field(default=8.0, gt=1)
-    """Largest ratio to the median, in either direction."""
-
-
 class Lognormal(_Drawn):
     """Lognormal step times, truncated on either side; sigma 0.78 matches phones."""
 
     name = "lognormal"
-    Params = LognormalParams
+
+    class Params(DrawnParams):
+        median: Duration
+        """Median step time."""
+        sigma: float = Field(default=0.78, ge=0)
+        """Standard deviation of the logarithm; 0.78 matches phones."""
+        limit: float = Field(default=8.0, gt=1)
+        """Largest ratio to the median, in either direction."""
 
     def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         from scipy.special import ndtri
@@ -83,22 +79,18 @@ class Lognormal(_Drawn):
         return step * float(self.params.median)
 
 
-class NormalParams(DrawnParams):
-    """Parameters of normal step times."""
-
-    mean: Duration
-    """Mean step time."""
-    cv: float = Field(default=0.3, ge=0)
-    """Standard deviation as a share of the mean."""
-    floor: float = Field(default=0.05, gt=0, lt=1)
-    """The distribution is truncated below this share of the mean."""
-
-
 class Normal(_Drawn):
     """Normal step times (FedCompass, section 5.1, with cv 0.3), truncated below to stay positive."""
 
     name = "normal"
-    Params = NormalParams
+
+    class Params(DrawnParams):
+        mean: Duration
+        """Mean step time."""
+        cv: float = Field(default=0.3, ge=0)
+        """Standard deviation as a share of the mean."""
+        floor: float = Field(default=0.05, gt=0, lt=1)
+        """The distribution is truncated below this share of the mean."""
 
     def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         from scipy.special import ndtr, ndtri
@@ -110,40 +102,32 @@ class Normal(_Drawn):
         return step * float(self.params.mean)
 
 
-class ExponentialParams(DrawnParams):
-    """Parameters of exponential step times."""
-
-    mean: Duration
-    """Mean step time."""
-    floor: float = Field(default=0.01, ge=0, lt=1)
-    """Smallest step time as a share of the mean; 0 for no limit, as in FedCompass's code."""
-
-
 class Exponential(_Drawn):
     """Exponential step times (FedCompass, section 5.1), with a lower bound, so that no client is extremely fast."""
 
     name = "exponential"
-    Params = ExponentialParams
+
+    class Params(DrawnParams):
+        mean: Duration
+        """Mean step time."""
+        floor: float = Field(default=0.01, ge=0, lt=1)
+        """Smallest step time as a share of the mean; 0 for no limit, as in FedCompass's code."""
 
     def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         step: npt.NDArray[np.float64] = np.maximum(self.params.floor, -np.log(u))
         return step * float(self.params.mean)
 
 
-class UniformParams(DrawnParams):
-    """Parameters of uniform step times."""
-
-    low: Duration
-    """Shortest step time."""
-    high: Duration
-    """Longest step time."""
-
-
 class UniformTimes(_Drawn):
     """Step times distributed uniformly between two bounds."""
 
     name = "uniform"
-    Params = UniformParams
+
+    class Params(DrawnParams):
+        low: Duration
+        """Shortest step time."""
+        high: Duration
+        """Longest step time."""
 
     def _quantiles(self, u: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         step: npt.NDArray[np.float64] = self.params.low + (self.params.high - self.params.low) * u

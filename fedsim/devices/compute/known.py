@@ -26,18 +26,14 @@ _ANOTHER_BUNDLE = (
 )
 
 
-class ValuesParams(ComputeParams):
-    """Parameters of explicit step times."""
-
-    step: Duration | list[Duration]
-    """Time of one local step: one for all clients, or one per client."""
-
-
 class Values(ComputeModel):
     """The same step time for all clients, or one per client."""
 
     name = "values"
-    Params = ValuesParams
+
+    class Params(ComputeParams):
+        step: Duration | list[Duration]
+        """Time of one local step: one for all clients, or one per client."""
 
     def step_s(self) -> npt.NDArray[np.float64]:
         """The given times."""
@@ -51,27 +47,23 @@ class Values(ComputeModel):
         return np.broadcast_to(np.asarray(step, dtype=np.float64), (clients,)).copy()
 
 
-class TraceComputeParams(ComputeParams):
-    """Parameters of step times from a trace bundle."""
-
-    task: str = "*"
-    """Task whose rows of the compute table are used; ``*`` for any."""
-    train_factor: float = Field(default=1.0, gt=0)
-    """Factor on times measured for inference (FedScale uses 3.0; measured: 2 to 21, median 6.4)."""
-    reference_step: Duration | None = None
-    """Time of one local step of this model on a device of relative speed 1, for tables that contain only relative
-    speeds."""
-
-    def needs_tables(self) -> Mapping[str, str]:
-        """The bundle's step times."""
-        return {"compute": "give a distribution such as {name: lognormal, median: 0.1s}"}
-
-
 class TraceCompute(ComputeModel):
     """``step_fixed_s + sample_s x batch`` of each client's device; or a reference time over its relative speed."""
 
     name = "trace"
-    Params = TraceComputeParams
+
+    class Params(ComputeParams):
+        task: str = "*"
+        """Task whose rows of the compute table are used; ``*`` for any."""
+        train_factor: float = Field(default=1.0, gt=0)
+        """Factor on times measured for inference (FedScale uses 3.0; measured: 2 to 21, median 6.4)."""
+        reference_step: Duration | None = None
+        """Time of one local step of this model on a device of relative speed 1, for tables that contain only relative
+        speeds."""
+
+        def needs_tables(self) -> Mapping[str, str]:
+            """The bundle's step times."""
+            return {"compute": "give a distribution such as {name: lognormal, median: 0.1s}"}
 
     def step_s(self) -> npt.NDArray[np.float64]:
         """The bundle's times, or the reference time over the bundle's speeds."""
@@ -101,25 +93,6 @@ class TraceCompute(ComputeModel):
         return step
 
 
-class FlopsParams(ComputeParams):
-    """Parameters of step times from counted operations."""
-
-    flops_per_s: float = Field(default=1e10, gt=0)
-    """Floating-point operations per second in training on the median device."""
-    sigma: float = Field(default=0.78, ge=0)
-    """Standard deviation over clients of the logarithm of the speed; 0.78 matches phones."""
-    limit: float = Field(default=8.0, gt=1)
-    """Largest ratio to the median, in either direction."""
-    fixed: Duration = 0.0
-    """Fixed part of a step on the median device."""
-    speed: Literal["drawn", "bundle"] = "drawn"
-    """Speed of a device relative to the median one: drawn (lognormal), or the bundle's relative_speed."""
-
-    def needs_tables(self) -> Mapping[str, str]:
-        """The bundle's speeds, unless they are drawn."""
-        return {"compute": "use speed: drawn"} if self.speed == "bundle" else {}
-
-
 class Flops(ComputeModel):
     """(fixed + batch samples x operations per sample / flops_per_s) / relative speed of the device.
 
@@ -128,7 +101,22 @@ class Flops(ComputeModel):
 
     name = "flops"
     needs_flops = True
-    Params = FlopsParams
+
+    class Params(ComputeParams):
+        flops_per_s: float = Field(default=1e10, gt=0)
+        """Floating-point operations per second in training on the median device."""
+        sigma: float = Field(default=0.78, ge=0)
+        """Standard deviation over clients of the logarithm of the speed; 0.78 matches phones."""
+        limit: float = Field(default=8.0, gt=1)
+        """Largest ratio to the median, in either direction."""
+        fixed: Duration = 0.0
+        """Fixed part of a step on the median device."""
+        speed: Literal["drawn", "bundle"] = "drawn"
+        """Speed of a device relative to the median one: drawn (lognormal), or the bundle's relative_speed."""
+
+        def needs_tables(self) -> Mapping[str, str]:
+            """The bundle's speeds, unless they are drawn."""
+            return {"compute": "use speed: drawn"} if self.speed == "bundle" else {}
 
     def step_s(self) -> npt.NDArray[np.float64]:
         """Time on the median device over relative speed."""

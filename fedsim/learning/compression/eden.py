@@ -20,13 +20,6 @@ _BLOCK_BITS = 12
 _LLOYD_ITERATIONS = 2000
 
 
-class EdenParams(CompressionParams):
-    """Parameters of EDEN."""
-
-    bits: int = Field(default=1, ge=1, le=4)
-    """Bits per entry."""
-
-
 class Eden(Compression):
     """Entries quantized after a random rotation, which makes them nearly normal (EDEN, nearly unbiased).
 
@@ -37,7 +30,10 @@ class Eden(Compression):
     """
 
     name = "eden"
-    Params = EdenParams
+
+    class Params(CompressionParams):
+        bits: int = Field(default=1, ge=1, le=4)
+        """Bits per entry."""
 
     @property
     def block(self) -> int:

@@ -40,18 +40,14 @@ class NoCompression(Compression):
         return rows
 
 
-class FactorParams(CompressionParams):
-    """Parameters of a factor on sizes."""
-
-    factor: float = Field(default=1.0, gt=0, le=1)
-    """Size of a compressed vector as a share of its size without compression."""
-
-
 class Factor(NoCompression):
     """A factor on the size of vectors, whose values do not change."""
 
     name = "factor"
-    Params = FactorParams
+
+    class Params(CompressionParams):
+        factor: float = Field(default=1.0, gt=0, le=1)
+        """Size of a compressed vector as a share of its size without compression."""
 
     @property
     def changes_nothing(self) -> bool:
@@ -63,21 +59,17 @@ class Factor(NoCompression):
         return float(elements * entry_bits * self.params.factor)
 
 
-class CastParams(CompressionParams):
-    """Parameters of a cast."""
-
-    dtype: Literal["float16", "bfloat16"] = "bfloat16"
-    """Type in which entries are sent: float16 has 11 significant bits and ends at 65,504, bfloat16 has 8 and the range
-    of float32."""
-
-
 class Cast(Compression):
     """Entries rounded to the nearest number of a 16-bit floating-point type."""
 
     name = "cast"
     sums = True
-    Params = CastParams
     block = 1
+
+    class Params(CompressionParams):
+        dtype: Literal["float16", "bfloat16"] = "bfloat16"
+        """Type in which entries are sent: float16 has 11 significant bits and ends at 65,504, bfloat16 has 8 and the
+        range of float32."""
 
     def bits(self, elements: int, entry_bits: float) -> float:
         """16 per entry."""
@@ -90,18 +82,6 @@ class Cast(Compression):
         return rows.to(getattr(torch, self.params.dtype)).to(rows.dtype)
 
 
-class QsgdParams(CompressionParams):
-    """Parameters of QSGD."""
-
-    levels: int = Field(default=7, ge=1, le=2**16)
-    """Levels s above zero: an entry is sent as one of 0, 1/s, ..., 1 times the norm of its bucket, with its sign. 7
-    levels are 4 bits per entry."""
-    bucket: int = Field(default=512, ge=1)
-    """Entries that share a norm; the last bucket may be shorter."""
-    norm: Literal["l2", "max"] = "l2"
-    """Norm of a bucket: Euclidean, as in the theory, or the largest magnitude, as in the paper's experiments."""
-
-
 class Qsgd(Compression):
     """Entries rounded at random to one of two neighboring levels, so that the mean is the entry (QSGD, unbiased).
 
@@ -110,7 +90,15 @@ class Qsgd(Compression):
     """
 
     name = "qsgd"
-    Params = QsgdParams
+
+    class Params(CompressionParams):
+        levels: int = Field(default=7, ge=1, le=2**16)
+        """Levels s above zero: an entry is sent as one of 0, 1/s, ..., 1 times the norm of its bucket, with its sign. 7
+        levels are 4 bits per entry."""
+        bucket: int = Field(default=512, ge=1)
+        """Entries that share a norm; the last bucket may be shorter."""
+        norm: Literal["l2", "max"] = "l2"
+        """Norm of a bucket: Euclidean, as in the theory, or the largest magnitude, as in the paper's experiments."""
 
     @property
     def block(self) -> int:
@@ -141,14 +129,6 @@ class Qsgd(Compression):
         return scaled.clamp_(-levels, levels).mul_(steps).view(count, -1)[:, :elements]
 
 
-class SignParams(FeedbackParams):
-    """Parameters of signs."""
-
-    magnitude: float | None = Field(default=None, gt=0)
-    """Magnitude of every entry at the receiver, as in signSGD, where the step size plays this role; by default the mean
-    magnitude of the vector's entries, which is sent with the signs."""
-
-
 class SignSgd(WithFeedback):
     """The sign of every entry, times one magnitude (signSGD; with error feedback and the mean magnitude, EF-signSGD).
 
@@ -156,7 +136,11 @@ class SignSgd(WithFeedback):
     """
 
     name = "signsgd"
-    Params = SignParams
+
+    class Params(FeedbackParams):
+        magnitude: float | None = Field(default=None, gt=0)
+        """Magnitude of every entry at the receiver, as in signSGD, where the step size plays this role; by default the
+        mean magnitude of the vector's entries, which is sent with the signs."""
 
     def bits(self, elements: int, entry_bits: float) -> float:
         """A bit per entry, and a number unless the magnitude is given."""

@@ -14,13 +14,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class PowerSgdParams(FeedbackParams):
-    """Parameters of PowerSGD."""
-
-    rank: int = Field(default=2, ge=1)
-    """Rank of what is sent of a matrix."""
-
-
 class PowerSgd(WithFeedback):
     """Each matrix as a product of two narrow ones, by a step of the power iteration (PowerSGD).
 
@@ -32,8 +25,11 @@ class PowerSgd(WithFeedback):
     """
 
     name = "powersgd"
-    Params = PowerSgdParams
     by_tensor = True
+
+    class Params(FeedbackParams):
+        rank: int = Field(default=2, ge=1)
+        """Rank of what is sent of a matrix."""
 
     def kept(self, elements: int) -> int:
         """Q of every matrix."""

@@ -20,24 +20,6 @@ _SIGMAS = 6
 _MOST_PER_GROUP = 16
 
 
-class SparseParams(FeedbackParams):
-    """Parameters of sparse vectors."""
-
-    share: float = Field(default=0.01, gt=0, le=1)
-    """Share of the entries that are sent: at least one entry, and the vector itself if it is 1."""
-
-
-class SparseLoCoParams(SparseParams):
-    """Parameters of SparseLoCo."""
-
-    share: float = Field(default=0.03125, gt=0, le=1)
-    """Share of the entries of every chunk that are sent."""
-    chunk: int = Field(default=4096, ge=2)
-    """Entries per chunk; the last may be shorter."""
-    decay: float = Field(default=0.95, gt=0, le=1)
-    """Factor on the error of the last upload before it is added."""
-
-
 def _count(elements: int, share: float) -> int:
     """Entries that are sent of a vector."""
     return max(1, round(share * elements))
@@ -88,7 +70,10 @@ class TopK(WithFeedback):
     """
 
     name = "topk"
-    Params = SparseParams
+
+    class Params(FeedbackParams):
+        share: float = Field(default=0.01, gt=0, le=1)
+        """Share of the entries that are sent: at least one entry, and the vector itself if it is 1."""
 
     def bits(self, elements: int, entry_bits: float) -> float:
         """A number and a position per entry that is sent; no positions if all are."""
@@ -103,13 +88,6 @@ class TopK(WithFeedback):
         return _only(rows, _largest(rows, count))
 
 
-class RandKParams(SparseParams):
-    """Parameters of random entries."""
-
-    shared_seed: bool = False
-    """Whether the receiver draws the positions itself, from a seed that both sides know, so that none are sent."""
-
-
 class RandK(WithFeedback):
     """Entries at random positions, drawn afresh for every dispatch; the receiver takes zero for the others.
 
@@ -118,7 +96,10 @@ class RandK(WithFeedback):
     """
 
     name = "randk"
-    Params = RandKParams
+
+    class Params(TopK.Params):
+        shared_seed: bool = False
+        """Whether the receiver draws the positions itself, from a seed that both sides know, so that none are sent."""
 
     def bits(self, elements: int, entry_bits: float) -> float:
         """A number and, unless they follow from a shared seed, a position per entry that is sent."""
@@ -145,7 +126,14 @@ class SparseLoCo(WithFeedback):
     """
 
     name = "sparseloco"
-    Params = SparseLoCoParams
+
+    class Params(FeedbackParams):
+        share: float = Field(default=0.03125, gt=0, le=1)
+        """Share of the entries of every chunk that are sent."""
+        chunk: int = Field(default=4096, ge=2)
+        """Entries per chunk; the last may be shorter."""
+        decay: float = Field(default=0.95, gt=0, le=1)
+        """Factor on the error of the last upload before it is added."""
 
     @property
     def error_decay(self) -> float | None:

@@ -13,7 +13,7 @@ from fedsim.errors import UserError
 from fedsim.learning.metrics.base import Metric as Metric
 from fedsim.learning.metrics.base import Predictions as Predictions
 from fedsim.learning.metrics.base import check_declared
-from fedsim.learning.metrics.measures import ClassAccuracy, ClassAccuracyParams
+from fedsim.learning.metrics.measures import ClassAccuracy
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.model import Evaluation
 from fedsim.tasks.base import AnalyticTask, Task
@@ -84,7 +84,7 @@ def chosen_metrics(evaluation: Evaluation, task: Task) -> tuple[Metric, ...]:
     chosen = [part.create() for part in evaluation.metrics]
     if evaluation.by_class and task.dataset is not None:
         labels = np.unique(np.asarray(task.dataset.test_y)).astype(int).tolist()
-        chosen += [ClassAccuracy(ClassAccuracyParams(label=label)) for label in labels]
+        chosen += [ClassAccuracy(ClassAccuracy.Params(label=label)) for label in labels]
     return tuple(chosen)
 
 

@@ -91,13 +91,6 @@ def r2(predictions: Predictions) -> Any:
     return residual == 0
 
 
-class ClassAccuracyParams(Parameters):
-    """Parameters of the accuracy of a class."""
-
-    label: int = Field(default=0, ge=0)
-    """Number of the class."""
-
-
 class ClassAccuracy(Metric):
     """Share of the test samples of one class that the model assigns to it (recall).
 
@@ -108,8 +101,12 @@ class ClassAccuracy(Metric):
     target_kind = "class"
     unit = "share"
     needs_outputs = False
-    Params = ClassAccuracyParams
-    params: ClassAccuracyParams
+
+    class Params(Parameters):
+        label: int = Field(default=0, ge=0)
+        """Number of the class."""
+
+    params: Params
 
     @property
     def column(self) -> str:
@@ -122,13 +119,6 @@ class ClassAccuracy(Metric):
         return float(row[self.params.label] / row.sum()) if row.sum() else float("nan")
 
 
-class TopKAccuracyParams(Parameters):
-    """Parameters of top-k accuracy."""
-
-    k: int = Field(default=5, ge=1)
-    """Number of classes that count as predicted: those with the largest outputs."""
-
-
 class TopKAccuracy(Metric):
     """Share of the test samples whose label is among the k classes with the largest outputs.
 
@@ -138,8 +128,12 @@ class TopKAccuracy(Metric):
     name = "top_k_accuracy"
     target_kind = "class"
     unit = "share"
-    Params = TopKAccuracyParams
-    params: TopKAccuracyParams
+
+    class Params(Parameters):
+        k: int = Field(default=5, ge=1)
+        """Number of classes that count as predicted: those with the largest outputs."""
+
+    params: Params
 
     @property
     def column(self) -> str:

@@ -12,30 +12,26 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class AdamParams(OptimizerParams):
-    """Parameters of Adam."""
-
-    lr: float = Field(default=0.001, gt=0)
-    """Learning rate of a local step."""
-    beta1: float = Field(default=0.9, ge=0, lt=1)
-    """Decay of the first moment."""
-    beta2: float = Field(default=0.999, ge=0, lt=1)
-    """Decay of the second moment."""
-    eps: float = Field(default=1e-8, gt=0)
-    """Constant added to the square root of the second moment."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """L2 penalty added to the gradient."""
-
-
 class Adam(Optimizer):
     """Adam (Kingma and Ba 2015); moments start at zero with every dispatch."""
 
     name = "adam"
     decoupled: ClassVar[bool] = False
     """Whether weight decay shrinks the weights directly instead of entering the moments."""
-    Params = AdamParams
 
-    def __init__(self, params: AdamParams) -> None:
+    class Params(OptimizerParams):
+        lr: float = Field(default=0.001, gt=0)
+        """Learning rate of a local step."""
+        beta1: float = Field(default=0.9, ge=0, lt=1)
+        """Decay of the first moment."""
+        beta2: float = Field(default=0.999, ge=0, lt=1)
+        """Decay of the second moment."""
+        eps: float = Field(default=1e-8, gt=0)
+        """Constant added to the square root of the second moment."""
+        weight_decay: float = Field(default=0.0, ge=0)
+        """L2 penalty added to the gradient."""
+
+    def __init__(self, params: Params) -> None:
         super().__init__(params)
         self._steps: int | Tensor = 0
         self._first: Tensor | None = None
@@ -86,16 +82,12 @@ class Adam(Optimizer):
         target.sub_((self._first / denominator).mul_(rates / correction_1))
 
 
-class AdamWParams(AdamParams):
-    """Parameters of AdamW."""
-
-    weight_decay: float = Field(default=0.01, ge=0)
-    """Decoupled weight decay."""
-
-
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019)."""
 
     name = "adamw"
     decoupled = True
-    Params = AdamWParams
+
+    class Params(Adam.Params):
+        weight_decay: float = Field(default=0.01, ge=0)
+        """Decoupled weight decay."""

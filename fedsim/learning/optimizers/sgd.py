@@ -12,32 +12,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class SgdParams(OptimizerParams):
-    """Parameters of SGD."""
-
-    momentum: float = Field(default=0.0, ge=0, lt=1)
-    """Momentum; its buffer starts at zero with every dispatch."""
-    nesterov: bool = False
-    """Nesterov's form of momentum."""
-    weight_decay: float = Field(default=0.0, ge=0)
-    """L2 penalty added to the gradient."""
-
-    @model_validator(mode="after")
-    def _nesterov_has_momentum(self) -> SgdParams:
-        if self.nesterov and not self.momentum:
-            raise ValueError(
-                "nesterov needs momentum, which is 0; give momentum: 0.9, or remove nesterov"
-            )
-        return self
-
-
 class Sgd(Optimizer):
     """Stochastic gradient descent with optional momentum (without dampening) and L2 penalty, as in torch.optim.SGD."""
 
     name = "sgd"
-    Params = SgdParams
 
-    def __init__(self, params: SgdParams) -> None:
+    class Params(OptimizerParams):
+        momentum: float = Field(default=0.0, ge=0, lt=1)
+        """Momentum; its buffer starts at zero with every dispatch."""
+        nesterov: bool = False
+        """Nesterov's form of momentum."""
+        weight_decay: float = Field(default=0.0, ge=0)
+        """L2 penalty added to the gradient."""
+
+        @model_validator(mode="after")
+        def _nesterov_has_momentum(self) -> Sgd.Params:
+            if self.nesterov and not self.momentum:
+                raise ValueError(
+                    "nesterov needs momentum, which is 0; give momentum: 0.9, or remove nesterov"
+                )
+            return self
+
+    def __init__(self, params: Params) -> None:
         super().__init__(params)
         self._momentum: Tensor | None = None
 

@@ -21,20 +21,16 @@ class Constant(RateSchedule):
         return 1.0
 
 
-class CosineParams(CountingParams):
-    """Parameters of cosine annealing."""
-
-    length: float = Field(gt=0)
-    """Rounds (or seconds) until the rate reaches its floor."""
-    floor: float = Field(default=0.0, ge=0, le=1)
-    """Final rate as a share of lr."""
-
-
 class Cosine(CountingSchedule):
     """From lr down to lr x floor along half a cosine over ``length``, then constant."""
 
     name = "cosine"
-    Params = CosineParams
+
+    class Params(CountingParams):
+        length: float = Field(gt=0)
+        """Rounds (or seconds) until the rate reaches its floor."""
+        floor: float = Field(default=0.0, ge=0, le=1)
+        """Final rate as a share of lr."""
 
     def factor_at(self, t: float) -> float:
         """floor + (1 - floor) (1 + cos(pi t / length)) / 2, t at most length."""
@@ -42,59 +38,34 @@ class Cosine(CountingSchedule):
         return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * share))
 
 
-class ExponentialParams(CountingParams):
-    """Parameters of exponential decay."""
-
-    factor: float = Field(default=0.99, gt=0, le=1)
-    """Factor per step of the schedule."""
-    every: float = Field(default=1.0, gt=0)
-    """Rounds (or seconds) between two steps."""
-
-
 class Exponential(CountingSchedule):
     """lr x factor^(t / every), stepwise: the exponent is rounded down."""
 
     name = "exponential"
-    Params = ExponentialParams
+
+    class Params(CountingParams):
+        factor: float = Field(default=0.99, gt=0, le=1)
+        """Factor per step of the schedule."""
+        every: float = Field(default=1.0, gt=0)
+        """Rounds (or seconds) between two steps."""
 
     def factor_at(self, t: float) -> float:
         """factor^floor(t / every)."""
         return float(self.params.factor ** math.floor(t / self.params.every))
 
 
-class InverseSqrtParams(CountingParams):
-    """Parameters of the inverse square root."""
-
-    scale: float = Field(default=10.0, gt=0)
-    """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
-
-
 class InverseSqrt(CountingSchedule):
     """lr / sqrt(t / scale + 1), t in rounds (or seconds)."""
 
     name = "inverse_sqrt"
-    Params = InverseSqrtParams
+
+    class Params(CountingParams):
+        scale: float = Field(default=10.0, gt=0)
+        """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
 
     def factor_at(self, t: float) -> float:
         """1 / sqrt(t / scale + 1)."""
         return 1.0 / math.sqrt(t / self.params.scale + 1.0)
-
-
-class PiecewiseParams(CountingParams):
-    """Parameters of piecewise linear rates."""
-
-    points: list[tuple[float, float]] = Field(min_length=1)
-    """Pairs of t, in rounds (or seconds), and factor: ``[[0, 0.1], [100, 1]]`` is a warm-up of 100 rounds,
-    ``[[2000, 1], [2000, 0.01]]`` two phases."""
-
-    @model_validator(mode="after")
-    def _in_order(self) -> PiecewiseParams:
-        times = [t for t, _ in self.points]
-        if times != sorted(times):
-            raise ValueError(f"the points must be in order of t, which is {times}")
-        if min(factor for _, factor in self.points) <= 0:
-            raise ValueError("a factor must be above zero")
-        return self
 
 
 class Piecewise(CountingSchedule):
@@ -105,7 +76,20 @@ class Piecewise(CountingSchedule):
     """
 
     name = "piecewise"
-    Params = PiecewiseParams
+
+    class Params(CountingParams):
+        points: list[tuple[float, float]] = Field(min_length=1)
+        """Pairs of t, in rounds (or seconds), and factor: ``[[0, 0.1], [100, 1]]`` is a warm-up of 100 rounds,
+        ``[[2000, 1], [2000, 0.01]]`` two phases."""
+
+        @model_validator(mode="after")
+        def _in_order(self) -> Piecewise.Params:
+            times = [t for t, _ in self.points]
+            if times != sorted(times):
+                raise ValueError(f"the points must be in order of t, which is {times}")
+            if min(factor for _, factor in self.points) <= 0:
+                raise ValueError("a factor must be above zero")
+            return self
 
     def factor_at(self, t: float) -> float:
         """The value at ``t`` of the lines through the points."""

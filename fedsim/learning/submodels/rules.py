@@ -31,16 +31,6 @@ class Whole(Submodels):
         """Every task will do."""
 
 
-class WidthParams(SubmodelsParams):
-    """Parameters of HeteroFL."""
-
-    scaler: bool = True
-    """Whether a part divides the outputs of its hidden layers by its rate in training, before normalization."""
-    masked_loss: bool = True
-    """Whether a client sets the outputs of classes of which it has no samples to zero in training. Its update then does
-    not count for the weights of these outputs."""
-
-
 class HeteroFl(Submodels):
     """The first units of every hidden layer.
 
@@ -55,7 +45,14 @@ class HeteroFl(Submodels):
         "Diao, Ding and Tarokh, HeteroFL: Computation and Communication Efficient Federated Learning for Heterogeneous "
         "Clients, ICLR 2021, section 3"
     )
-    Params = WidthParams
+
+    class Params(SubmodelsParams):
+        scaler: bool = True
+        """Whether a part divides the outputs of its hidden layers by its rate in training, before normalization."""
+        masked_loss: bool = True
+        """Whether a client sets the outputs of classes of which it has no samples to zero in training. Its update then
+        does not count for the weights of these outputs."""
+
     static_statistics = True
 
     def part(self, task: SupervisedTask, rate: float) -> SupervisedTask:
@@ -81,12 +78,6 @@ def _add_scalers(part: SupervisedTask, whole: SupervisedTask, rate: float) -> No
             part.module.get_submodule(name.rpartition(".")[0]).register_forward_hook(scaled)
 
 
-class FedRolexParams(WidthParams):
-    """Parameters of FedRolex."""
-
-    reaches_all: ClassVar[bool] = False
-
-
 class FedRolex(HeteroFl):
     """A window of the units of every hidden layer, which moves by one unit per round.
 
@@ -100,19 +91,15 @@ class FedRolex(HeteroFl):
         "Alam et al., FedRolex: Model-Heterogeneous Federated Learning with Rolling Sub-Model Extraction, "
         "NeurIPS 2022, Algorithm 1"
     )
-    Params = FedRolexParams
+
+    class Params(HeteroFl.Params):
+        reaches_all: ClassVar[bool] = False
+
     moves = True
 
     def window(self, full: int, count: int, round: int) -> IntArray:
         """The units of round ``round``, ascending."""
         return np.sort((round + np.arange(count)) % full)
-
-
-class FjordParams(SubmodelsParams):
-    """Parameters of FjORD."""
-
-    rates: tuple[Rate, ...] = Field(default=(1.0, 0.8, 0.6, 0.4, 0.2), min_length=1)
-    """Widths p of which a step draws one; the largest first. A client's part is its largest."""
 
 
 class Fjord(Submodels):
@@ -130,18 +117,13 @@ class Fjord(Submodels):
         "Horvath et al., FjORD: Fair and Accurate Federated Learning under Heterogeneous Targets with Ordered Dropout, "
         "NeurIPS 2021, Algorithm 1 and equation 1"
     )
-    Params = FjordParams
+
+    class Params(SubmodelsParams):
+        rates: tuple[Rate, ...] = Field(default=(1.0, 0.8, 0.6, 0.4, 0.2), min_length=1)
+        """Widths p of which a step draws one; the largest first. A client's part is its largest."""
+
     static_statistics = True
     nested = True
-
-
-class DepthParams(SubmodelsParams):
-    """Parameters of parts by depth."""
-
-    rates: tuple[Rate, ...] = Field(default=(1.0, 0.75, 0.5, 0.25), min_length=1)
-    """Share of the blocks of each part, rounded down to whole blocks but at least one; the largest first."""
-    distillation: float = Field(default=1.0, ge=0)
-    """Weight of what the exits learn from one another; 0 for the cross-entropy of all exits alone."""
 
 
 class Depth(Submodels):
@@ -159,7 +141,12 @@ class Depth(Submodels):
         "Kim et al., DepthFL: Depthwise Federated Learning for Heterogeneous Clients, ICLR 2023, section 3 and "
         "Algorithm 1"
     )
-    Params = DepthParams
+
+    class Params(SubmodelsParams):
+        rates: tuple[Rate, ...] = Field(default=(1.0, 0.75, 0.5, 0.25), min_length=1)
+        """Share of the blocks of each part, rounded down to whole blocks but at least one; the largest first."""
+        distillation: float = Field(default=1.0, ge=0)
+        """Weight of what the exits learn from one another; 0 for the cross-entropy of all exits alone."""
 
     def adapted(self, model: ModelComponent) -> ModelComponent:
         """The model with exits."""

@@ -25,34 +25,31 @@ from fedsim.units import Rate
 from fedsim.vocabulary.formatting import format_counted
 
 
-class SharedParams(AccessParams):
-    """Parameters of shared links."""
-
-    topology: AnyGraph = Direct(name="direct")
-    """Links between the server and the nodes that clients attach to: direct, star, tree, barabasi_albert, waxman,
-    watts_strogatz, or file."""
-    attach: Literal["round_robin", "random", "group"] | list[str] = "round_robin"
-    """Access node of each client: assigned in turn, at random, by name of its device's group, or from a list of node
-    names, one per client."""
-    server_down: Rate | None = None
-    """Capacity of the server's outgoing link; unlimited by default."""
-    server_up: Rate | None = None
-    """Capacity of the server's incoming link; unlimited by default."""
-    flows: list[Flow] = []
-    """Other traffic on the topology's links; ``flows`` in run.json gives the arrival of each transfer."""
-
-    def needs_tables(self) -> Mapping[str, str]:
-        """Those of access links, and the devices' groups if clients are attached by group."""
-        needed = {"devices": "use attach: round_robin"} if self.attach == "group" else {}
-        return needed | dict(super().needs_tables())
-
-
 class Shared(NetworkKind):
     """Transfers slow each other down on shared links."""
 
     name = "shared"
-    Params = SharedParams
-    params: SharedParams
+
+    class Params(AccessParams):
+        topology: AnyGraph = Direct(name="direct")
+        """Links between the server and the nodes that clients attach to: direct, star, tree, barabasi_albert, waxman,
+        watts_strogatz, or file."""
+        attach: Literal["round_robin", "random", "group"] | list[str] = "round_robin"
+        """Access node of each client: assigned in turn, at random, by name of its device's group, or from a list of
+        node names, one per client."""
+        server_down: Rate | None = None
+        """Capacity of the server's outgoing link; unlimited by default."""
+        server_up: Rate | None = None
+        """Capacity of the server's incoming link; unlimited by default."""
+        flows: list[Flow] = []
+        """Other traffic on the topology's links; ``flows`` in run.json gives the arrival of each transfer."""
+
+        def needs_tables(self) -> Mapping[str, str]:
+            """Those of access links, and the devices' groups if clients are attached by group."""
+            needed = {"devices": "use attach: round_robin"} if self.attach == "group" else {}
+            return needed | dict(super().needs_tables())
+
+    params: Params
 
     def build(self, context: NetworkContext) -> SharedNetwork:
         """The links of the topology and of all clients."""

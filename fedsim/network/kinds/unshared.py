@@ -44,26 +44,23 @@ if TYPE_CHECKING:
 _CONSTANT = "constant rate"
 
 
-class StaticParams(AccessParams):
-    """Parameters of static links."""
-
-    variation: Annotated[float, Field(ge=0)] | Literal["bundle"] = 0.0
-    """Coefficient of variation of a client's rate over its dispatches: a number, or the bundle's bandwidth_cv (as FLASH
-    replays its speeds). The rate is normally distributed, and redrawn while negative."""
-
-    def needs_tables(self) -> Mapping[str, str]:
-        """Those of access links, and the bundle's variation if the parameters use it."""
-        instead = "give devices.network.variation a number"
-        needed = {"network": instead} if self.variation == "bundle" else {}
-        return needed | dict(super().needs_tables())
-
-
 class Static(NetworkKind):
     """Constant latency, and rates that are constant or drawn per dispatch; links are not shared."""
 
     name = "static"
-    Params = StaticParams
-    params: StaticParams
+
+    class Params(AccessParams):
+        variation: Annotated[float, Field(ge=0)] | Literal["bundle"] = 0.0
+        """Coefficient of variation of a client's rate over its dispatches: a number, or the bundle's bandwidth_cv (as
+        FLASH replays its speeds). The rate is normally distributed, and redrawn while negative."""
+
+        def needs_tables(self) -> Mapping[str, str]:
+            """Those of access links, and the bundle's variation if the parameters use it."""
+            instead = "give devices.network.variation a number"
+            needed = {"network": instead} if self.variation == "bundle" else {}
+            return needed | dict(super().needs_tables())
+
+    params: Params
 
     def build(self, context: NetworkContext) -> Network:
         """The links of all clients, with constant or drawn rates."""
@@ -85,20 +82,6 @@ class Static(NetworkKind):
         return with_transport(VaryingNetwork(cv=cv, streams=streams, **links), params, context)
 
 
-class TracedParams(LinkParams):
-    """Parameters of traced links."""
-
-    latency: SeriesLatencySource = 0.04
-    """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series followed,
-    when the last byte leaves), or {name: rtt_matrix, server: NODE}."""
-    on_end: OnEnd | None = None
-    """Behavior outside a series: wrap, hold, unavailable or error; by default, the setting in the bundle's manifest."""
-
-    def needs_tables(self) -> Mapping[str, str]:
-        """The bundle's series, and its round-trip times if the parameters use them."""
-        return {"network_series": "use name: static", **latency_tables(self.latency)}
-
-
 class Traced(NetworkKind):
     """Rates over time from the bundle's network_series, assigned by network_assign.
 
@@ -107,8 +90,20 @@ class Traced(NetworkKind):
     """
 
     name = "traced"
-    Params = TracedParams
-    params: TracedParams
+
+    class Params(LinkParams):
+        latency: SeriesLatencySource = 0.04
+        """One-way latency: a duration, lognormal, bundle (half its rtt_s), series (half the rtt_s of the series
+        followed, when the last byte leaves), or {name: rtt_matrix, server: NODE}."""
+        on_end: OnEnd | None = None
+        """Behavior outside a series: wrap, hold, unavailable or error; by default, the setting in the bundle's
+        manifest."""
+
+        def needs_tables(self) -> Mapping[str, str]:
+            """The bundle's series, and its round-trip times if the parameters use them."""
+            return {"network_series": "use name: static", **latency_tables(self.latency)}
+
+    params: Params
 
     def build(self, context: NetworkContext) -> Network:
         """The bundle's series, and the assignment of clients to them."""
@@ -156,7 +151,7 @@ def _read_series(
 
 def _ride(
     direction: Direction,
-    params: TracedParams,
+    params: Traced.Params,
     numbers: dict[tuple[str, str], int],
     series: RateSeries,
     context: NetworkContext,

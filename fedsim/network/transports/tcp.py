@@ -62,34 +62,32 @@ _INITIAL_TIMEOUT_S = 1.0  # RFC 6298
 _SHARES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles that represent the distribution of the first loss
 
 
-class TcpParams(Parameters):
-    """Parameters of TCP."""
-
-    congestion: Literal["cubic", "reno"] = "cubic"
-    """Congestion control; relevant if packets are lost."""
-    connection: Literal["new", "reuse"] = "new"
-    """new: every transfer opens a connection, which takes one round trip of bare headers. reuse: the connection stays
-    open. In either case, a transfer starts with the initial window, as after an idle period (RFC 5681, section 4.1)."""
-    initial_window: int = Field(10, ge=1)
-    """Segments sent in the first round trip (RFC 6928)."""
-    window: Size | None = Field(None, gt=0)
-    """Maximum window, the smaller of the send and receive buffers; unlimited by default."""
-    buffer: float = Field(1.0, ge=0)
-    """Queue in front of the slowest link, in bandwidth-delay products: a window grows at most to the product plus the
-    queue, and the queue lengthens a round trip while other transfers fill it."""
-    segment: int = Field(1448, ge=1)
-    """Payload of a full segment in bytes: 1500 minus IPv4 and TCP headers with timestamps."""
-    header: int = Field(52, ge=0)
-    """Bytes of headers per segment that count against the rates of links."""
-
-
 class Tcp(Transport):
     """TCP: connection set-up, slow start, headers, and limits by window and loss."""
 
     name = "tcp"
-    Params = TcpParams
-    params: TcpParams
     loses = True
+
+    class Params(Parameters):
+        congestion: Literal["cubic", "reno"] = "cubic"
+        """Congestion control; relevant if packets are lost."""
+        connection: Literal["new", "reuse"] = "new"
+        """new: every transfer opens a connection, which takes one round trip of bare headers. reuse: the connection
+        stays open. In either case, a transfer starts with the initial window, as after an idle period (RFC 5681,
+        section 4.1)."""
+        initial_window: int = Field(10, ge=1)
+        """Segments sent in the first round trip (RFC 6928)."""
+        window: Size | None = Field(None, gt=0)
+        """Maximum window, the smaller of the send and receive buffers; unlimited by default."""
+        buffer: float = Field(1.0, ge=0)
+        """Queue in front of the slowest link, in bandwidth-delay products: a window grows at most to the product plus
+        the queue, and the queue lengthens a round trip while other transfers fill it."""
+        segment: int = Field(1448, ge=1)
+        """Payload of a full segment in bytes: 1500 minus IPv4 and TCP headers with timestamps."""
+        header: int = Field(52, ge=0)
+        """Bytes of headers per segment that count against the rates of links."""
+
+    params: Params
 
     def course(self, size_bytes: float, connection: Connection) -> Course:
         """Slow start until the window or the first expected loss limits it, then the steady rate."""
@@ -97,7 +95,7 @@ class Tcp(Transport):
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def _course(params: TcpParams, size_bytes: float, connection: Connection) -> Course:
+def _course(params: Tcp.Params, size_bytes: float, connection: Connection) -> Course:
     segments = math.ceil(size_bytes / params.segment)
     wire_bytes = size_bytes + segments * params.header
     packet_bytes = min(size_bytes, params.segment) + params.header
@@ -129,7 +127,7 @@ def _course(params: TcpParams, size_bytes: float, connection: Connection) -> Cou
     return replace(usual, pause_ns=usual.pause_ns + more_ns)
 
 
-def _round_ns(params: TcpParams, packet_bytes: float, connection: Connection) -> int:
+def _round_ns(params: Tcp.Params, packet_bytes: float, connection: Connection) -> int:
     """Time from the start of a packet to its acknowledgment, on idle links."""
     if connection.rate_bps <= 0 or connection.back_bps <= 0:
         return NEVER
@@ -143,7 +141,7 @@ class _Transfer:
 
     def __init__(
         self,
-        params: TcpParams,
+        params: Tcp.Params,
         wire_bytes: float,
         segments: int,
         setup_ns: int,

@@ -14,16 +14,6 @@ from fedsim.scheduling.base import ANYTHING, Dispatch, Round, Schedule, Selectio
 from fedsim.units import NS_PER_S
 
 
-class AtaParams(Parameters):
-    """Parameters of the schedule of ATA."""
-
-    tasks: int = Field(default=10, ge=1)
-    """Tasks per version (B); a task is one local step."""
-    spread: float = Field(default=1.0, ge=0)
-    """Bound on the spread of a client's task times relative to their mean (alpha / mu, 1 for exponential times). Larger
-    values explore more; with 0, the clients' mean times are trusted as they are."""
-
-
 class Ata(Schedule):
     """Rounds that distribute a fixed number of tasks so that the slowest client is done as early as possible.
 
@@ -42,9 +32,15 @@ class Ata(Schedule):
     )
     synchronous = True
     needs_all_clients = True
-    Params = AtaParams
 
-    def __init__(self, params: AtaParams, server: ServerPort, selection: Selection) -> None:
+    class Params(Parameters):
+        tasks: int = Field(default=10, ge=1)
+        """Tasks per version (B); a task is one local step."""
+        spread: float = Field(default=1.0, ge=0)
+        """Bound on the spread of a client's task times relative to their mean (alpha / mu, 1 for exponential times).
+        Larger values explore more; with 0, the clients' mean times are trusted as they are."""
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._observed = np.zeros(server.clients)
         self._total_s = np.zeros(server.clients)

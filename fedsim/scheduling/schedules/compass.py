@@ -17,39 +17,6 @@ _STEPS_TOLERANCE = 1e-9
 _NS_TOLERANCE = 1e-3
 
 
-class CompassParams(ContinuousParams):
-    """Parameters of the Compass schedule."""
-
-    max_steps: int | None = Field(default=None, ge=1)
-    """Maximum number of local steps of a dispatch (Q_max); default: the largest full workload of a client."""
-    min_steps: int | None = Field(default=None, ge=1)
-    """Minimum number of local steps of a dispatch (Q_min); default: a fifth of ``max_steps``."""
-    latest_factor: float = Field(default=1.2, ge=1)
-    """A group waits at most this many times its expected waiting time (lambda); members that arrive after that are
-    late."""
-    warmup_steps: int | None = Field(default=None, ge=1)
-    """Local steps of a client's first dispatch, which measures its speed; default: ``min_steps``."""
-    beta_s: float = Field(default=1.0, gt=0, le=1)
-    """Weight of the newest observation in the estimate of a client's speed; with 1 only the newest counts."""
-    create_ref: Literal["target", "latest"] = "target"
-    """Whether a new group is fitted to the expected arrival of the other groups, as in the paper, or to their latest
-    time, as in the paper's code."""
-    create_skip_overflow: bool = False
-    """When fitting a new group, ignore groups that it could meet only with more than ``max_steps`` steps; the paper
-    includes them."""
-    join_slack: float = Field(default=1.0, ge=1)
-    """A client may join a group that leaves it time for up to this many times ``max_steps``."""
-    empty_timer: Literal["flush", "keep"] = "flush"
-    """Behavior of a group none of whose members arrived in time: create a version from the late updates of other
-    groups, or leave these to the next group."""
-
-    @model_validator(mode="after")
-    def _bounds(self) -> Self:
-        if self.min_steps and self.max_steps and self.min_steps > self.max_steps:
-            raise ValueError("min_steps must not be more than max_steps")
-        return self
-
-
 class Compass(Continuous):
     """The Compass scheduler of FedCompass.
 
@@ -75,9 +42,38 @@ class Compass(Continuous):
         "Li et al., FedCompass: Efficient Cross-Silo Federated Learning on Heterogeneous Client Devices Using a "
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 to 3"
     )
-    Params = CompassParams
 
-    def __init__(self, params: CompassParams, server: ServerPort, selection: Selection) -> None:
+    class Params(ContinuousParams):
+        max_steps: int | None = Field(default=None, ge=1)
+        """Maximum number of local steps of a dispatch (Q_max); default: the largest full workload of a client."""
+        min_steps: int | None = Field(default=None, ge=1)
+        """Minimum number of local steps of a dispatch (Q_min); default: a fifth of ``max_steps``."""
+        latest_factor: float = Field(default=1.2, ge=1)
+        """A group waits at most this many times its expected waiting time (lambda); members that arrive after that are
+        late."""
+        warmup_steps: int | None = Field(default=None, ge=1)
+        """Local steps of a client's first dispatch, which measures its speed; default: ``min_steps``."""
+        beta_s: float = Field(default=1.0, gt=0, le=1)
+        """Weight of the newest observation in the estimate of a client's speed; with 1 only the newest counts."""
+        create_ref: Literal["target", "latest"] = "target"
+        """Whether a new group is fitted to the expected arrival of the other groups, as in the paper, or to their
+        latest time, as in the paper's code."""
+        create_skip_overflow: bool = False
+        """When fitting a new group, ignore groups that it could meet only with more than ``max_steps`` steps; the paper
+        includes them."""
+        join_slack: float = Field(default=1.0, ge=1)
+        """A client may join a group that leaves it time for up to this many times ``max_steps``."""
+        empty_timer: Literal["flush", "keep"] = "flush"
+        """Behavior of a group none of whose members arrived in time: create a version from the late updates of other
+        groups, or leave these to the next group."""
+
+        @model_validator(mode="after")
+        def _bounds(self) -> Self:
+            if self.min_steps and self.max_steps and self.min_steps > self.max_steps:
+                raise ValueError("min_steps must not be more than max_steps")
+            return self
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         max_steps = params.max_steps or max(int(server.default_steps.max()), params.min_steps or 1)
         min_steps = params.min_steps or max(1, max_steps // 5)
@@ -204,7 +200,7 @@ class ArrivalGroups:
         min_steps, max_steps: bounds of the local steps assigned (Q_min, Q_max).
     """
 
-    def __init__(self, params: CompassParams, min_steps: int, max_steps: int) -> None:
+    def __init__(self, params: Compass.Params, min_steps: int, max_steps: int) -> None:
         self.params = params
         self.min_steps = min_steps
         self.max_steps = max_steps

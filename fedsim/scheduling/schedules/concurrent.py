@@ -15,13 +15,6 @@ from fedsim.scheduling.base import ANYTHING, Dispatch, Selection, ServerPort, St
 from fedsim.scheduling.continuous import Concurrent, Continuous, SlotParams
 
 
-class ConcurrentParams(SlotParams):
-    """Parameters of schedules that may discard stale updates."""
-
-    max_staleness: int | None = Field(default=None, ge=0)
-    """Updates whose staleness exceeds this many versions are discarded."""
-
-
 class KeepingParams(SlotParams):
     """Parameters of schedules whose clients keep their slots by default."""
 
@@ -40,14 +33,10 @@ class Asynchronous(Concurrent):
     paper = (
         "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1"
     )
-    Params = ConcurrentParams
 
-
-class BufferedParams(ConcurrentParams):
-    """Parameters of the buffered schedule."""
-
-    buffer_size: int = Field(default=10, ge=1)
-    """Updates per version (K); several may come from one client."""
+    class Params(SlotParams):
+        max_staleness: int | None = Field(default=None, ge=0)
+        """Updates whose staleness exceeds this many versions are discarded."""
 
 
 class Buffered(Concurrent):
@@ -60,14 +49,10 @@ class Buffered(Concurrent):
     name = "buffered"
     paper = "Nguyen et al., Federated Learning with Buffered Asynchronous Aggregation, AISTATS 2022, Algorithm 1"
     updates_needed = "buffer_size"
-    Params = BufferedParams
 
-
-class RennalaParams(KeepingParams):
-    """Parameters of the schedule of Rennala SGD."""
-
-    batch: int = Field(default=10, ge=1)
-    """Updates per version (S); several may come from one client."""
+    class Params(Asynchronous.Params):
+        buffer_size: int = Field(default=10, ge=1)
+        """Updates per version (K); several may come from one client."""
 
 
 class Rennala(Concurrent):
@@ -84,9 +69,12 @@ class Rennala(Concurrent):
         "Computation Model, NeurIPS 2023, Methods 4 and 5"
     )
     updates_needed = "batch"
-    Params = RennalaParams
 
-    def __init__(self, params: RennalaParams, server: ServerPort, selection: Selection) -> None:
+    class Params(KeepingParams):
+        batch: int = Field(default=10, ge=1)
+        """Updates per version (S); several may come from one client."""
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._max_staleness = 0
 
@@ -104,7 +92,7 @@ class Malenia(Rennala):
         "Computation Model, NeurIPS 2023, Method 6"
     )
 
-    def __init__(self, params: RennalaParams, server: ServerPort, selection: Selection) -> None:
+    def __init__(self, params: Rennala.Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         if self._keeps_clients and self._slots < server.clients:
             raise UserError(
@@ -123,18 +111,6 @@ class Malenia(Rennala):
         return bool(counts.all()) and self._updates * (1 / counts).sum() <= clients**2
 
 
-class RingmasterParams(KeepingParams):
-    """Parameters of the schedule of Ringmaster ASGD."""
-
-    threshold: int | None = Field(default=None, ge=1)
-    """Delay threshold (R): an update is used only if fewer than R versions were created since its dispatch; default:
-    the number of clients kept busy. (In the theory: the variance of a gradient divided by the squared gradient norm
-    wanted.)"""
-    stale: Literal["ignore", "stop"] = "ignore"
-    """Treatment of work that has become too old: its update is ignored when it arrives (the paper's Algorithm 4), or
-    the client is told to stop, which takes the latency of its downlink, and starts again (Algorithm 5)."""
-
-
 class Ringmaster(Concurrent):
     """Every update younger than ``threshold`` versions creates a version immediately; older ones are not used.
 
@@ -147,9 +123,17 @@ class Ringmaster(Concurrent):
         "Maranjyan, Tyurin and Richtarik, Ringmaster ASGD: The First Asynchronous SGD with Optimal Time Complexity, "
         "ICML 2025, Algorithms 4 and 5"
     )
-    Params = RingmasterParams
 
-    def __init__(self, params: RingmasterParams, server: ServerPort, selection: Selection) -> None:
+    class Params(KeepingParams):
+        threshold: int | None = Field(default=None, ge=1)
+        """Delay threshold (R): an update is used only if fewer than R versions were created since its dispatch;
+        default: the number of clients kept busy. (In the theory: the variance of a gradient divided by the squared
+        gradient norm wanted.)"""
+        stale: Literal["ignore", "stop"] = "ignore"
+        """Treatment of work that has become too old: its update is ignored when it arrives (the paper's Algorithm 4),
+        or the client is told to stop, which takes the latency of its downlink, and starts again (Algorithm 5)."""
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._threshold = params.threshold or self._slots
         self._max_staleness = self._threshold - 1

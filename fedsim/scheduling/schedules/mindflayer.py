@@ -22,19 +22,6 @@ from fedsim.scheduling.base import (
 from fedsim.units import NEVER, Duration, to_ns
 
 
-class MindFlayerParams(Parameters):
-    """Parameters of the schedule of MindFlayer SGD."""
-
-    limit: Duration | None = Field(default=None, gt=0)
-    """Time limit of a trial, from the server's request to the arrival; default: ``limit_factor`` times
-    the client's expected duration."""
-    limit_factor: float = Field(default=1.5, gt=0)
-    """Time limit of a trial, as a multiple of the client's expected duration."""
-    horizon: Duration | None = Field(default=None, gt=0)
-    """Clients get as many trials per version as their limits fit into this time (B_i), none if not even one does;
-    default: one trial each."""
-
-
 class MindFlayer(Schedule):
     """Every version is made of a fixed number of trials of each client, all from the same version.
 
@@ -50,9 +37,18 @@ class MindFlayer(Schedule):
         "Random Worker Compute Times, UAI 2025, Algorithm 1"
     )
     needs_all_clients = True
-    Params = MindFlayerParams
 
-    def __init__(self, params: MindFlayerParams, server: ServerPort, selection: Selection) -> None:
+    class Params(Parameters):
+        limit: Duration | None = Field(default=None, gt=0)
+        """Time limit of a trial, from the server's request to the arrival; default: ``limit_factor`` times
+        the client's expected duration."""
+        limit_factor: float = Field(default=1.5, gt=0)
+        """Time limit of a trial, as a multiple of the client's expected duration."""
+        horizon: Duration | None = Field(default=None, gt=0)
+        """Clients get as many trials per version as their limits fit into this time (B_i), none if not even one does;
+        default: one trial each."""
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         limits_s = [
             params.limit or params.limit_factor * server.expected_duration_s(client)
@@ -68,7 +64,7 @@ class MindFlayer(Schedule):
         self._of_client: dict[int, Process] = {}
 
     @classmethod
-    def demands(cls, params: MindFlayerParams) -> Demands:
+    def demands(cls, params: Params) -> Demands:
         """The limit, if it is the same for all clients."""
         return Demands(limit_s=params.limit)
 

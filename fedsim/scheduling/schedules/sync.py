@@ -27,31 +27,6 @@ from fedsim.scheduling.base import (
 from fedsim.units import Duration, to_ns
 
 
-class SyncParams(Parameters):
-    """Parameters of the synchronous schedule."""
-
-    deadline: Duration | None = Field(default=None, gt=0)
-    """Longest round; updates that arrive later do not count. Default: a round waits for all clients."""
-    over_selection: float = Field(default=1.0, ge=1)
-    """Factor by which the cohort is enlarged; the round closes when as many updates have arrived as the original cohort
-    has clients."""
-    min_updates: int = Field(default=1, ge=0)
-    """A round that closes with fewer updates fails, and its updates are discarded. With 0, the method also makes a step
-    after an empty round."""
-    min_cohort: int = Field(default=1, ge=1)
-    """Clients that must be available for a round to start; until then the server waits. Must be 1 if ``min_updates`` is
-    0, which lets a round start without clients."""
-    stragglers: Literal["run", "cut"] = "run"
-    """Treatment of clients that are still busy when a round closes: they continue and their updates are late, or they
-    are cut."""
-    pause: Duration = 0.0
-    """Pause between the end of a round and the start of the next."""
-    quorum: int | None = Field(default=None, ge=1)
-    """Number of updates after which a round waits no longer than ``grace`` for the others; default: no such limit."""
-    grace: Duration = 0.0
-    """Time for stragglers after the ``quorum``; with 0, the round closes at once."""
-
-
 class Sync(Schedule):
     """Rounds: select, dispatch, wait, aggregate.
 
@@ -72,16 +47,38 @@ class Sync(Schedule):
         "McMahan et al., AISTATS 2017, Algorithm 1; deadline and over-selection: Bonawitz et al., "
         "Towards Federated Learning at Scale, MLSys 2019, section 2.2"
     )
-    Params = SyncParams
+
+    class Params(Parameters):
+        deadline: Duration | None = Field(default=None, gt=0)
+        """Longest round; updates that arrive later do not count. Default: a round waits for all clients."""
+        over_selection: float = Field(default=1.0, ge=1)
+        """Factor by which the cohort is enlarged; the round closes when as many updates have arrived as the original
+        cohort has clients."""
+        min_updates: int = Field(default=1, ge=0)
+        """A round that closes with fewer updates fails, and its updates are discarded. With 0, the method also makes a
+        step after an empty round."""
+        min_cohort: int = Field(default=1, ge=1)
+        """Clients that must be available for a round to start; until then the server waits. Must be 1 if
+        ``min_updates`` is 0, which lets a round start without clients."""
+        stragglers: Literal["run", "cut"] = "run"
+        """Treatment of clients that are still busy when a round closes: they continue and their updates are late, or
+        they are cut."""
+        pause: Duration = 0.0
+        """Pause between the end of a round and the start of the next."""
+        quorum: int | None = Field(default=None, ge=1)
+        """Number of updates after which a round waits no longer than ``grace`` for the others; default: no such
+        limit."""
+        grace: Duration = 0.0
+        """Time for stragglers after the ``quorum``; with 0, the round closes at once."""
 
     @classmethod
-    def demands(cls, params: SyncParams) -> Demands:
+    def demands(cls, params: Params) -> Demands:
         """Those of every schedule, the cohort and its factor."""
         return replace(
             super().demands(params), over_selection=params.over_selection, cohort=params.min_cohort
         )
 
-    def __init__(self, params: SyncParams, server: ServerPort, selection: Selection) -> None:
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         if selection.allows_empty and params.min_updates > 0:
             raise UserError(
@@ -178,14 +175,6 @@ class Sync(Schedule):
         return None
 
 
-class TimelyParams(SyncParams):
-    """Parameters of the schedule of TimelyFL."""
-
-    share: float = Field(default=0.5, gt=0, le=1)
-    """Share of a round's clients that have time for a full workload (k / n): the k-th shortest expected duration is the
-    length of the round."""
-
-
 class Timely(Sync):
     """Rounds as long as the k-th fastest of their clients expects to need, with the local steps that fit into them.
 
@@ -200,9 +189,13 @@ class Timely(Sync):
         "Zhang et al., TimelyFL: Heterogeneity-aware Asynchronous Federated Learning with Adaptive Partial Training, "
         "CVPR Workshops 2023, Algorithms 1 to 3"
     )
-    Params = TimelyParams
 
-    def __init__(self, params: TimelyParams, server: ServerPort, selection: Selection) -> None:
+    class Params(Sync.Params):
+        share: float = Field(default=0.5, gt=0, le=1)
+        """Share of a round's clients that have time for a full workload (k / n): the k-th shortest expected duration is
+        the length of the round."""
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._length_s = math.inf
 

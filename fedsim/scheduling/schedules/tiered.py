@@ -13,18 +13,6 @@ from fedsim.scheduling.continuous import Continuous, ContinuousParams
 from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
 
 
-class TieredParams(ContinuousParams):
-    """Parameters of the tiered schedule."""
-
-    speed_ratio: float = Field(default=2.0, ge=1)
-    """Longest duration within a tier, as a multiple of the duration of its fastest client."""
-    tiers: int | None = Field(default=None, ge=1)
-    """Number of tiers of equal size, instead of tiers by speed ratio."""
-    profiled: Literal["online", "all"] = "online"
-    """Clients that define the tiers: those online when the first round starts, or all, reachable or not. Other clients
-    join a tier that has their speed, or form further tiers (with ``tiers``, the nearest tier)."""
-
-
 class Tiered(Continuous):
     """Every tier runs its own rounds: it waits for its clients, creates a version, and starts again from it.
 
@@ -41,9 +29,17 @@ class Tiered(Continuous):
         "Chai et al., FedAT: A High-Performance and Communication-Efficient Federated Learning System with "
         "Asynchronous Tiers, SC 2021, Algorithm 1; tiers by speed ratio: Li et al., FedCompass, ICLR 2024, App. E.2"
     )
-    Params = TieredParams
 
-    def __init__(self, params: TieredParams, server: ServerPort, selection: Selection) -> None:
+    class Params(ContinuousParams):
+        speed_ratio: float = Field(default=2.0, ge=1)
+        """Longest duration within a tier, as a multiple of the duration of its fastest client."""
+        tiers: int | None = Field(default=None, ge=1)
+        """Number of tiers of equal size, instead of tiers by speed ratio."""
+        profiled: Literal["online", "all"] = "online"
+        """Clients that define the tiers: those online when the first round starts, or all, reachable or not. Other
+        clients join a tier that has their speed, or form further tiers (with ``tiers``, the nearest tier)."""
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._tier_of: list[int] = []
         self._rounds: list[Process] = []
@@ -51,7 +47,7 @@ class Tiered(Continuous):
     @classmethod
     def tiers(
         cls,
-        params: TieredParams,
+        params: Params,
         durations_s: npt.NDArray[np.float64],
         online: npt.NDArray[np.int64],
     ) -> npt.NDArray[np.int64]:

@@ -10,19 +10,6 @@ from fedsim.scheduling.base import ANYTHING, Round, Schedule, Selection, ServerP
 from fedsim.units import Duration, to_ns
 
 
-class WindowParams(Parameters):
-    """Parameters of windows."""
-
-    length: Duration = 0.0
-    """Shortest window: a version is created when all clients have reported, but not before this time has passed. The
-    paper creates one version per availability cycle."""
-    deadline: Duration | None = Field(default=None, gt=0)
-    """Longest window: the clients that have reported by then count, and busy clients are cut. Default: the server waits
-    for all clients, forever if one never reports."""
-    warm_up: int = Field(default=0, ge=0)
-    """Ordinary rounds of the selection's cohort before the first window, as in the authors' experiments."""
-
-
 class Window(Schedule):
     """Every client receives the window's model once, as soon as it checks in; all updates make one version.
 
@@ -38,9 +25,18 @@ class Window(Schedule):
         "Wang and Ji, A Unified Analysis of Federated Learning with Arbitrary Client Participation, NeurIPS 2022, "
         "section 5 and appendix D.1 (waiting)"
     )
-    Params = WindowParams
 
-    def __init__(self, params: WindowParams, server: ServerPort, selection: Selection) -> None:
+    class Params(Parameters):
+        length: Duration = 0.0
+        """Shortest window: a version is created when all clients have reported, but not before this time has passed.
+        The paper creates one version per availability cycle."""
+        deadline: Duration | None = Field(default=None, gt=0)
+        """Longest window: the clients that have reported by then count, and busy clients are cut. Default: the server
+        waits for all clients, forever if one never reports."""
+        warm_up: int = Field(default=0, ge=0)
+        """Ordinary rounds of the selection's cohort before the first window, as in the authors' experiments."""
+
+    def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         if params.deadline is not None and params.deadline < params.length:
             raise UserError(

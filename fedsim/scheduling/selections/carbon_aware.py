@@ -10,13 +10,6 @@ from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.units import NS_PER_S, Duration, to_ns
 
 
-class CarbonAwareParams(CohortParams):
-    """Parameters of the carbon-aware selection."""
-
-    wait: Duration = Field(default=6 * 3600.0, gt=0)
-    """Longest time that a draw waits for a cleaner hour."""
-
-
 class CarbonAware(Selection):
     """Clients drawn uniformly from the regions whose grid is as clean as it becomes within ``wait``.
 
@@ -28,9 +21,12 @@ class CarbonAware(Selection):
     """
 
     name = "carbon_aware"
-    Params = CarbonAwareParams
 
-    def __init__(self, params: CarbonAwareParams, server: ServerPort) -> None:
+    class Params(CohortParams):
+        wait: Duration = Field(default=6 * 3600.0, gt=0)
+        """Longest time that a draw waits for a cleaner hour."""
+
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         if server.grid is None:
             raise UserError(

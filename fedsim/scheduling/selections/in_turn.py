@@ -77,22 +77,6 @@ class RoundRobin(Selection):
         return clients
 
 
-class PeriodicGroupsParams(CohortParams):
-    """Parameters of groups that participate in turn."""
-
-    groups: int = Field(default=5, ge=1)
-    """Number of groups: equal blocks of consecutive clients (to one client)."""
-    slot_rounds: int = Field(default=100, ge=1)
-    """Rounds per slot, in which one group participates."""
-    slot: Duration | None = Field(default=None, gt=0)
-    """Simulated time per slot, instead of rounds."""
-    offset: Literal["random"] | Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the first slot that has already passed at the start, or a random share drawn from the seed."""
-    order: Literal["permutation", "independent"] = "permutation"
-    """Within a slot: all clients in turn in a random order, redrawn every lap; or an independent uniform draw per
-    round."""
-
-
 class PeriodicGroups(Selection):
     """Groups participate in turn, each for a slot of rounds or time during which clients are drawn from that group.
 
@@ -102,9 +86,21 @@ class PeriodicGroups(Selection):
     """
 
     name = "periodic_groups"
-    Params = PeriodicGroupsParams
 
-    def __init__(self, params: PeriodicGroupsParams, server: ServerPort) -> None:
+    class Params(CohortParams):
+        groups: int = Field(default=5, ge=1)
+        """Number of groups: equal blocks of consecutive clients (to one client)."""
+        slot_rounds: int = Field(default=100, ge=1)
+        """Rounds per slot, in which one group participates."""
+        slot: Duration | None = Field(default=None, gt=0)
+        """Simulated time per slot, instead of rounds."""
+        offset: Literal["random"] | Annotated[float, Field(ge=0, lt=1)] = 0.0
+        """Share of the first slot that has already passed at the start, or a random share drawn from the seed."""
+        order: Literal["permutation", "independent"] = "permutation"
+        """Within a slot: all clients in turn in a random order, redrawn every lap; or an independent uniform draw per
+        round."""
+
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         if params.groups > server.clients:
             raise UserError(
@@ -163,16 +159,6 @@ def _lap(members: npt.NDArray[np.int64], stream: Stream, lap: int) -> npt.NDArra
     return stream.generator(k=lap).permutation(members)
 
 
-class ScriptedParams(CohortParams):
-    """Parameters of scripted participation."""
-
-    cohort: int | None = Field(default=None, ge=1)
-    """Updates that close a round of a schedule with ``over_selection``; default: those of all its clients."""
-    rounds: list[list[int]] = Field(min_length=1)
-    """Clients of each round, each at most once per round. After the last round, the script starts again. Edge servers
-    follow the same script, each with its own clients, counted from 0 in the order of their numbers."""
-
-
 class Scripted(Selection):
     """Dispatches exactly the clients of the script; one that is offline gets its work when it checks in.
 
@@ -182,9 +168,15 @@ class Scripted(Selection):
 
     name = "scripted"
     chooses = False
-    Params = ScriptedParams
 
-    def __init__(self, params: ScriptedParams, server: ServerPort) -> None:
+    class Params(CohortParams):
+        cohort: int | None = Field(default=None, ge=1)
+        """Updates that close a round of a schedule with ``over_selection``; default: those of all its clients."""
+        rounds: list[list[int]] = Field(min_length=1)
+        """Clients of each round, each at most once per round. After the last round, the script starts again. Edge
+        servers follow the same script, each with its own clients, counted from 0 in the order of their numbers."""
+
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         self._next_round = 0
         self._queue: list[int] = []

@@ -17,31 +17,6 @@ IntArray = npt.NDArray[np.int64]
 FloatArray = npt.NDArray[np.float64]
 
 
-class OortParams(CohortParams):
-    """Parameters of Oort; defaults as in section 7.1 of the paper, the pacer's as in its published code."""
-
-    exploration: float = Field(default=0.9, ge=0, le=1)
-    """Share of the first cohort that is drawn from clients never drawn before."""
-    exploration_decay: float = Field(default=0.98, gt=0, le=1)
-    """Factor by which that share changes with every draw."""
-    exploration_min: float = Field(default=0.2, ge=0, le=1)
-    """Smallest exploration share."""
-    penalty: float = Field(default=2.0, ge=0)
-    """Exponent of the penalty for clients slower than preferred (alpha)."""
-    preferred_percentile: float = Field(default=30.0, gt=0, le=100)
-    """Initial percentile of the observed durations that is the preferred duration."""
-    pacer_step: float = Field(default=5.0, ge=0)
-    """Increase of that percentile whenever the total utility has fallen."""
-    pacer_rounds: int = Field(default=20, ge=1)
-    """Draws over which the total utility is compared."""
-    cutoff: float = Field(default=0.95, gt=0, le=1)
-    """Clients are drawn from those with at least this share of the lowest utility needed to fill the cohort."""
-    clip: float = Field(default=0.95, gt=0, le=1)
-    """Statistical utilities are clipped at this quantile."""
-    most_draws: int | None = Field(default=None, ge=1)
-    """Number of times a client may be drawn; after that it is drawn only if there are no others."""
-
-
 class Oort(Selection):
     """Guided participant selection: a client's utility follows its losses, with a penalty if it is slow.
 
@@ -59,9 +34,30 @@ class Oort(Selection):
     name = "oort"
     needs_training = True
     dispatch_loss = "root_mean_square"
-    Params = OortParams
 
-    def __init__(self, params: OortParams, server: ServerPort) -> None:
+    class Params(CohortParams):
+        exploration: float = Field(default=0.9, ge=0, le=1)
+        """Share of the first cohort that is drawn from clients never drawn before."""
+        exploration_decay: float = Field(default=0.98, gt=0, le=1)
+        """Factor by which that share changes with every draw."""
+        exploration_min: float = Field(default=0.2, ge=0, le=1)
+        """Smallest exploration share."""
+        penalty: float = Field(default=2.0, ge=0)
+        """Exponent of the penalty for clients slower than preferred (alpha)."""
+        preferred_percentile: float = Field(default=30.0, gt=0, le=100)
+        """Initial percentile of the observed durations that is the preferred duration."""
+        pacer_step: float = Field(default=5.0, ge=0)
+        """Increase of that percentile whenever the total utility has fallen."""
+        pacer_rounds: int = Field(default=20, ge=1)
+        """Draws over which the total utility is compared."""
+        cutoff: float = Field(default=0.95, gt=0, le=1)
+        """Clients are drawn from those with at least this share of the lowest utility needed to fill the cohort."""
+        clip: float = Field(default=0.95, gt=0, le=1)
+        """Statistical utilities are clipped at this quantile."""
+        most_draws: int | None = Field(default=None, ge=1)
+        """Number of times a client may be drawn; after that it is drawn only if there are no others."""
+
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         n = server.clients
         self._utility = np.full(n, np.nan)

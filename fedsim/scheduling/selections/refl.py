@@ -12,26 +12,6 @@ from fedsim.units import Duration, to_ns
 _SMOOTHING = 0.25
 
 
-class REFLParams(CohortParams):
-    """Parameters of REFL."""
-
-    hold_off: int = Field(default=5, ge=0)
-    """Number of draws for which a client, once drawn, ranks behind all others."""
-    slot: Duration = Field(default=3600.0, gt=0)
-    """Length of the slots for which availability is estimated."""
-    cycle: Duration = Field(default=86_400.0, gt=0)
-    """Length of the cycle that the slots divide."""
-    round_length: Duration = Field(default=600.0, gt=0)
-    """Assumed length of the first round."""
-
-    @model_validator(mode="after")
-    def _whole_slots(self) -> REFLParams:
-        slots = self.cycle / self.slot
-        if slots < 1 or abs(slots - round(slots)) > 1e-9:
-            raise ValueError("cycle must be a whole number of slots")
-        return self
-
-
 class REFL(Selection):
     """Least available first: of the clients checked in, those least likely to be online soon.
 
@@ -44,9 +24,25 @@ class REFL(Selection):
     """
 
     name = "refl"
-    Params = REFLParams
 
-    def __init__(self, params: REFLParams, server: ServerPort) -> None:
+    class Params(CohortParams):
+        hold_off: int = Field(default=5, ge=0)
+        """Number of draws for which a client, once drawn, ranks behind all others."""
+        slot: Duration = Field(default=3600.0, gt=0)
+        """Length of the slots for which availability is estimated."""
+        cycle: Duration = Field(default=86_400.0, gt=0)
+        """Length of the cycle that the slots divide."""
+        round_length: Duration = Field(default=600.0, gt=0)
+        """Assumed length of the first round."""
+
+        @model_validator(mode="after")
+        def _whole_slots(self) -> REFL.Params:
+            slots = self.cycle / self.slot
+            if slots < 1 or abs(slots - round(slots)) > 1e-9:
+                raise ValueError("cycle must be a whole number of slots")
+            return self
+
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         self._slot_ns = to_ns(params.slot)
         self._slots = round(params.cycle / params.slot)

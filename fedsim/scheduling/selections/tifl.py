@@ -13,22 +13,6 @@ from fedsim.scheduling.base import CohortParams, Selection, ServerPort
 from fedsim.scheduling.tiers import equal_tiers, profile
 
 
-class TiFLParams(CohortParams):
-    """Parameters of TiFL."""
-
-    tiers: int = Field(default=5, ge=1)
-    """Number of tiers, of equal size, by the expected duration of a full workload."""
-    probabilities: list[float] | None = None
-    """Relative probabilities of the tiers, the fastest first; they need not sum to 1. Default: equal."""
-
-    @field_validator("probabilities")
-    @classmethod
-    def _chances(cls, value: list[float] | None) -> list[float] | None:
-        if value is not None and (any(p < 0 for p in value) or not any(value)):
-            raise ValueError("probabilities must not be negative, and not all 0")
-        return value
-
-
 class TiFL(Selection):
     """Each round draws a tier by its probability, and then clients uniformly within it.
 
@@ -38,9 +22,21 @@ class TiFL(Selection):
     """
 
     name = "tifl"
-    Params = TiFLParams
 
-    def __init__(self, params: TiFLParams, server: ServerPort) -> None:
+    class Params(CohortParams):
+        tiers: int = Field(default=5, ge=1)
+        """Number of tiers, of equal size, by the expected duration of a full workload."""
+        probabilities: list[float] | None = None
+        """Relative probabilities of the tiers, the fastest first; they need not sum to 1. Default: equal."""
+
+        @field_validator("probabilities")
+        @classmethod
+        def _chances(cls, value: list[float] | None) -> list[float] | None:
+            if value is not None and (any(p < 0 for p in value) or not any(value)):
+                raise ValueError("probabilities must not be negative, and not all 0")
+            return value
+
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         self._tiers = equal_tiers(profile(server), params.tiers)
         count = int(self._tiers.max()) + 1
@@ -77,16 +73,6 @@ FloatArray = npt.NDArray[np.float64]
 Credits = Annotated[int, Field(ge=0)]
 
 
-class TiFLAdaptiveParams(TiFLParams):
-    """Parameters of adaptive TiFL; ``probabilities`` are those of the first draws."""
-
-    interval: int = Field(default=10, ge=1)
-    """Draws between two evaluations of the tiers, after which the probabilities may change (I)."""
-    credits: Credits | list[Credits] | None = None
-    """Number of times each tier may be drawn (its credits): one number for all, or one per tier, the fastest first;
-    default: unlimited."""
-
-
 class TiFLAdaptive(TiFL):
     """Each round draws a tier that has credits, and then clients within it; probabilities follow accuracies.
 
@@ -105,9 +91,15 @@ class TiFLAdaptive(TiFL):
     name = "tifl_adaptive"
     needs_training = True
     needs_client_tests = True
-    Params = TiFLAdaptiveParams
 
-    def __init__(self, params: TiFLAdaptiveParams, server: ServerPort) -> None:
+    class Params(TiFL.Params):
+        interval: int = Field(default=10, ge=1)
+        """Draws between two evaluations of the tiers, after which the probabilities may change (I)."""
+        credits: Credits | list[Credits] | None = None
+        """Number of times each tier may be drawn (its credits): one number for all, or one per tier, the fastest first;
+        default: unlimited."""
+
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         count = len(self._chances)
         given = np.inf if params.credits is None else params.credits

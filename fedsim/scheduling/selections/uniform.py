@@ -50,13 +50,6 @@ class UniformWithReplacement(Replacing):
         return self.counted(self.generator().choice(available, max(0, count)))
 
 
-class SampleWeightedParams(CohortParams):
-    """Parameters of selection by number of samples."""
-
-    replacement: bool = False
-    """Whether draws are independent, so that a client may be drawn, and counts, several times."""
-
-
 class SampleWeighted(Replacing):
     """Clients drawn in proportion to their numbers of training samples.
 
@@ -65,7 +58,10 @@ class SampleWeighted(Replacing):
     """
 
     name = "sample_weighted"
-    Params = SampleWeightedParams
+
+    class Params(CohortParams):
+        replacement: bool = False
+        """Whether draws are independent, so that a client may be drawn, and counts, several times."""
 
     def draw(self, count: int) -> list[int]:
         """Draw clients in proportion to their numbers of samples."""
@@ -91,28 +87,6 @@ class Sine(Parameters):
     """Rounds per period."""
 
 
-class BernoulliParams(Parameters):
-    """Parameters of independent participation."""
-
-    probability: Probability | list[Probability] = 0.2
-    """Probability that a client participates in a round: one for all, or one per client (per group with
-    ``group_size``)."""
-    group_size: int | None = Field(default=None, ge=1)
-    """Clients per group: the first probability applies to the first group of this size, and so on."""
-    sine: Sine | None = None
-    """Factor on all probabilities, which changes from round to round."""
-    allow_empty: bool = False
-    """Whether a round may have no clients (it counts with the schedule's ``min_updates: 0``); if not, empty rounds are
-    skipped."""
-
-    @field_validator("probability")
-    @classmethod
-    def _somebody_participates(cls, value: float | list[float]) -> float | list[float]:
-        if not np.any(value):
-            raise ValueError("all probabilities are 0, so no client would ever participate")
-        return value
-
-
 class Bernoulli(Selection):
     """Every client that is checked in and idle participates in a round with its own probability.
 
@@ -121,12 +95,30 @@ class Bernoulli(Selection):
     """
 
     name = "bernoulli"
-    Params = BernoulliParams
+
+    class Params(Parameters):
+        probability: Probability | list[Probability] = 0.2
+        """Probability that a client participates in a round: one for all, or one per client (per group with
+        ``group_size``)."""
+        group_size: int | None = Field(default=None, ge=1)
+        """Clients per group: the first probability applies to the first group of this size, and so on."""
+        sine: Sine | None = None
+        """Factor on all probabilities, which changes from round to round."""
+        allow_empty: bool = False
+        """Whether a round may have no clients (it counts with the schedule's ``min_updates: 0``); if not, empty rounds
+        are skipped."""
+
+        @field_validator("probability")
+        @classmethod
+        def _somebody_participates(cls, value: float | list[float]) -> float | list[float]:
+            if not np.any(value):
+                raise ValueError("all probabilities are 0, so no client would ever participate")
+            return value
 
     #: Rounds skipped before a client is drawn in proportion to the probabilities instead.
     MAX_EMPTY_ROUNDS: ClassVar[int] = 10_000
 
-    def __init__(self, params: BernoulliParams, server: ServerPort) -> None:
+    def __init__(self, params: Params, server: ServerPort) -> None:
         super().__init__(params, server)
         self._probability = _per_client(params, server.clients)
         self._coins = server.stream(Purpose.SELECTION, 2)
@@ -173,7 +165,7 @@ class Bernoulli(Selection):
         return weighted_order(self.generator(), available, chances)[:count]
 
 
-def _per_client(params: BernoulliParams, clients: int) -> npt.NDArray[np.float64]:
+def _per_client(params: Bernoulli.Params, clients: int) -> npt.NDArray[np.float64]:
     """Probability of each client, (N,)."""
     values = np.atleast_1d(np.asarray(params.probability, dtype=np.float64))
     if params.group_size is not None:

@@ -13,7 +13,7 @@ from fedsim.errors import UserError
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.metrics import Metric, Predictions, default_metrics
 from fedsim.learning.metrics.base import measured
-from fedsim.learning.metrics.measures import TopKAccuracy, TopKAccuracyParams
+from fedsim.learning.metrics.measures import TopKAccuracy
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.loading import load_part
 from tests.cli.invoking import DIGITS, invoke
@@ -232,6 +232,6 @@ def test_metrics_are_those_of_scikit_learn(seed: int) -> None:
 def test_top_k_by_hand(k: int, expected: float) -> None:
     outputs = torch.tensor([[3.0, 2.0, 1.0], [3.0, 2.0, 1.0], [3.0, 2.0, 1.0], [1.0, 3.0, 2.0]])
     labels = torch.tensor([0, 1, 2, 2])
-    metric = TopKAccuracy(TopKAccuracyParams(k=k))
+    metric = TopKAccuracy(TopKAccuracy.Params(k=k))
     assert metric.column == f"top_{k}_accuracy"
     assert metric.compute(Predictions(0.0, CONFUSION, outputs, labels)) == expected

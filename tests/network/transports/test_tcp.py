@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from fedsim.network.transport import Connection
-from fedsim.network.transports.tcp import Tcp, TcpParams, steady_segments_per_s
+from fedsim.network.transports.tcp import Tcp, steady_segments_per_s
 
 MS = 1_000_000
 FAST = Connection(rtt_ns=100 * MS, rate_bps=1e15, back_bps=1e15)
 
 
 def tcp(**params: object) -> Tcp:
-    return Tcp(TcpParams.model_validate({"segment": 1000, "header": 0, **params}))
+    return Tcp(Tcp.Params.model_validate({"segment": 1000, "header": 0, **params}))
 
 
 def test_slow_start_doubles_from_ten_segments() -> None:

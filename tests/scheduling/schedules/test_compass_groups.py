@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from fedsim.scheduling.base import Dispatch
-from fedsim.scheduling.schedules.compass import ArrivalGroup, ArrivalGroups, CompassParams
+from fedsim.scheduling.schedules.compass import ArrivalGroup, ArrivalGroups, Compass
 
 S = 10**9
 
@@ -20,7 +20,7 @@ class Open(NamedTuple):
 
 def groups(*opened: Open, speed: float = 1.0, **params: Any) -> ArrivalGroups:
     """Open groups from number 1, and client 0 of this speed."""
-    made = ArrivalGroups(CompassParams(**params), min_steps=20, max_steps=100)
+    made = ArrivalGroups(Compass.Params(**params), min_steps=20, max_steps=100)
     made.step_ns[0] = speed * S
     for number, (target, fastest, latest) in enumerate(opened, 1):
         made.open[number] = ArrivalGroup(
@@ -86,7 +86,7 @@ def test_fastest_member_may_have_arrived() -> None:
 
 @pytest.mark.parametrize(("beta_s", "seen"), [(0.9, [10, 5.5, 5.05, 5.005]), (1.0, [10, 5, 5, 5])])
 def test_the_speed_estimate(beta_s: float, seen: list[float]) -> None:
-    made = ArrivalGroups(CompassParams(beta_s=beta_s), min_steps=20, max_steps=100)
+    made = ArrivalGroups(Compass.Params(beta_s=beta_s), min_steps=20, max_steps=100)
     estimates = []
     for seconds in (100, 50, 50, 50):
         made.observe(0, seconds * S, 10)

@@ -10,13 +10,12 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
-from fedsim.scheduling.selections.oort import Oort, OortParams
+from fedsim.scheduling.selections.oort import Oort
 from fedsim.scheduling.selections.tifl import (
     TiFLAdaptive,
-    TiFLAdaptiveParams,
     probabilities,
 )
-from fedsim.scheduling.selections.uniform import Bernoulli, BernoulliParams
+from fedsim.scheduling.selections.uniform import Bernoulli
 from tests.composition.worlds import digits, timed
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate
@@ -206,7 +205,7 @@ def test_sample_weighted_with_replacement() -> None:
 
 
 def _bernoulli(clients: int, **params: Any) -> Bernoulli:
-    return Bernoulli(BernoulliParams(**params), Port(clients))  # type: ignore[arg-type]
+    return Bernoulli(Bernoulli.Params(**params), Port(clients))  # type: ignore[arg-type]
 
 
 def test_the_probabilities_of_fedsums_patterns() -> None:
@@ -243,9 +242,9 @@ def test_wrong_probabilities_are_refused() -> None:
     with pytest.raises(UserError, match="3 probabilities for 4 clients"):
         _bernoulli(4, probability=[0.1, 0.2, 0.3])
     with pytest.raises(ValueError, match="less than or equal to 1"):
-        BernoulliParams(probability=1.2)
+        Bernoulli.Params(probability=1.2)
     with pytest.raises(ValueError, match="all probabilities are 0"):
-        BernoulliParams(probability=[0.0, 0.0])
+        Bernoulli.Params(probability=[0.0, 0.0])
 
 
 def missing(client: int, until: float, clients: int = 4) -> dict[str, Any]:
@@ -438,7 +437,7 @@ NAN = float("nan")
 
 def adaptive(port: Port, **params: Any) -> TiFLAdaptive:
     """Two tiers of two clients, unless said otherwise."""
-    return TiFLAdaptive(TiFLAdaptiveParams(**({"tiers": 2} | params)), port)  # type: ignore[arg-type]
+    return TiFLAdaptive(TiFLAdaptive.Params(**({"tiers": 2} | params)), port)  # type: ignore[arg-type]
 
 
 def port_of_four(accuracies: list[float]) -> Port:
@@ -602,7 +601,7 @@ def test_oort_utility_in_figures() -> None:
     port = Port(4)
     port.samples = np.array([10, 10, 20, 5])
     port.losses = {0: 1.0, 1: 2.0, 2: 3.0}
-    params = OortParams(exploration=0.0, exploration_min=0.0, clip=1.0, preferred_percentile=50)
+    params = Oort.Params(exploration=0.0, exploration_min=0.0, clip=1.0, preferred_percentile=50)
     oort = Oort(params, port)  # type: ignore[arg-type]
     for client, seconds in ((0, 1), (1, 2), (2, 8)):
         dispatch = Dispatch(client, client, 0, 0, 0, 1, 0, client)
@@ -621,7 +620,7 @@ def test_oort_explores_faster_clients_first() -> None:
     port = Port(20, [1.0] * 10 + [50.0] * 10)
     first: list[int] = []
     for trial in range(30):
-        oort = Oort(OortParams(exploration=1.0), port)  # type: ignore[arg-type]
+        oort = Oort(Oort.Params(exploration=1.0), port)  # type: ignore[arg-type]
         oort._generators = 100 * trial
         first += oort.draw(3)
     assert np.mean(np.array(first) < 10) > 0.9
