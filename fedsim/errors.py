@@ -1,7 +1,8 @@
 """Errors that fedsim reports.
 
 A :class:`UserError` is a mistake in the user's input: the command line prints its message without a traceback and exits
-with code 2. Any other error is a defect of fedsim; the exit code is 1.
+with code 2. Every function raises it for input that it cannot use; docstrings name other errors, and conditions that
+one would not expect. Any other error is a defect of fedsim; the exit code is 1.
 """
 
 from __future__ import annotations
@@ -154,11 +155,7 @@ def argument_error(name: str, value: object, expected: str, hint: str | None = N
 
 
 def strings(name: str, value: object, hint: str) -> list[str]:
-    """An argument that is several strings.
-
-    Raises:
-        UserError: it is not a list of strings.
-    """
+    """An argument that is several strings."""
     if isinstance(value, Iterable) and not isinstance(value, str | Mapping):
         listed = list(value)
         if all(isinstance(one, str) for one in listed):

@@ -30,11 +30,7 @@ SUFFIXES = (".html", ".png", ".svg", ".pdf")
 
 
 def require_drawable(path: Path) -> None:
-    """Check that :func:`write_plot` can draw a file of this name.
-
-    Raises:
-        UserError: it has another suffix, or is a folder.
-    """
+    """Check that :func:`write_plot` can draw a file of this name."""
     refuse_folder(path, "traces.html")
     if path.suffix.lower() not in SUFFIXES:
         raise UserError(
@@ -48,9 +44,6 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     """Draw the distributions of one or several bundles into a file: .html (a self-contained page), .png, .svg or .pdf.
 
     Plots for which no bundle has data are left out.
-
-    Raises:
-        UserError: the file has another suffix, or cannot be written.
     """
     require_drawable(path)
     panels = list(_panels(all_statistics))

@@ -25,9 +25,6 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
 
     Returns:
         The path of the file or folder.
-
-    Raises:
-        UserError: there is no such format, or the path exists.
     """
     if name not in FORMATS:
         raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(FORMATS)}")
@@ -78,9 +75,6 @@ def write_tensorboard(run: Run, path: Path) -> None:
 
     Steps are server versions; the wall time of an event is simulated time, so that TensorBoard's *relative* axis shows
     it.
-
-    Raises:
-        UserError: TensorBoard is not installed.
     """
     Tensorboard.require_installed()
     from torch.utils.tensorboard import SummaryWriter

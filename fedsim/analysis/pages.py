@@ -26,12 +26,7 @@ _MARK = b'<meta name="generator" content="fedsim">'
 
 
 def write_page(path: Path, page: str) -> None:
-    """Write a page, and create its folder if necessary.
-
-    Raises:
-        UserError: the name is not that of a page, a file that is not a page of fedsim exists under this name, or the
-            page cannot be written.
-    """
+    """Write a page, and create its folder if necessary."""
     refuse_folder(path, "report.html")
     if path.suffix.lower() not in (".html", ".htm"):
         raise UserError(

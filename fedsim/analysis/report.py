@@ -42,11 +42,7 @@ def figures(run: Run) -> dict[str, Figure]:
 
 
 def render(run: Run) -> str:
-    """The page as HTML text.
-
-    Raises:
-        UserError: the run folder is damaged.
-    """
+    """The page as HTML text."""
     drawn = figures(run)
     return rendered(
         "report.html.j2",

@@ -27,9 +27,6 @@ class Run(RunTables):
 
         Args:
             path: the file; ``report.html`` in the run folder if None.
-
-        Raises:
-            UserError: the run folder is damaged, or the page cannot be written.
         """
         from fedsim.analysis.comparison.facts import keep_facts
         from fedsim.analysis.pages import real_time, write_page
@@ -49,9 +46,6 @@ class Run(RunTables):
             metric: name of the metric; the first one if None.
             against: the horizontal axis, one of :data:`fedsim.analysis.comparison.facts.COSTS`, such as ``bytes``.
             style: as for :meth:`fedsim.analysis.comparison.Comparison.plot`.
-
-        Raises:
-            UserError: the run has not ended or did not measure the metric, or an argument is wrong.
         """
         from fedsim.analysis.comparison import compare
 
@@ -73,9 +67,5 @@ class Run(RunTables):
 
 
 def load_run(path: str | os.PathLike[str]) -> Run:
-    """Open a run folder.
-
-    Raises:
-        UserError: the folder is not there or is not a fedsim run.
-    """
+    """Open a run folder."""
     return Run(RunFolder(Path(path)))

@@ -192,11 +192,7 @@ class Suite:
         return replace(entry, knob=path, choices=choices)
 
     def require_loading(self, entry: str) -> LoadedScenario:
-        """The first scenario in which an entry works.
-
-        Raises:
-            UserError: it works in none of the scenarios.
-        """
+        """The first scenario in which an entry works."""
         problems = []
         for scenario in self.scenarios:
             try:

@@ -78,11 +78,7 @@ def scenario_location(path: Path) -> str:
 
 
 def scenario_file(path: Path) -> Path:
-    """The file that ``fedsim run PATH`` means: a file of the user, else the bundled scenario of that name.
-
-    Raises:
-        UserError: there is neither.
-    """
+    """The file that ``fedsim run PATH`` means: a file of the user, else the bundled scenario of that name."""
     with_suffix = path.with_name(f"{path.name}.yaml") if path.name and not path.suffix else path
     for file in (path, with_suffix):
         if file.is_file():
@@ -116,9 +112,6 @@ def template_files(name: str) -> dict[str, bytes]:
     """The files of a template by their relative path.
 
     A template without a ``scenario.yaml`` gets the bundled scenario of its name.
-
-    Raises:
-        UserError: there is no such template.
     """
     known = templates()
     if name not in known:

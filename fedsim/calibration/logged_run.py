@@ -45,9 +45,6 @@ def write_run(path: Path, folder: RunFolder) -> None:
     An update enters the first version that was dispatched at its arrival or later. The version is made when the last
     of its updates arrives, or when it is dispatched first if the round before it lost an update. A dispatch that never
     arrived ends with its round if the log does not say when.
-
-    Raises:
-        UserError: the log cannot be read, or its rounds are unknown or not in order.
     """
     log = read_log(path)
     clients = log.clients()

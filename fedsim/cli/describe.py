@@ -117,11 +117,7 @@ def command(part: str, kind: str | None, bibtex: bool, as_json: bool) -> None:
 
 
 def describe(part: str, kind: str | None = None) -> list[dict[str, Any]]:
-    """Facts about the parts of this name, one entry per kind, or about a section or key of a scenario.
-
-    Raises:
-        UserError: there is no such part, key or kind, or the user's file cannot be used.
-    """
+    """Facts about the parts of this name, one entry per kind, or about a section or key of a scenario."""
     if kind is not None and kind not in CATALOG.kinds:
         raise UserError(
             f"there is no kind of part named '{kind}'",

@@ -41,10 +41,6 @@ def load_original(
         folder: the run.
         info: its ``run.json``.
         overrides: values by dotted path.
-
-    Raises:
-        UserError: the scenario or a file of code or data has changed since, a class
-            cannot be imported again, or an override is not allowed.
     """
     _require_original_scenario(folder, info)
     raise_all(changed_files(folder, info))

@@ -130,9 +130,6 @@ def execute(
         threads: worker threads of local training, if the scenario gives none; never changes a result.
         on_warning: called with each warning: about the scenario before the run begins, about the run at its end.
         live: the clients, if they are not simulated.
-
-    Raises:
-        UserError: the scenario's parts are not compatible, or the folder cannot be used.
     """
     began = time.perf_counter()
     if loaded.scenario.sweep is not None:
@@ -285,11 +282,7 @@ def resume(
 
 
 def workers_of(path: Path) -> str:
-    """The name of the workers of a run that has begun.
-
-    Raises:
-        UserError: there is no such run, or it is damaged.
-    """
+    """The name of the workers of a run that has begun."""
     return str(RunFolder(path).read_info().get("workers"))
 
 

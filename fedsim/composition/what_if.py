@@ -41,9 +41,6 @@ def what_if(
     Returns:
         The new run, and a table of the main figures: ``figure``, ``kind`` (how it is written), ``before`` and
         ``after``.
-
-    Raises:
-        UserError: the change cannot be made, or a file has changed since the run, which would look like its effect.
     """
     changes = [_scaled(before, override) for override in overrides]
     if without is not None:

@@ -143,9 +143,6 @@ class Space:
     Args:
         loaded: the scenario.
         dimensions: what varies.
-
-    Raises:
-        UserError: a key is unknown under all settings, or a value is not valid.
     """
 
     def __init__(self, loaded: LoadedScenario, dimensions: Sequence[Dimension]) -> None:

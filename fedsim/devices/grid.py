@@ -90,10 +90,6 @@ class Grid:
             clients: number of clients N.
             seed: seed of the devices.
             groups: the column ``group`` of the clients' devices; empty without a trace.
-
-        Raises:
-            UserError: a file is missing or not as :class:`fedsim.traces.importers.grid.Grid` says, a device has no
-                region, or the regions have different currencies.
         """
         names = regions(given, clients, seed, groups)
         distinct: list[str] = [given.region] if isinstance(given.region, str) else [""]
@@ -243,9 +239,6 @@ def regions(
         clients: number of clients N.
         seed: seed of the devices.
         groups: the column ``group`` of the clients' devices; empty without a trace.
-
-    Raises:
-        UserError: regions are to be those of groups, but a device has none.
     """
     if isinstance(given.region, dict):
         rank = Stream(seed, Purpose.REGION).uniforms(np.arange(clients)).argsort().argsort()

@@ -19,9 +19,6 @@ def checked_rows(
         where: its path, for messages.
         skip_initial_space: whether spaces after a comma do not belong to the cell.
         delimiter: what separates cells.
-
-    Raises:
-        UserError: a column appears twice, a row has a different number of cells, or the text is not CSV.
     """
     reader = csv.reader(text, delimiter=delimiter, skipinitialspace=skip_initial_space)
     header: list[str] | None = None

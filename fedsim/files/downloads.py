@@ -43,9 +43,6 @@ def retrieve(remote: Remote, folder: Path, *, where: str, hint: str) -> Path:
         folder: a folder of the cache.
         where: what the file belongs to, for messages.
         hint: what to do if the download fails.
-
-    Raises:
-        UserError: no address provides the correct file.
     """
     import pooch
     from rich.console import Console

@@ -125,11 +125,7 @@ class Record:
         return UserError(problem, where=str(path), hint=hint)
 
     def require_intact(self, folder: Path, content: Mapping[str, Any], name: str) -> None:
-        """Refuse a file that the record lists and that is missing or has changed.
-
-        Raises:
-            UserError: it is damaged.
-        """
+        """Refuse a file that the record lists and that is missing or has changed."""
         expected, path = content.get("files", {}).get(name), folder / name
         if expected is None:
             return

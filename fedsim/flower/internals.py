@@ -138,11 +138,7 @@ def trains(message: Message) -> bool:
 
 
 def project_config(folder: Path) -> dict[str, Any]:
-    """The ``pyproject.toml`` of an app.
-
-    Raises:
-        UserError: it is missing, or Flower does not accept it.
-    """
+    """The ``pyproject.toml`` of an app."""
     if not folder.is_dir():
         raise UserError(
             "no such folder",
@@ -161,11 +157,7 @@ def project_config(folder: Path) -> dict[str, Any]:
 
 
 def app_config(folder: Path, overrides: str) -> dict[str, Any]:
-    """The run configuration of an app, with overrides such as ``"num-server-rounds=5 learning-rate=0.1"``.
-
-    Raises:
-        UserError: an override cannot be read, or the app has no such key.
-    """
+    """The run configuration of an app, with overrides such as ``"num-server-rounds=5 learning-rate=0.1"``."""
     defaults: dict[str, Any] = get_fused_config_from_dir(folder, {})
     hint = f"keys of this app: {', '.join(defaults) or 'none'}; write key=value, with quotes around text"
     if not overrides.endswith(".toml"):

@@ -83,9 +83,6 @@ class App:
         Args:
             folder: folder with a ``pyproject.toml`` that has a section ``[tool.flwr.app]``.
             overrides: values of its configuration, such as ``"num-server-rounds=5 learning-rate=0.1"``.
-
-        Raises:
-            UserError: the folder has no app, or the app has no such configuration.
         """
         folder = folder.resolve()
         project = fl.project_config(folder)
@@ -122,9 +119,6 @@ def run(
 
     Returns:
         The finished run.
-
-    Raises:
-        UserError: the devices or the folder cannot be used, or the app does something that the bridge does not support.
     """
     given = devices if devices is None or isinstance(devices, Mapping) else Path(devices)
     app = App(name, server_app, client_app, dict(run_config or {}))
@@ -371,11 +365,7 @@ class _UnitOfWork(FedAvg):
 
 
 def check_devices(loaded: LoadedScenario) -> list[UserError]:
-    """The warnings of a device file.
-
-    Raises:
-        UserError: an app cannot run on these devices.
-    """
+    """The warnings of a device file."""
     with loaded.locating_errors():
         return _populations(loaded)[-1]
 

@@ -41,9 +41,6 @@ def load_devices(
         devices: the YAML file, its content, or None for ten nodes that are always online.
         name: name of the run, if the file gives none.
         overrides: values by dotted path.
-
-    Raises:
-        UserError: one error for all mistakes.
     """
     if isinstance(devices, Path):
         source, folder = read_yaml(devices), devices.resolve().parent

@@ -33,11 +33,7 @@ class AppSource:
     folder: Path | None
 
     def load(self, kind: type[Any] = fl.ClientApp) -> Any:
-        """Import the app, which must be a ``kind``.
-
-        Raises:
-            UserError: it cannot be imported, or is something else.
-        """
+        """Import the app, which must be a ``kind``."""
         reference, folder = self.reference, self.folder
         if folder is not None:
             announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
@@ -138,11 +134,7 @@ def make_workers(
     app: fl.ClientApp | AppSource,
     threads: int,
 ) -> Workers:
-    """The workers that a run requests, with this many threads of PyTorch per ClientApp.
-
-    Raises:
-        UserError: another process cannot import the app, or there is no cluster.
-    """
+    """The workers that a run requests, with this many threads of PyTorch per ClientApp."""
     if isinstance(settings, Here):
         return here(app.load() if isinstance(app, AppSource) else app)
     if not isinstance(app, AppSource):

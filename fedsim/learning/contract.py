@@ -37,11 +37,7 @@ class Contract:
         self._returned = [name for name, memory in memories.items() if not memory.in_place]
 
     def check_update(self, update: LocalUpdate, rows: int, version: int) -> None:
-        """Check the result of ``local_update`` for ``rows`` dispatches of a version, or of several from 1 on.
-
-        Raises:
-            UserError: a vector is missing, is not declared or has the wrong shape.
-        """
+        """Check the result of ``local_update`` for ``rows`` dispatches of a version, or of several from 1 on."""
         first = None if version else self._sent_first
         vectors, memories = (
             {name: (rows, elements) for name, elements in declared.items()}
@@ -57,12 +53,7 @@ class Contract:
         _require(error, "tensors", {"loss": update.loss}, {"loss": (rows,)}, ())
 
     def check_state(self, state: ServerState, function: str) -> None:
-        """Check the server state that a ``function`` of the method returned; the first one declares the names.
-
-        Raises:
-            UserError: a vector that clients receive is missing or has the wrong shape, or the names are not those of
-                the first state, which a checkpoint could not restore.
-        """
+        """Check the server state that a ``function`` of the method returned; the first one declares the names."""
         sent = {name: (elements,) for name, elements in self._sent_down.items()}
         others = dict.fromkeys(name for name in self._state if name not in sent)
         further = f", and {', '.join(others)} as initially" if others else ""
@@ -81,11 +72,7 @@ class Contract:
 
     @contextmanager
     def unchanged(self, state: ServerState) -> Iterator[None]:
-        """Refuse an ``aggregate`` that changes tensors of ``state`` in place: earlier versions share them.
-
-        Raises:
-            UserError: a tensor has changed.
-        """
+        """Refuse an ``aggregate`` that changes tensors of ``state`` in place: earlier versions share them."""
         counts = {name: tensor._version for name, tensor in state.items()}
         yield
         for name, count in counts.items():

@@ -46,12 +46,7 @@ class Execution:
 
     @classmethod
     def of(cls, training: Training) -> Execution:
-        """The execution that a scenario's training section requests, on this machine.
-
-        Raises:
-            UserError: the section requests CUDA without a CUDA device, TF32 or bfloat16 on a CPU without
-                instructions for it, or more devices than are visible.
-        """
+        """The execution that a scenario's training section requests, on this machine."""
         cuda = torch.cuda.is_available()
         if training.device == "cuda" and not cuda:
             raise UserError(

@@ -261,11 +261,7 @@ class Learner:
         self._rested_at = time.perf_counter()
 
     def start(self) -> None:
-        """Check that all processes of the run would compute the same bits.
-
-        Raises:
-            UserError: they would not.
-        """
+        """Check that all processes of the run would compute the same bits."""
         if self._ranks is not None:
             self._ranks.require_same(self.station.describe())
 

@@ -279,9 +279,6 @@ def refuse_whole(method: Method) -> None:
 
     Args:
         method: the method, without compression.
-
-    Raises:
-        UserError: the method is one of these.
     """
     if method.combines_parts:
         return

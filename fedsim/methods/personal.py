@@ -66,9 +66,6 @@ class Split:
         personal_names: tensors that are personal.
         shared_size, personal_size: number of entries of each part.
         shared_trainable, personal_trainable: number of these that have a gradient; they come first.
-
-    Raises:
-        UserError: a name matches nothing, or the model has no separate head and body.
     """
 
     def __init__(self, layout: Layout, personal: PersonalPart, device: torch.device) -> None:

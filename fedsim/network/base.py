@@ -161,8 +161,4 @@ class NetworkKind(Component, abc.ABC):
 
     @abc.abstractmethod
     def build(self, context: NetworkContext) -> Network:
-        """The network of a run.
-
-        Raises:
-            UserError: the bundle or a file lacks data that the parameters require.
-        """
+        """The network of a run."""

@@ -27,11 +27,7 @@ _STANDARD = NormalDist()
 
 
 def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> IntArray:
-    """One-way latencies in seconds, a number or one per client, as nanoseconds.
-
-    Raises:
-        UserError: a latency is negative, not finite, or beyond what the clock holds.
-    """
+    """One-way latencies in seconds, a number or one per client, as nanoseconds."""
     column = np.broadcast_to(np.asarray(latency_s, dtype=np.float64), (clients,))
     with np.errstate(over="ignore"):
         sound = (column >= 0) & (column * NS_PER_S < NEVER)
@@ -41,11 +37,7 @@ def latency_column_ns(latency_s: npt.ArrayLike, clients: int) -> IntArray:
 
 
 def rate_column_bps(rate_bps: npt.ArrayLike, clients: int, where: str) -> FloatArray:
-    """Rates in bits per second, a number or one per client, checked: zero or more, possibly infinite.
-
-    Raises:
-        UserError: a rate is negative or not a number.
-    """
+    """Rates in bits per second, a number or one per client, checked: zero or more, possibly infinite."""
     column = np.broadcast_to(np.asarray(rate_bps, dtype=np.float64), (clients,))
     hint = "a rate is a number of bits per second, zero or more"
     _require(column >= 0, column, "rate", "bit/s", where, hint)
@@ -128,9 +120,6 @@ class StaticNetwork(ConstantNetwork):
         down_bps: rate from the server, a number or one per client.
         up_bps: rate to the server, a number or one per client.
         clients: number of clients.
-
-    Raises:
-        UserError: a value is negative or missing.
     """
 
     def __init__(
@@ -162,9 +151,6 @@ class VaryingNetwork(StaticNetwork):
         cv: coefficient of variation of the rate before truncation, by direction and client; NaN (unknown) counts as 0.
         streams: random streams of the draws, one per direction.
         links: as for :class:`StaticNetwork`.
-
-    Raises:
-        UserError: a value is negative or missing.
     """
 
     constant = False

@@ -38,9 +38,6 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
 
     Returns:
         The module ``ray``.
-
-    Raises:
-        UserError: Ray is not installed, or there is no cluster at the address.
     """
     if importlib.util.find_spec("ray") is None:
         raise UserError(
@@ -71,11 +68,7 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
 
 
 def _require_answer(address: str, where: str) -> None:
-    """Check that a host answers, because Ray itself would retry forever.
-
-    Raises:
-        UserError: the address names a host and a port, but nothing answers there.
-    """
+    """Check that a host answers, because Ray itself would retry forever."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return

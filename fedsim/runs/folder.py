@@ -87,9 +87,6 @@ class RunFolder:
         Args:
             overwrite: replace an existing run: remove the files that fedsim wrote, and nothing else. A run that failed
                 is replaced without it.
-
-        Raises:
-            UserError: the folder is in use or not empty, or it cannot be written to.
         """
         self.require_free(overwrite)
         try:
@@ -273,11 +270,7 @@ class RunFolder:
         return path.relative_to(self.path).as_posix()
 
     def read_info(self) -> dict[str, Any]:
-        """The content of ``run.json``.
-
-        Raises:
-            UserError: the folder or the file is missing or damaged, or a later fedsim wrote it.
-        """
+        """The content of ``run.json``."""
         hint = "give the folder that 'fedsim run' printed (in Python: the run's path)"
         if not self.path.is_dir():
             hint += "; if it was stopped before it wrote anything, run it again"

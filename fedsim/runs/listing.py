@@ -54,11 +54,7 @@ class Listed:
 
 
 def contents(folder: Path) -> list[Path]:
-    """The folders of the runs and the sweeps below a folder, sorted; the runs of a sweep belong to the sweep.
-
-    Raises:
-        UserError: there is no such folder, or it contains no run.
-    """
+    """The folders of the runs and the sweeps below a folder, sorted; the runs of a sweep belong to the sweep."""
     with writing(folder, "cannot be read"):
         found = list(_below(folder)) if folder.is_dir() else []
     if not found:

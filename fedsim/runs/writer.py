@@ -118,9 +118,6 @@ class RunWriter:
         spent: the optional columns among these, of :data:`~fedsim.runs.schema.SPENT`.
         edge_columns: the same for :meth:`append_edge_dispatch`; None without edge servers. With them, ``clients`` is
             their number.
-
-    Raises:
-        UserError: the folder cannot be written to.
     """
 
     def __init__(

@@ -138,11 +138,7 @@ class Facts:
 
 
 def check_rules(clients: Clients, seed: int) -> None:
-    """Check that schedule and selection accept their parameters and the facts of the run.
-
-    Raises:
-        UserError: one of them does not accept them, or the schedule would not use the selection.
-    """
+    """Check that schedule and selection accept their parameters and the facts of the run."""
     facts = cast(ServerPort, Facts(clients, seed))
     selection = clients.selection(facts)
     schedule = clients.schedule(facts, selection)

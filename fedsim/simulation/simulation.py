@@ -56,9 +56,6 @@ class Simulation(Above):
     Attributes:
         server: the server, or the cloud: simulated time, its versions and its rounds.
         ran_out: whether the run ended before its limits, because no event was left.
-
-    Raises:
-        UserError: schedule or selection refuse their parameters.
     """
 
     def __init__(

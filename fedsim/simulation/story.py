@@ -47,9 +47,6 @@ class Server(Dispatcher, Facts, ServerPort):
         schedule: decides when it acts.
         adopted: models that it has received from the cloud.
         empty_draws: how often a user's selection has drawn nobody although clients were available.
-
-    Raises:
-        UserError: schedule or selection refuse their parameters.
     """
 
     def __init__(

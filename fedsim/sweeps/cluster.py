@@ -52,9 +52,6 @@ def run_on_ray(tasks: Sequence[Task], jobs: int | None, cluster: Ray) -> Results
         tasks: the runs to perform.
         jobs: runs at a time; as many as the cluster can run if None.
         cluster: the cluster.
-
-    Raises:
-        UserError: Ray is not installed, or there is no cluster at the address.
     """
     address = cluster.address
     ray = connect_to_ray(
@@ -131,9 +128,6 @@ def run_on_slurm(tasks: Sequence[Task], jobs: int | None, folder: Path, slurm: S
         jobs: runs at a time; as many as the cluster admits if None.
         folder: the sweep's folder.
         slurm: resources of each run.
-
-    Raises:
-        UserError: submitit is not installed, or there is no Slurm.
     """
     try:
         import submitit

@@ -52,9 +52,6 @@ class Sweep:
 
     Args:
         path: the folder.
-
-    Raises:
-        UserError: it is not the folder of a sweep, or a damaged one.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -127,11 +124,7 @@ class Sweep:
 
 @contextmanager
 def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
-    """Make the folder with a record if it does not exist; hold its lock.
-
-    Raises:
-        UserError: the folder contains something else, cannot be written to, or is in use by another process.
-    """
+    """Make the folder with a record if it does not exist; hold its lock."""
     taken = path.exists() and not (path / record.file).is_file()
     if taken and path.is_dir():
         # Hidden files are the lock, and temporary files of a killed process.
@@ -165,10 +158,6 @@ def record(
 
     Returns:
         The runs under the names of their folders; an existing run keeps its folder.
-
-    Raises:
-        UserError: an existing run was made from a different scenario, or with training if ``timing_only`` (or the
-            reverse), or a complete one from other code or data.
     """
     digests = [text_sha256(text(run.resolved())) for run in planned]
     before = read_sweep(path) if is_sweep(path) else None

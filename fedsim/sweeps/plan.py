@@ -49,10 +49,6 @@ class PlannedRun:
 def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
     """All runs of a sweep: every variant with the combinations of ``grid`` (the last path varies fastest), each with
     every row of ``zip`` and every seed.
-
-    Raises:
-        UserError: there is no sweep section, it sets a reserved key, an override sets the seed although the section
-            lists seeds, a run's scenario is invalid, or two runs are the same.
     """
     sweep = loaded.scenario.sweep
     if sweep is None:

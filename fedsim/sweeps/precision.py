@@ -86,10 +86,6 @@ def sweep_to_precision(
         Columns: ``setting``, ``label``, ``baseline``, ``missed`` and ``baseline_missed`` (runs that did not reach the
         target), ``censored_s`` (the time with which they count; null if there are none), ``ratio``, ``half_width``,
         ``seeds``, ``needed`` (seeds after which this ratio was precise; null if it is not), ``low`` and ``high``.
-
-    Raises:
-        UserError: as for a sweep; there is only one variant, runs stopped before the target, or a value has no
-            logarithm.
     """
     folder = output if output is not None else default_folder(loaded)
     planned = plan_runs(loaded)

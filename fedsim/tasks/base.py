@@ -98,11 +98,7 @@ class Task(Component, ABC):
     @classmethod
     @abstractmethod
     def build(cls, params: Any, context: TaskContext) -> Task:
-        """The task that ``params``, an instance of ``cls.Params``, describe.
-
-        Raises:
-            UserError: its parts are not compatible, or data is missing.
-        """
+        """The task that ``params``, an instance of ``cls.Params``, describe."""
 
     @classmethod
     def clients_key(cls, params: Any) -> str:
@@ -218,11 +214,7 @@ class Task(Component, ABC):
         return []
 
     def check(self, training: Training, evaluation: Evaluation) -> None:
-        """Refuse settings of a scenario that the task does not support.
-
-        Raises:
-            UserError: samples cannot be augmented, clients cannot be measured or a mini-batch cannot be trained on.
-        """
+        """Refuse settings of a scenario that the task does not support."""
         augmentation, shape = training.augmentation if self.learns else None, self.input_shape
         if augmentation is not None and len(shape) != 3:
             raise UserError(

@@ -147,9 +147,6 @@ class Layout:
 
         A pattern is a tensor's name, the name of a module (``layers.1`` means all its tensors), or either with the
         wildcards ``*``, ``?`` and ``[...]``.
-
-        Raises:
-            UserError: a pattern matches no tensor.
         """
         import torch
 

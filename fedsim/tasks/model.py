@@ -57,11 +57,7 @@ class ModelComponent(Component, ABC):
 
     @abstractmethod
     def build(self, dataset: Dataset) -> nn.Module:
-        """The module for inputs and labels of ``dataset``; the values of its parameters do not matter.
-
-        Raises:
-            UserError: the model cannot work on this dataset.
-        """
+        """The module for inputs and labels of ``dataset``; the values of its parameters do not matter."""
 
     def layout(self, dataset: Dataset) -> Layout:
         """The layout of :meth:`build`'s module; plain stacks of layers know theirs without importing torch."""
@@ -71,11 +67,7 @@ class ModelComponent(Component, ABC):
             return Layout.of_module(self.build(dataset))
 
     def loss(self, dataset: Dataset) -> Loss:
-        """The training loss: cross-entropy, or the squared error for a quantity.
-
-        Raises:
-            UserError: the model cannot learn this data set's labels.
-        """
+        """The training loss: cross-entropy, or the squared error for a quantity."""
         regression = dataset.kind == "regression"
         if regression and self.predicts == "class":
             raise self.misfit("it predicts classes", dataset, "use linear_regression or mlp")
@@ -99,11 +91,7 @@ class ModelComponent(Component, ABC):
         )
 
     def image_shape(self, dataset: Dataset, least: int) -> tuple[int, int, int]:
-        """Channels, height and width of the data set's images.
-
-        Raises:
-            UserError: samples are not images, or height or width is below ``least``.
-        """
+        """Channels, height and width of the data set's images."""
         shape = dataset.input_shape
         if len(shape) != 3:
             message = f"it needs images (channels, height, width), but samples have shape {shape}"
@@ -116,11 +104,7 @@ class ModelComponent(Component, ABC):
         return shape[0], shape[1], shape[2]
 
     def feature_count(self, dataset: Dataset) -> int:
-        """Number of values in one sample, for models of flattened inputs.
-
-        Raises:
-            UserError: samples are sequences of characters or tokens.
-        """
+        """Number of values in one sample, for models of flattened inputs."""
         if dataset.tokens:
             hint = "use char_lstm or char_transformer for characters, or your own module"
             raise self.misfit(

@@ -193,11 +193,7 @@ def as_model(user_class: type[Any]) -> type[ModelComponent]:
 
 
 def model_of_function(make: Callable[..., nn.Module]) -> type[UserModule]:
-    """The model of a user's torch module, or of a function that returns one.
-
-    Raises:
-        UserError: it cannot be called with arguments by name.
-    """
+    """The model of a user's torch module, or of a function that returns one."""
     takes_inputs = "inputs" in inspect.signature(make).parameters
     namespace = {
         "__doc__": make.__doc__,

@@ -93,9 +93,6 @@ def redrawn(bundle: TraceBundle, devices: int, seed: int = 0) -> TraceBundle:
     They are drawn by :func:`urn`. A copy has speeds and rates :func:`similar` to those of its original, and is online
     as the original was some whole days earlier or later, if the trace wraps (:func:`scale`). Exact copies would never
     be slower than the slowest device of the bundle, and all copies of one device would come and go together.
-
-    Raises:
-        UserError: the bundle has no usable device.
     """
     valid = _usable(bundle)
     copies = np.arange(devices)

@@ -100,11 +100,7 @@ class Tracker(Component, ABC):
 
     @classmethod
     def require_installed(cls) -> None:
-        """Check that :attr:`package` is installed, without importing it.
-
-        Raises:
-            UserError: it is not.
-        """
+        """Check that :attr:`package` is installed, without importing it."""
         if cls.package and importlib.util.find_spec(cls.package) is None:
             raise UserError(
                 f"the tracker {cls.name} needs the package {cls.package}, which is not installed",

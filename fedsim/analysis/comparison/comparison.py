@@ -44,10 +44,6 @@ def compare(
         settings: keys of the server section, such as ``"server.selection.cohort"``, whose values name settings instead
             of variants, with all keys below them; by default those of the reference file.
         on_progress: called with the number of runs read and of all runs.
-
-    Raises:
-        UserError: a folder contains no run, no run is complete, there is no such baseline, a target is unreachable, or
-            not every variant was run with every value of a key in ``settings``.
     """
     listed = (
         [paths]
@@ -83,9 +79,6 @@ class Comparison(ComparisonTables):
             labels: other names for variants and settings, as for :func:`compare`.
             style: ``xlim``, ``ylim``, ``log``, ``bands``, ``width`` and ``height`` of
                 :class:`~fedsim.analysis.comparison.figure.FigureStyle`.
-
-        Raises:
-            UserError: no run measured the metric, or an argument is wrong.
         """
         from fedsim.runs.notebook import show_figures
 
@@ -113,9 +106,6 @@ class Comparison(ComparisonTables):
             folder: the folder.
             style: the figure, and the initial view of the page.
             labels: other names for variants and settings, as for :func:`compare`.
-
-        Raises:
-            UserError: there is no variant or setting of such a name, or a file cannot be written.
         """
         if labels:
             return self._relabeled(labels).write(folder, style)

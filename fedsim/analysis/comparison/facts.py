@@ -105,11 +105,7 @@ LORENZ_AT: Floats = np.arange(51) / 50
 
 
 def require_cost(name: str, costs: Collection[str] = COSTS, where: str | None = None) -> None:
-    """Check that ``costs`` include one of this name.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Check that ``costs`` include one of this name."""
     if name not in costs:
         raise UserError(
             f"curves cannot be drawn against '{name}'",

@@ -153,9 +153,6 @@ def limits(value: Any, kind: Kind, where: str, top: float | None = None) -> Limi
         kind: kind of the axis' values.
         where: the option that gives it.
         top: the end of an axis that begins above 0; None for a linear axis.
-
-    Raises:
-        UserError: it is not two values of the axis' kind, the lower first, or the axis cannot show them.
     """
     example = {"time": "0:2d", "bytes": "0:500MB", "share": "85%:95%"}.get(kind, "0:100")
     try:
@@ -186,11 +183,7 @@ def _number(end: Any, kind: Kind, free: float) -> float:
 
 
 def inches(value: str | float | None, where: str) -> float | None:
-    """A length in inches: a number, or text with its unit.
-
-    Raises:
-        UserError: it is not a length from 0.5 to 100 inches.
-    """
+    """A length in inches: a number, or text with its unit."""
     if value is None:
         return None
     text = value.strip() if isinstance(value, str) else f"{value}in"
@@ -204,11 +197,7 @@ def inches(value: str | float | None, where: str) -> float | None:
 
 
 def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
-    """Medians of metrics against time or cost, one panel per metric and setting; the main figures of timing-only runs.
-
-    Raises:
-        UserError: a range is outside the data, or is given for timing-only runs, which have bars.
-    """
+    """Medians of metrics against time or cost, a panel per metric and setting; the main figures of timing-only runs."""
     from matplotlib.figure import Figure
 
     settings, metrics = comparison.grouping.settings, style.metrics

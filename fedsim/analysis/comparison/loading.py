@@ -54,9 +54,6 @@ def load(
     Args:
         paths: run folders, folders of sweeps, folders that contain run folders, or runs.
         on_progress: called with the number of runs read and of all runs.
-
-    Raises:
-        UserError: a folder contains no run, a run is damaged, or no run is complete.
     """
     paths = list(paths)
     wrong = [path for path in paths if not isinstance(path, str | os.PathLike | Run)]

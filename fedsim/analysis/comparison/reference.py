@@ -85,11 +85,7 @@ class Reference(Parameters):
 
 
 def read_reference(path: Path) -> Reference:
-    """Read a file of a paper's figures.
-
-    Raises:
-        UserErrors: all mistakes in the file.
-    """
+    """Read a file of a paper's figures."""
     source = read_yaml(path)
     try:
         reference = Reference.model_validate(source.data)

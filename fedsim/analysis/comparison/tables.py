@@ -64,9 +64,6 @@ class ComparisonTables:
         baseline: variant that times are relative to.
         labels: other names for variants and settings, by their default names.
         settings: keys of the server section that name settings; see :func:`compare`.
-
-    Raises:
-        UserError: there is no such baseline, label or setting, or no run can reach a target or has measured its metric.
     """
 
     def __init__(
@@ -463,9 +460,6 @@ class ComparisonTables:
             against: one of :data:`fedsim.analysis.comparison.facts.COSTS`, such as ``bytes``.
             points: approximate maximum number of points per curve.
             bound: the lower bounds of the curves on time.
-
-        Raises:
-            UserError: no run measured the metric, or there is no such cost.
         """
         columns = ("median", "low", "high")
         frames = [
@@ -500,11 +494,7 @@ class ComparisonTables:
         return {run.path: bounded(run) for group in self.groups for run in group.runs}
 
     def measured(self, metric: str | None) -> str:
-        """The name of a metric that was measured; the first one if None.
-
-        Raises:
-            UserError: no run measured it.
-        """
+        """The name of a metric that was measured; the first one if None."""
         if metric is None and self.metrics:
             return self.metrics[0]
         if metric not in self.metrics:

@@ -39,11 +39,7 @@ class Target:
 
     @classmethod
     def parse(cls, text: str) -> Target:
-        """Read ``accuracy=0.9`` or ``accuracy=90%``.
-
-        Raises:
-            UserError: it is not of this form.
-        """
+        """Read ``accuracy=0.9`` or ``accuracy=90%``."""
         metric, _, number = text.partition("=")
         try:
             value = float(share_of(number) or number)
@@ -66,11 +62,7 @@ _TIME_TO = "time_to:"
 
 
 def parse_metric(metric: str, where: str, hint: str) -> Target | None:
-    """The target of ``time_to:accuracy=0.8``; None for ``throughput``.
-
-    Raises:
-        UserError: it is neither; with this place and this hint.
-    """
+    """The target of ``time_to:accuracy=0.8``; None for ``throughput``."""
     if metric == THROUGHPUT:
         return None
     if not metric.startswith(_TIME_TO):

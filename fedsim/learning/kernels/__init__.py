@@ -36,9 +36,6 @@ def choose(
     dropout, whose steps cannot be recorded, and those that cannot be vectorized take ``loop`` everywhere.
     ``training.executor`` overrides this: ``stacked`` takes ``linear_stack``, ``split_linear`` or ``vmap``, also with
     dropout; ``parallel`` and ``plain`` take ``loop``.
-
-    Raises:
-        UserError: ``stacked`` is requested and the module cannot be vectorized.
     """
     if isinstance(task, AnalyticTask):
         return QuadraticKernel(task, seed, dispatch_loss=dispatch_loss)

@@ -39,11 +39,7 @@ class _QuadraticSession(Session):
         return self._kernel.reported(losses, losses.unsqueeze(1))
 
     def _of_shape(self, function: str, value: Any, shape: tuple[int, ...]) -> Tensor:
-        """What a function of the task returned.
-
-        Raises:
-            UserError: a user's returned anything but a tensor of this shape.
-        """
+        """What a function of the task returned."""
         if not isinstance(value, Tensor) or value.shape != shape:
             hint = f"return a tensor of shape {tuple(shape)}, one row per client"
             raise wrong_return(type(self._task), function, shown(value), hint)

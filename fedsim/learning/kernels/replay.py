@@ -60,9 +60,6 @@ class Replay:
 
         The ``fixed`` tensors, which the function may change, are in the same memory at every call; the ``given`` ones
         may be elsewhere.
-
-        Raises:
-            UserError: the function cannot be recorded, but must be.
         """
         if not self.records:
             return function(*fixed, *given)

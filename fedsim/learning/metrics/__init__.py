@@ -48,11 +48,7 @@ OBJECTIVE_METRICS = tuple(
 
 
 def default_metrics(kind: Kind, others: Iterable[Metric] = ()) -> list[Metric]:
-    """The metrics of every run with test samples of this kind, then the others; a named default is measured once.
-
-    Raises:
-        UserError: the column of one of ``others`` has another meaning, or it cannot be computed for these labels.
-    """
+    """The metrics of every run with test samples of this kind, then the others; a named default is measured once."""
     parts = CATALOG.parts("metric")
     defaults: list[Metric] = [parts[name](parts[name].Params()) for name in _DEFAULT[kind]]
     others = list(others)

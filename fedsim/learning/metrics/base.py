@@ -99,12 +99,7 @@ _CHOICES: Mapping[str, tuple[Any, ...]] = {
 
 
 def check_declared(metric: Metric, where: str) -> None:
-    """Check the attributes and the column of a user's metric; ``where`` is its key in the scenario.
-
-    Raises:
-        UserError: an attribute has a value that it cannot have, a misspelled one would leave the direction as it is,
-            or the column already has a meaning.
-    """
+    """Check the attributes and the column of a user's metric; ``where`` is its key in the scenario."""
     cls, column = type(metric), metric.column
     if is_bundled(cls):
         return
@@ -132,11 +127,7 @@ def declares_direction(metric: Metric) -> bool:
 
 
 def measured(metric: Metric, predictions: Predictions) -> float:
-    """The value of a metric; NaN or infinite if a user's metric returns that.
-
-    Raises:
-        UserError: it did not return a number.
-    """
+    """The value of a metric; NaN or infinite if a user's metric returns that."""
     value: Any = metric.compute(predictions)
     try:
         return float(value)
@@ -154,9 +145,6 @@ def of_function(function: Callable[..., float]) -> type[Metric]:
 
     It is called with :attr:`Predictions.outputs`, :attr:`Predictions.labels` and the parameters of the scenario. Its
     attributes ``higher_is_better``, ``unit`` and ``target_kind``, if it has them, are those of the metric.
-
-    Raises:
-        UserError: it cannot be called with these arguments.
     """
 
     @functools.wraps(function)

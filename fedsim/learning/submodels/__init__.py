@@ -76,11 +76,7 @@ class Submodels(Component, ABC):
         return model
 
     def check(self, task: Task) -> None:
-        """Refuse a task whose model cannot be divided.
-
-        Raises:
-            UserError: it cannot.
-        """
+        """Refuse a task whose model cannot be divided."""
         if not isinstance(task, SupervisedTask):
             raise _refusal(f"the task {task.name} has no layers")
         if not task.model.takes_rate:
@@ -98,9 +94,6 @@ class Submodels(Component, ABC):
         """Positions of the entries of a part in the whole vector, (P_k,).
 
         By default, a tensor of the part is the leading block of the whole tensor of its name.
-
-        Raises:
-            UserError: the part has a tensor that the whole has not, or a larger one.
         """
         tensors = zip(whole.names, whole.shapes, whole.offsets, strict=False)
         known = {name: (shape, offset) for name, shape, offset in tensors}

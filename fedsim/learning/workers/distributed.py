@@ -55,9 +55,6 @@ class Ranks:
     Attributes:
         number: number of this rank; rank 0 writes the run.
         count: number of ranks.
-
-    Raises:
-        UserError: there are more ranks than shards, or they do not find each other.
     """
 
     def __init__(self, launched: Launch, *, on_cuda: bool = False) -> None:
@@ -211,9 +208,6 @@ class Ranks:
 
         Args:
             here: :meth:`Station.describe` of this rank.
-
-        Raises:
-            UserError: one of them would not.
         """
         for there in self.values(dict(here)):
             for name in here:
@@ -226,11 +220,7 @@ class Ranks:
                     )
 
     def require_equal(self, checksum: Callable[[], int]) -> None:
-        """Check that all ranks have the same state, of which a single rank needs no checksum.
-
-        Raises:
-            UserError: they do not.
-        """
+        """Check that all ranks have the same state, of which a single rank needs no checksum."""
         if self.count > 1 and len(set(self.values(checksum()))) > 1:
             raise UserError(
                 "the processes of the run have computed different models: a part of the scenario is not reproducible, "

@@ -59,9 +59,6 @@ class SupervisedTask(Task):
         seed: the scenario's seed, on which the values of frozen parameters depend.
         dtype: ``training.dtype``, to which all parameters are converted.
         merges: whether the method merges adapters into the matrices that they change, which are then in the layout.
-
-    Raises:
-        UserError: the model does not fit the dataset.
     """
 
     name = "supervised"

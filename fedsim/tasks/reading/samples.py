@@ -248,11 +248,7 @@ def _class_names(split: Any) -> tuple[str, ...]:
 def numbered_by(
     names: Sequence[str], labels: npt.NDArray[Any], others: Sequence[str], where: str
 ) -> npt.NDArray[Any]:
-    """Labels that number the names ``others``, renumbered by ``names``; unchanged if one of the two is empty.
-
-    Raises:
-        UserError: a label is one of the others' names alone.
-    """
+    """Labels that number the names ``others``, renumbered by ``names``; unchanged if one of the two is empty."""
     # Labels below 0, which stand for unknown classes, are refused where all labels are checked.
     if not names or not others or list(names) == list(others) or (labels < 0).any():
         return labels
@@ -337,9 +333,6 @@ def pixels(
     """The image (channels, height, width), resized to ``size`` (height, width) if it is given.
 
     8-bit values, or for 16-bit gray images shares of 65535 (float32), which keep their precision.
-
-    Raises:
-        UserError: its values have no known range.
     """
     # Older releases of Pillow open 16-bit PNG files in mode I.
     if image.mode.startswith("I;16") or (image.mode == "I" and image.format == "PNG"):

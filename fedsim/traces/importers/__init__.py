@@ -125,9 +125,6 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         importer: class of the importer.
         paths: files, folders of files, or zip archives; ``.gz`` files are unpacked.
         params: an instance of the importer's ``Params``.
-
-    Raises:
-        UserError: the files are not of this format.
     """
     sources = Sources(paths, max_unpacked=params.max_unpacked)
     try:
