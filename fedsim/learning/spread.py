@@ -49,21 +49,17 @@ class SpreadUpdates(WaitingUpdates):
             super().put(dispatch_ids, vectors)
 
     def drop(self, dispatch_id: int) -> None:
-        """Forget a dispatch's vectors."""
         del self.shards[dispatch_id]
         super().drop(dispatch_id)
 
     def ids(self) -> list[int]:
-        """Dispatches with waiting vectors, ascending."""
         return sorted(self.shards)
 
     def names(self, dispatch_id: int) -> list[str]:
-        """The names of a dispatch's vectors."""
         here = super().names(dispatch_id) if self._is_here(dispatch_id) else []
         return max(self._ranks.values(here))  # Those of the others are empty.
 
     def row(self, dispatch_id: int, name: str) -> Tensor:
-        """One vector of one dispatch, (elements,)."""
         owner = self._ranks.owner(self.shards[dispatch_id])
         return self._ranks.tensor(owner, partial(super().row, dispatch_id, name), self._empty(name))
 
@@ -116,12 +112,10 @@ class SpreadStore(StateStore):
         return self._ranks.owner(shard_of(client))
 
     def put(self, name: str, client: int, row: Tensor) -> None:
-        """Replace that row."""
         if name not in self.of_clients or self._owner(client) == self._ranks.number:
             super().put(name, client, row)
 
     def keys(self, name: str) -> list[int]:
-        """Clients that have a row in a memory, ascending."""
         return sorted(set().union(*self._ranks.values(super().keys(name))))
 
     def _rows(self, name: str, clients: Sequence[int]) -> Tensor:

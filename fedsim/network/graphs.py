@@ -43,7 +43,6 @@ class Direct(GraphSource):
     """direct"""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """The server alone."""
         return Topology.from_graph(_server_alone(), server=SERVER, access=[SERVER])
 
 
@@ -70,7 +69,6 @@ class File(GraphSource):
     """Latency of links without latency_s in the file."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """The graph of the file, with its defaults."""
         path = context.folder / self.path
         graph = read_graph(path)
         for default, key in ((self.capacity, CAPACITY), (self.latency, LATENCY)):
@@ -114,7 +112,6 @@ class Star(Generated):
     """Number of sites."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """The star, with its sites as access nodes."""
         graph, sites = _server_alone(), [f"n{site}" for site in range(self.sites)]
         graph.add_edges_from((SERVER, site) for site in sites)
         self._weigh(graph, context)
@@ -134,7 +131,6 @@ class Tree(GraphSource):
     """Latency of a link; or one for each level, from the server down."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """The tree, with its leaves as access nodes."""
         capacities = self._levels(self.capacity, "capacity")
         latencies = self._levels(self.latency, "latency")
         graph, above, count = _server_alone(), [SERVER], 0
@@ -166,7 +162,6 @@ class RandomGraph(Generated):
     """Number of nodes, including the server."""
 
     def topology(self, context: NetworkContext) -> Topology:
-        """The largest connected component of the graph."""
         import networkx as nx
 
         seed = context.stream(Purpose.NETWORK_PROFILE, int(Draw.GRAPH)).hash(0) & 0xFFFFFFFF

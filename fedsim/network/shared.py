@@ -264,7 +264,6 @@ class SharedNetwork(ConstantNetwork):
         return finished
 
     def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
-        """Duration of a transfer alone on its links, without its latency."""
         if isinstance(self._transport, Fluid):
             return super().nominal_wire_s(client, direction, size_bytes)
         return self._course(client, direction, size_bytes).alone_s(self._rates[direction][client])

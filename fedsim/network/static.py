@@ -75,7 +75,6 @@ class ConstantNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> int:
-        """Start plus latency plus size over rate."""
         rate = self._rates[direction][client]
         if rate > 0:
             # Half the rate has the same effect as twice the bytes at the nominal rate.
@@ -99,7 +98,6 @@ class ConstantNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> float:
-        """Rate times time, up to the size."""
         if until_ns <= start_ns:
             return 0.0
         factor = self.factor(client, direction, sequence)
@@ -161,7 +159,6 @@ class VaryingNetwork(StaticNetwork):
         self._draws = tuple(Draws(stream, cv.shape[1]) for stream in streams)
 
     def factor(self, client: int, direction: Direction, sequence: int) -> float:
-        """The factor drawn for the dispatch."""
         cv: float = self._cvs[direction][client]
         if not cv:
             return 1.0

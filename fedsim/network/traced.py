@@ -346,7 +346,6 @@ class TracedNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> int:
-        """The end according to the integral of the rate."""
         series, wire_ns = self._series[direction][client], 0
         if size_bytes != 0:
             scale = self._scale[direction][client]
@@ -374,7 +373,6 @@ class TracedNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> float:
-        """The integral of the rate, up to the size."""
         if until_ns <= start_ns:
             return 0.0
         scale = self._scale[direction][client]

@@ -56,7 +56,6 @@ class TransportedNetwork(Network):
         sequence: int = 0,
         limit_bps: float = math.inf,
     ) -> float:
-        """The bytes sent by then, without headers."""
         course = self._course(client, direction, size_bytes)
 
         def carried(piece: Piece, until_ns: int) -> float:
@@ -70,7 +69,6 @@ class TransportedNetwork(Network):
         return min(sent_bytes / course.size_bytes, 1.0) * size_bytes if size_bytes else 0.0
 
     def nominal_wire_s(self, client: int, direction: Direction, size_bytes: float) -> float:
-        """Duration of a transfer at the client's nominal rate, without its latency."""
         return self._course(client, direction, size_bytes).alone_s(self._rates[direction][client])
 
     def _course(self, client: int, direction: Direction, size_bytes: float) -> Course:

@@ -74,7 +74,6 @@ class Continuous(Schedule):
         )
 
     def on_arrival(self, dispatch: Dispatch) -> None:
-        """Resume the process with an arrived update."""
         if self._timeout_ns is not None:
             self._timers.pop(dispatch.dispatch_id).cancel()
         self.process_of(dispatch).resume(dispatch)
@@ -131,7 +130,6 @@ class Concurrent(Continuous):
 
     @classmethod
     def demands(cls, params: SlotParams) -> Demands:
-        """Those of every schedule, and the concurrency."""
         return replace(super().demands(params), concurrency=params.concurrency)
 
     def draws(self) -> bool:
@@ -139,7 +137,6 @@ class Concurrent(Continuous):
         return not self._keeps_clients or self._slots < self.server.clients
 
     def dispatch(self, client: int, steps: Callable[[], int] | None = None) -> None:
-        """Dispatch work to a client: now, or when it next checks in."""
         if self._steps is not None:
             steps = partial(int, self._steps[client])
         super().dispatch(client, steps)

@@ -80,5 +80,4 @@ class Mlflow(Tracker):
         )
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
-        """End the MLflow run."""
         self._client.set_terminated(self._id, _STATUSES.get(status, "FAILED"))

@@ -41,11 +41,9 @@ class Tensorboard(Tracker):
         self._writer.file_writer.add_summary(started, walltime=0.0)  # type: ignore[attr-defined]
 
     def log(self, metrics: Mapping[str, float], moment: Moment) -> None:
-        """Write one evaluation, which TensorBoard sees immediately."""
         for name, value in metrics.items():
             self._writer.add_scalar(name, value, moment.version, walltime=moment.time_s)
         self._writer.flush()
 
     def finish(self, status: str, summary: Mapping[str, object]) -> None:
-        """Close the file."""
         self._writer.close()

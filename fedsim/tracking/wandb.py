@@ -62,6 +62,5 @@ class Wandb(Tracker):
         self._run.log({**metrics, **axes}, step=moment.index)
 
     def finish(self, status: str, summary: Mapping[str, Any]) -> None:
-        """Write the summary and end the W&B run."""
         self._run.summary.update({key: summary[key] for key in sorted(summary)})
         self._run.finish(exit_code=0 if status == "complete" else 1)

@@ -25,7 +25,6 @@ class Always(AvailabilityModel):
     Params = AvailabilityParams
 
     def index(self) -> AvailabilityIndex:
-        """Intervals without end for all eligible clients."""
         from fedsim.traces.availability import AvailabilityIndex
 
         return AvailabilityIndex.always(self.context.clients, self.context.eligible)
@@ -71,7 +70,6 @@ class TraceAvailability(AvailabilityModel):
         return start_ns if shift_ns is None else start_ns + shift_ns
 
     def index(self) -> AvailabilityIndex:
-        """The intervals of each client's device."""
         from fedsim.traces.availability import AvailabilityIndex
         from fedsim.traces.eligibility import rederive
 

@@ -32,11 +32,9 @@ class _Drawn(ComputeModel):
         self._current: dict[int, tuple[int, float]] = {}
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """The first draw of each client."""
         return self._quantiles(self._drawn.uniforms(np.arange(self.context.clients)))
 
     def redrawn_step_s(self, client: int, sequence: int) -> float:
-        """The latest draw up to the dispatch."""
         known = self._current.get(client)
         if known is not None and known[0] == sequence:
             return known[1]

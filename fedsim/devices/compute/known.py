@@ -36,7 +36,6 @@ class Values(ComputeModel):
         """Time of one local step: one for all clients, or one per client."""
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """The given times."""
         step, clients = self.params.step, self.context.clients
         if isinstance(step, list) and len(step) != clients:
             raise UserError(
@@ -66,7 +65,6 @@ class TraceCompute(ComputeModel):
             return {"compute": "give a distribution such as {name: lognormal, median: 0.1s}"}
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """The bundle's times, or the reference time over the bundle's speeds."""
         params, context = self.params, self.context
         table = ComputeTable(context, params.task)
         speed = table.column("relative_speed")
@@ -119,7 +117,6 @@ class Flops(ComputeModel):
             return {"compute": "use speed: drawn"} if self.speed == "bundle" else {}
 
     def step_s(self) -> npt.NDArray[np.float64]:
-        """Time on the median device over relative speed."""
         context, params = self.context, self.params
         if context.flops_per_sample is None:
             raise UserError(

@@ -115,7 +115,6 @@ class WithFeedback(Compression):
 
     @property
     def error_decay(self) -> float | None:
-        """1 with error feedback."""
         return 1.0 if self.params.error_feedback else None
 
 

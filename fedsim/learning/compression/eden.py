@@ -46,7 +46,6 @@ class Eden(Compression):
         return float(blocks * (size * self.params.bits + entry_bits))
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rows after quantization and the reverse rotation."""
         import torch
 
         elements = rows.shape[1]

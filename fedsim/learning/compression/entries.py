@@ -28,15 +28,12 @@ class NoCompression(Compression):
 
     @property
     def changes_nothing(self) -> bool:
-        """Always."""
         return True
 
     def bits(self, elements: int, entry_bits: float) -> float:
-        """The size without compression."""
         return elements * entry_bits
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rows."""
         return rows
 
 
@@ -51,11 +48,9 @@ class Factor(NoCompression):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether the factor is 1."""
         return bool(self.params.factor == 1)
 
     def bits(self, elements: int, entry_bits: float) -> float:
-        """The factor times the size without compression."""
         return float(elements * entry_bits * self.params.factor)
 
 
@@ -72,11 +67,9 @@ class Cast(Compression):
         range of float32."""
 
     def bits(self, elements: int, entry_bits: float) -> float:
-        """16 per entry."""
         return 16 * elements
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rounded rows."""
         import torch
 
         return rows.to(getattr(torch, self.params.dtype)).to(rows.dtype)
@@ -102,7 +95,6 @@ class Qsgd(Compression):
 
     @property
     def block(self) -> int:
-        """A bucket."""
         return int(self.params.bucket)
 
     def bits(self, elements: int, entry_bits: float) -> float:
@@ -112,7 +104,6 @@ class Qsgd(Compression):
         return float(elements * (1 + level_bits) + buckets * entry_bits)
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rounded rows."""
         import torch
 
         count, elements = rows.shape
@@ -147,7 +138,6 @@ class SignSgd(WithFeedback):
         return elements + (entry_bits if self.params.magnitude is None else 0)
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The signs times the magnitude."""
         import torch
 
         magnitudes, given = rows.abs(), self.params.magnitude

@@ -42,7 +42,6 @@ class PowerSgd(WithFeedback):
         return float((elements - saved) * entry_bits)
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rows with matrices of low rank."""
         import torch
 
         rank, result = self.params.rank, torch.empty_like(rows)

@@ -81,7 +81,6 @@ class TopK(WithFeedback):
         return count * (entry_bits + (_index_bits(elements) if count < elements else 0))
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rows without their smaller entries."""
         count = _count(rows.shape[1], self.params.share)
         if count == rows.shape[1]:
             return rows
@@ -108,7 +107,6 @@ class RandK(WithFeedback):
         return count * (entry_bits + (_index_bits(elements) if with_positions else 0))
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rows without most of their entries."""
         elements = rows.shape[1]
         count = _count(elements, self.params.share)
         if count == elements:
@@ -137,7 +135,6 @@ class SparseLoCo(WithFeedback):
 
     @property
     def error_decay(self) -> float | None:
-        """The decay, with error feedback."""
         return self.params.decay if self.params.error_feedback else None
 
     def bits(self, elements: int, entry_bits: float) -> float:
@@ -148,7 +145,6 @@ class SparseLoCo(WithFeedback):
         return float(count * (2 + _index_bits(chunk)) + _CODES * entry_bits)
 
     def compress(self, rows: Tensor, draws: Draws) -> Tensor:
-        """The rows without their smaller entries, the others rounded."""
         import torch
 
         chunk, (count, elements) = self.params.chunk, rows.shape

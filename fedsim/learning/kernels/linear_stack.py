@@ -120,14 +120,12 @@ class LinearStackKernel(SupervisedKernel):
         return self._steps(weights, factors, _single_step(*batches), correction)[0]
 
     def take_step(self, weights: Tensor, factors: Tensor, *batches: Tensor) -> Tensor:
-        """One local step, as :meth:`SupervisedKernel.take_step`."""
         correction = Correction(weights, weights)
         return self._steps(weights, factors, _single_step(*batches), correction)[0]
 
     def take_steps(
         self, weights: Tensor, factors: Tensor, rows: Tensor, *batches: Tensor
     ) -> Tensor:
-        """Several local steps, as :meth:`SupervisedKernel.take_steps`, whose samples are gathered at once."""
         inputs = self.samples.gather(rows.reshape(-1)).view(*rows.shape, -1)
         losses = torch.zeros_like(weights[:, 0])
         correction = Correction(weights, weights)

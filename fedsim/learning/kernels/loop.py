@@ -188,7 +188,6 @@ class LoopKernel(SupervisedKernel):
     session_class = _LoopSession
 
     def prepare(self) -> None:
-        """Copy the module, whose parameters become views."""
         self.bound = BoundModule(self.task, self.execution)
         self.bound.module.train()
         masks, execution = self.task.class_masks, self.execution

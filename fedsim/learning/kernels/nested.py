@@ -85,7 +85,6 @@ class NestedKernel(Kernel):
         return self._parts.within(self._level, self._level + number, device)
 
     def replica(self) -> Kernel:
-        """A kernel on replicas."""
         return NestedKernel(
             self._parts, [kernel.replica() for kernel in self._all], self._level, self.seed
         )
@@ -93,7 +92,6 @@ class NestedKernel(Kernel):
     def session(
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
     ) -> Session:
-        """The draws of these dispatches."""
         return _NestedSession(self, clients, sequences, steps, phase)
 
     def largest_group(self) -> int:
@@ -101,9 +99,7 @@ class NestedKernel(Kernel):
         return 1
 
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
-        """Those of the kernels, which are the same for all parts."""
         return self.kernels[0].visited(clients, steps)
 
     def shape_class(self, clients: IntArray) -> IntArray:
-        """Those of the kernels."""
         return self.kernels[0].shape_class(clients)

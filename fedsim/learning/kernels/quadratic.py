@@ -64,17 +64,14 @@ class QuadraticKernel(Kernel):
         self.stream = Stream(seed, Purpose.GRADIENT_NOISE)
 
     def replica(self) -> QuadraticKernel:
-        """The kernel itself, which has no work space."""
         return self
 
     def session(
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
     ) -> Session:
-        """Gradients of these clients' objectives."""
         return _QuadraticSession(self, clients, sequences, phase * _PHASE_STRIDE)
 
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
-        """One sample per step."""
         return steps
 
     def largest_group(self) -> int:

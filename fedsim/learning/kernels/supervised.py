@@ -64,15 +64,12 @@ class SupervisedKernel(Kernel):
     def session(
         self, clients: IntArray, sequences: IntArray, steps: IntArray, phase: int
     ) -> Session:
-        """The mini-batches of these dispatches."""
         return self.session_class(self, clients, sequences, steps, phase)
 
     def replica(self) -> Kernel:
-        """A kernel of the same kind on the same data."""
         return type(self)(self.samples, self.order, dispatch_loss=self.dispatch_loss)
 
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
-        """The sum of the sizes of the mini-batches."""
         return self.order.visited(clients, steps)
 
     def take_step(
@@ -102,7 +99,6 @@ class SupervisedKernel(Kernel):
 
     @property
     def fixed_memory(self) -> bool:
-        """True if steps are recorded."""
         return self.replay.records
 
     def notes(self) -> Mapping[str, str]:
@@ -128,7 +124,6 @@ class SupervisedKernel(Kernel):
         return int(np.clip(_CUDA_SHARE * total // client_bytes, 1, self._most))
 
     def shape_class(self, clients: IntArray) -> IntArray:
-        """The width of a client's batches."""
         return self.order.widths(clients)
 
     def largest_group(self) -> int:

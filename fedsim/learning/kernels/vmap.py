@@ -123,7 +123,6 @@ class VmapKernel(SupervisedKernel):
     def take_step(
         self, weights: Tensor, factors: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
     ) -> Tensor:
-        """Gradients, then a step along them."""
         gradients = torch.zeros_like(weights)
         losses = self.differentiate(weights, gradients, inputs, labels, mean_weights)
         weights.addcmul_(gradients, factors)

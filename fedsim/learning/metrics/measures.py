@@ -110,11 +110,9 @@ class ClassAccuracy(Metric):
 
     @property
     def column(self) -> str:
-        """``class_accuracy_<label>``."""
         return f"{OF_CLASS}{self.params.label}"
 
     def compute(self, predictions: Predictions) -> float:
-        """Recall of the class; not a number if it does not occur."""
         row = predictions.confusion[self.params.label]
         return float(row[self.params.label] / row.sum()) if row.sum() else float("nan")
 
@@ -137,11 +135,9 @@ class TopKAccuracy(Metric):
 
     @property
     def column(self) -> str:
-        """``top_<k>_accuracy``."""
         return f"top_{self.params.k}_accuracy"
 
     def compute(self, predictions: Predictions) -> float:
-        """Share of the labels among the k largest outputs."""
         outputs, labels = predictions.outputs, predictions.labels
         assert outputs is not None
         assert labels is not None

@@ -39,16 +39,13 @@ class Adam(Optimizer):
 
     @property
     def penalty(self) -> float:
-        """The weight decay, unless it is decoupled."""
         return 0.0 if self.decoupled else float(self.params.weight_decay)
 
     @property
     def buffers(self) -> int:
-        """Two: the moments."""
         return 2
 
     def load(self, state: Tensor) -> None:
-        """Continue with these moments and numbers of steps."""
         size = (state.shape[1] - 1) // 2
         self._first, self._second = state[:, :size], state[:, size:-1]
         self._steps = state[:, -1:]
@@ -56,7 +53,6 @@ class Adam(Optimizer):
     def step(
         self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
     ) -> None:
-        """A step with bias-corrected moments."""
         params = self.params
         if isinstance(self._steps, int):
             self._steps += 1

@@ -39,17 +39,14 @@ class Sgd(Optimizer):
 
     @property
     def is_plain(self) -> bool:
-        """Whether there is neither momentum nor weight decay."""
         return not self.params.momentum and not self.params.weight_decay
 
     @property
     def penalty(self) -> float:
-        """The weight decay."""
         return float(self.params.weight_decay)
 
     @property
     def buffers(self) -> int:
-        """One with momentum, otherwise zero."""
         return int(self.params.momentum > 0)
 
     def load(self, state: Tensor) -> None:
@@ -59,7 +56,6 @@ class Sgd(Optimizer):
     def step(
         self, weights: Tensor, direction: Tensor, rates: Tensor, moved: Tensor | None = None
     ) -> None:
-        """A step along the gradient, or along its momentum."""
         params = self.params
         if params.weight_decay:
             direction.add_(weights, alpha=params.weight_decay)

@@ -31,7 +31,6 @@ class CountingSchedule(RateSchedule):
     Params: ClassVar[type[Parameters]] = CountingParams
 
     def factor(self, round_number: int, time_s: float) -> float:
-        """:meth:`factor_at` the round or the time."""
         return self.factor_at(time_s if self.params.by == "time" else float(round_number))
 
     @abstractmethod

@@ -17,7 +17,6 @@ class Constant(RateSchedule):
     name = "constant"
 
     def factor(self, round_number: int, time_s: float) -> float:
-        """1."""
         return 1.0
 
 
@@ -33,7 +32,6 @@ class Cosine(CountingSchedule):
         """Final rate as a share of lr."""
 
     def factor_at(self, t: float) -> float:
-        """floor + (1 - floor) (1 + cos(pi t / length)) / 2, t at most length."""
         share, floor = min(t / self.params.length, 1.0), float(self.params.floor)
         return floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * share))
 
@@ -50,7 +48,6 @@ class Exponential(CountingSchedule):
         """Rounds (or seconds) between two steps."""
 
     def factor_at(self, t: float) -> float:
-        """factor^floor(t / every)."""
         return float(self.params.factor ** math.floor(t / self.params.every))
 
 
@@ -64,7 +61,6 @@ class InverseSqrt(CountingSchedule):
         """Rounds (or seconds) after which the rate has fallen to 1 / sqrt(2)."""
 
     def factor_at(self, t: float) -> float:
-        """1 / sqrt(t / scale + 1)."""
         return 1.0 / math.sqrt(t / self.params.scale + 1.0)
 
 
@@ -92,7 +88,6 @@ class Piecewise(CountingSchedule):
             return self
 
     def factor_at(self, t: float) -> float:
-        """The value at ``t`` of the lines through the points."""
         points: Sequence[tuple[float, float]] = self.params.points
         following = bisect_right(points, t, key=lambda point: point[0])
         if following == 0:

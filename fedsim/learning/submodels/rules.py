@@ -56,7 +56,6 @@ class HeteroFl(Submodels):
     static_statistics = True
 
     def part(self, task: SupervisedTask, rate: float) -> SupervisedTask:
-        """The task with narrower layers, scaler and masked loss."""
         part = super().part(task, rate)
         if self.params.masked_loss and part.loss.kind == "cross_entropy":
             part.class_masks = partition_table(task.dataset, task.partition) > 0
@@ -98,7 +97,6 @@ class FedRolex(HeteroFl):
     moves = True
 
     def window(self, full: int, count: int, round: int) -> IntArray:
-        """The units of round ``round``, ascending."""
         return np.sort((round + np.arange(count)) % full)
 
 
@@ -149,7 +147,6 @@ class Depth(Submodels):
         """Weight of what the exits learn from one another; 0 for the cross-entropy of all exits alone."""
 
     def adapted(self, model: ModelComponent) -> ModelComponent:
-        """The model with exits."""
         return ExitsModel(model, self.params.distillation) if model.takes_rate else model
 
 

@@ -46,7 +46,6 @@ class Through(Exchange):
     among_clients = False
 
     def steps(self, members: int) -> Iterator[Step]:
-        """None."""
         return iter(())
 
 

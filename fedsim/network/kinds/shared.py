@@ -52,7 +52,6 @@ class Shared(NetworkKind):
     params: Params
 
     def build(self, context: NetworkContext) -> SharedNetwork:
-        """The links of the topology and of all clients."""
         params = self.params
         topology = params.topology.topology(context)
         if context.servers:

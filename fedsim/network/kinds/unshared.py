@@ -63,7 +63,6 @@ class Static(NetworkKind):
     params: Params
 
     def build(self, context: NetworkContext) -> Network:
-        """The links of all clients, with constant or drawn rates."""
         params = self.params
         down_bps, up_bps = rate_columns(params, context)
         links: dict[str, Any] = {
@@ -106,7 +105,6 @@ class Traced(NetworkKind):
     params: Params
 
     def build(self, context: NetworkContext) -> Network:
-        """The bundle's series, and the assignment of clients to them."""
         params = self.params
         bundle, latency = context.traces, params.latency
         series, numbers = _read_series(bundle, params.on_end or bundle.manifest.on_end)

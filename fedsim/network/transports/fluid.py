@@ -11,5 +11,4 @@ class Fluid(Transport):
     name = "fluid"
 
     def course(self, size_bytes: float, connection: Connection) -> Course:
-        """All bytes at once."""
         return Course(size_bytes)

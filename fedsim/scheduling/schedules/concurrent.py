@@ -102,7 +102,6 @@ class Malenia(Rennala):
             )
 
     def is_complete(self, buffer: Sequence[Dispatch]) -> bool:
-        """Whether the harmonic mean of the clients' numbers of updates is large enough."""
         clients = self.server.clients
         if len(buffer) < clients:
             return False

@@ -104,5 +104,4 @@ class MindFlayer(Schedule):
                     self.server.discard(event)
 
     def process_of(self, dispatch: Dispatch) -> Process:
-        """The trials of its client."""
         return self._of_client[dispatch.client]

@@ -73,7 +73,6 @@ class Sync(Schedule):
 
     @classmethod
     def demands(cls, params: Params) -> Demands:
-        """Those of every schedule, the cohort and its factor."""
         return replace(
             super().demands(params), over_selection=params.over_selection, cohort=params.min_cohort
         )
@@ -200,7 +199,6 @@ class Timely(Sync):
         self._length_s = math.inf
 
     def limit_s(self, clients: Sequence[int]) -> float | None:
-        """The k-th shortest expected duration, or the deadline if that is shorter."""
         expected_s = sorted(map(self.server.expected_duration_s, clients))
         if expected_s:
             self._length_s = expected_s[math.ceil(self.params.share * len(clients) - 1e-9) - 1]
@@ -208,7 +206,6 @@ class Timely(Sync):
         return limit_s if limit_s < math.inf else None
 
     def steps(self, client: int) -> int | None:
-        """Steps that the client expects to do within the round."""
         expected_s = self.server.expected_duration_s(client)
         if not 0 < expected_s < math.inf:
             return None

@@ -99,5 +99,4 @@ class Tiered(Continuous):
                 yield self.client_available()
 
     def process_of(self, dispatch: Dispatch) -> Process:
-        """The rounds of its client's tier."""
         return self._rounds[self._tier_of[dispatch.client]]

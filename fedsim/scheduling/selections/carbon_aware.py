@@ -47,7 +47,6 @@ class CarbonAware(Selection):
         self._due_ns[:] = [to_ns(region.cleanest_s(*span_s)) for region in self._grid.regions]
 
     def draw(self, count: int) -> list[int]:
-        """Draw clients of the regions that are clean."""
         self._look_ahead()
         available = self.available()
         is_clean = self._due_ns[self._grid.of_client[available]] <= self.server.now_ns

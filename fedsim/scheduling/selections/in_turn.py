@@ -31,7 +31,6 @@ class Cyclic(Selection):
         return np.arange(self.server.clients)
 
     def draw(self, count: int) -> list[int]:
-        """Draw the next clients in turn."""
         return self._turns.take(count, self.available())
 
 
@@ -45,7 +44,6 @@ class ReshuffledCyclic(Cyclic):
     name = "reshuffled_cyclic"
 
     def lap(self, number: int) -> npt.NDArray[np.int64]:
-        """A random order of the clients."""
         orders = self.server.stream(Purpose.SELECTION, 3)
         return orders.generator(k=number).permutation(self.server.clients)
 
@@ -66,7 +64,6 @@ class RoundRobin(Selection):
         self._last = np.full(server.clients, -1, dtype=np.int64)
 
     def draw(self, count: int) -> list[int]:
-        """Draw the clients with the fewest draws."""
         available = self.available()
         order = np.lexsort((available, self._last[available], self._times[available]))
         chosen = available[order[: max(0, count)]]
@@ -138,7 +135,6 @@ class PeriodicGroups(Selection):
         return self.server.now_ns + self._slot_ns - elapsed
 
     def draw(self, count: int) -> list[int]:
-        """Draw clients of the current group."""
         present = self.available()
         available = present[self._is_member[self.group][present]]
         if self._slot_ns is None:

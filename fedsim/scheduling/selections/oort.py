@@ -79,7 +79,6 @@ class Oort(Selection):
         ) / NS_PER_S
 
     def draw(self, count: int) -> list[int]:
-        """Draw known clients by utility and new ones by speed."""
         available = self.available()
         count = min(count, len(available))
         if count < 1:

@@ -63,7 +63,6 @@ class REFL(Selection):
         return super().cohort(factor)
 
     def draw(self, count: int) -> list[int]:
-        """Draw the clients with the lowest predicted availability."""
         self._observe()
         available = self.available()
         held = self._draws - self._drawn_at[available] < self.params.hold_off
@@ -95,7 +94,6 @@ class REFL(Selection):
             self._learn_length(dispatch.arrived_ns - dispatch.dispatched_ns)
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Mark the client as idle."""
         self._at_work[dispatch.client] = False
 
     def _learn_length(self, length_ns: int) -> None:

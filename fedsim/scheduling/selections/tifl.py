@@ -49,7 +49,6 @@ class TiFL(Selection):
         self._chances = np.array(chances, dtype=np.float64)
 
     def draw(self, count: int) -> list[int]:
-        """Draw a tier, and then clients within it."""
         available = self.available()
         tiers = self._tiers[available]
         chances = self.tier_chances(np.bincount(tiers, minlength=len(self._chances)) > 0)
@@ -128,7 +127,6 @@ class TiFLAdaptive(TiFL):
         return chances if chances.any() else present.astype(np.float64)
 
     def on_tier(self, tier: int) -> None:
-        """Charge the tier."""
         self._credits[tier] -= 1
         self._current = tier
         self._draws += 1

@@ -25,7 +25,6 @@ class Uniform(Selection):
     Params = CohortParams
 
     def draw(self, count: int) -> list[int]:
-        """Draw clients uniformly without replacement."""
         if self._members is None:
             return self.server.sample_online(count)
         clients: list[int] = self.generator().permutation(self.available())[:count].tolist()
@@ -43,7 +42,6 @@ class UniformWithReplacement(Replacing):
     Params = CohortParams
 
     def draw(self, count: int) -> list[int]:
-        """The different clients among ``count`` independent draws."""
         available = self.available()
         if not len(available):
             return []
@@ -64,7 +62,6 @@ class SampleWeighted(Replacing):
         """Whether draws are independent, so that a client may be drawn, and counts, several times."""
 
     def draw(self, count: int) -> list[int]:
-        """Draw clients in proportion to their numbers of samples."""
         available = self.available()
         if not len(available) or count < 1:
             return []
@@ -135,7 +132,6 @@ class Bernoulli(Selection):
 
     @property
     def allows_empty(self) -> bool:
-        """Whether rounds without participants are allowed."""
         allowed: bool = self.params.allow_empty
         return allowed
 
@@ -159,7 +155,6 @@ class Bernoulli(Selection):
         return self.draw(1)
 
     def draw(self, count: int) -> list[int]:
-        """Clients in proportion to their probabilities in this round."""
         available = self.available()
         chances = self.probabilities(self._round)[available]
         return weighted_order(self.generator(), available, chances)[:count]

@@ -72,7 +72,6 @@ class Pensieve(LinkImporter):
 
     @classmethod
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
-        """The series of a file."""
         layout = "a cooked trace has lines of: time in seconds, a tab, Mbit/s"
         frame = _lines(source, ("time", "rate"), layout, 2)
         time_us = microseconds(frame.number("time", 1.0, TIME_S, "s"))
@@ -100,7 +99,6 @@ class NyuMets(LinkImporter):
 
     @classmethod
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
-        """The series of a file."""
         layout = "a line is value,unit or the multivariate set's eight columns"
         frame = _lines(source, ("the rate", "the unit"), layout, 2, 8)
         bits: Any = 1e6

@@ -71,7 +71,6 @@ class Throughput(LinkImporter):
 
     @classmethod
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
-        """The links of one file, by device and direction."""
         chosen = {role: each for role in _ROLES if (each := getattr(params, role)) is not None}
         file = TableFile(source, header=any(isinstance(column, str) for column in chosen.values()))
         values: list[str] = [role for role in ("down", "up") if role in chosen]
