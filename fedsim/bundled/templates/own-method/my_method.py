@@ -6,20 +6,16 @@ from fedsim.methods.base import LocalUpdate
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 
 
-class ClippedParams(FedAvgParams):
-    """Parameters of clipped averaging: those of FedAvg, and one more."""
-
-    norm: float = Field(default=1.0, gt=0)
-    """Largest Euclidean length of an update; longer ones are scaled down to it."""
-
-
 class Clipped(FedAvg):
     """FedAvg over updates that are at most ``norm`` long."""
 
     name = "clipped"
     title = "Clipped averaging"
     paper = "McMahan et al., Learning Differentially Private Recurrent Language Models, ICLR 2018, Algorithm 1"
-    Params = ClippedParams
+
+    class Params(FedAvgParams):
+        norm: float = Field(default=1.0, gt=0)
+        """Largest Euclidean length of an update; longer ones are scaled down to it."""
 
     def local_update(self, cohort, trainer):
         """Train B clients together, whose models are the rows of (B, P) tensors, and clip what they send."""

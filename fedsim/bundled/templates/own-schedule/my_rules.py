@@ -8,19 +8,15 @@ from fedsim.parts.component import Parameters
 from fedsim.scheduling.base import CohortParams, Round, Schedule, Selection
 
 
-class MedianRoundsParams(Parameters):
-    """Parameters of the schedule."""
-
-    share: float = Field(default=0.5, gt=0, le=1)
-    """Share of a round's clients whose updates close it; 0.5 closes at the median arrival."""
-
-
 class MedianRounds(Schedule):
     """Rounds that close at the arrival that completes ``share`` of the cohort; the others are stopped."""
 
     name = "median_rounds"
     synchronous = True  # all work of a round starts from one version
-    Params = MedianRoundsParams
+
+    class Params(Parameters):
+        share: float = Field(default=0.5, gt=0, le=1)
+        """Share of a round's clients whose updates close it; 0.5 closes at the median arrival."""
 
     def run(self):
         """One round after another."""
