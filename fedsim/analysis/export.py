@@ -22,9 +22,6 @@ def export(run: Run, name: str, path: Path | None = None) -> Path:
         run: the run. If it is in progress or was killed, the rows that reached the disk are written.
         name: one of :data:`FORMATS`.
         path: file or folder; the default one in the run folder if None.
-
-    Returns:
-        The path of the file or folder.
     """
     if name not in FORMATS:
         raise UserError(f"there is no format '{name}'", hint=f"formats: {', '.join(FORMATS)}")

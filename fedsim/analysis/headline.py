@@ -102,10 +102,6 @@ def _result(run: Run) -> str:
 def explanation(run: Run, waiting: Figure | None) -> list[str]:
     """The sentences below the headline: what took most of the time and which client caused it, what would help most,
     and whether the target was met by a sudden rise; none without a server update.
-
-    Args:
-        run: the run.
-        waiting: its figure of this name.
     """
     if waiting is None:
         return []

@@ -91,12 +91,7 @@ class Table:
 
 
 def table(rows: pd.DataFrame, question: Question) -> Table:
-    """The standings of all entries in a scenario.
-
-    Args:
-        rows: the board's runs, a row each.
-        question: the scenario.
-    """
+    """The standings of all entries in a scenario."""
     here = rows[rows["scenario"] == question.name]
     failed = here[here["error"] != ""]
     refused = {str(row.entry): str(row.error) for row in failed.itertuples()}

@@ -35,13 +35,7 @@ MAY_CHANGE = (
 def load_original(
     folder: RunFolder, info: Mapping[str, Any], overrides: Sequence[Override | str]
 ) -> LoadedScenario:
-    """The scenario of a run, with overrides of settings in :data:`MAY_CHANGE`.
-
-    Args:
-        folder: the run.
-        info: its ``run.json``.
-        overrides: values by dotted path.
-    """
+    """The scenario of a run, with overrides of settings in :data:`MAY_CHANGE`."""
     _require_original_scenario(folder, info)
     raise_all(changed_files(folder, info))
     moved = [

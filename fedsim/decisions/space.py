@@ -139,10 +139,6 @@ class Space:
 
     A method that is varied brings its own schedule, unless the schedule is varied, too. A key that the parts of a
     setting do not have, such as the deadline of an asynchronous schedule, is left out of the setting.
-
-    Args:
-        loaded: the scenario.
-        dimensions: what varies.
     """
 
     def __init__(self, loaded: LoadedScenario, dimensions: Sequence[Dimension]) -> None:

@@ -33,14 +33,7 @@ _PATIENCE = 1000
 
 @dataclass(frozen=True, slots=True)
 class Nodes:
-    """The nodes as Flower knows them.
-
-    Attributes:
-        ids: id of each node.
-        run: the run that they belong to.
-        run_config: the app's configuration.
-        seed: the scenario's seed.
-    """
+    """The nodes as Flower knows them."""
 
     ids: tuple[int, ...]
     run: fl.Run
@@ -67,7 +60,6 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
 
     Attributes:
         clock: the time of the ServerApp's threads.
-        nodes: the nodes.
         samples: examples per client, as its replies report them.
         waited_for_nodes: whether the app waited for more nodes than will ever be online.
     """

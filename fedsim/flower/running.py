@@ -116,9 +116,6 @@ def run(
         name: name of the run, if ``devices`` gives none.
         overrides: values by dotted path, such as ``{"task.clients": 100}``.
         overwrite: replace an existing run.
-
-    Returns:
-        The finished run.
     """
     given = devices if devices is None or isinstance(devices, Mapping) else Path(devices)
     app = App(name, server_app, client_app, dict(run_config or {}))

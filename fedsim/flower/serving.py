@@ -87,12 +87,7 @@ def _show(progress: Progress) -> None:
 
 
 def refusals(world: World, *, local_update: bool) -> Iterator[UserError]:
-    """What in a scenario cannot be deployed.
-
-    Args:
-        world: the scenario.
-        local_update: as for :func:`server_app`.
-    """
+    """What in a scenario cannot be deployed."""
     method, server = world.method, world.scenario.server
     name, where = method.title or method.name, "server.method"
     keeps = any(memory.kept_when_lost for memory in method.memories().values())

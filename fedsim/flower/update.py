@@ -158,12 +158,6 @@ def received(
 ) -> tuple[dict[str, Any], dict[str, Tensor], float]:
     """The course of a dispatch that its reply reports, the vectors of its update, and its training loss.
 
-    Args:
-        world: the run.
-        dispatch: the dispatch.
-        sent: the vectors that it was sent.
-        reply: the reply.
-
     Raises:
         Refused: the reply has no update that can be used.
     """

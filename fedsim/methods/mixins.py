@@ -276,9 +276,6 @@ def refuse_whole(method: Method) -> None:
 
     Its clients keep vectors between dispatches (control variates, personal models) or send others than a change of the
     model, or its server needs single updates.
-
-    Args:
-        method: the method, without compression.
     """
     if method.combines_parts:
         return

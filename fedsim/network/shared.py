@@ -80,9 +80,7 @@ class SharedNetwork(ConstantNetwork):
         flows: other traffic; it uses the topology's links only.
 
     Attributes:
-        topology: links and routes.
-        flows: the other traffic.
-        flow_ends_ns: arrival of each of them; :data:`~fedsim.units.NEVER` if it has not arrived yet.
+        flow_ends_ns: arrival of each of the ``flows``; :data:`~fedsim.units.NEVER` if it has not arrived yet.
     """
 
     def __init__(

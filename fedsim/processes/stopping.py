@@ -24,11 +24,7 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasat
 
 
 class Stopped(KeyboardInterrupt):
-    """The process received a signal to end.
-
-    Attributes:
-        signal_number: the signal.
-    """
+    """The process received a signal to end."""
 
     def __init__(self, signal_number: int) -> None:
         super().__init__(signal.Signals(signal_number).name)

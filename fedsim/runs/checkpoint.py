@@ -98,9 +98,6 @@ class Checkpoints:
     def load(self, device: str = "cpu") -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest checkpoint that is undamaged; None if there is none.
 
-        Args:
-            device: where the tensors are put.
-
         Raises:
             UserError: there are checkpoints, all of them damaged.
         """

@@ -104,9 +104,6 @@ def sampled_clients(client_ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
     All dispatched clients, if these are at most 300 with about 5,000 dispatches; otherwise clients evenly spaced in
     that order, at least 40.
-
-    Args:
-        client_ids: the client of each dispatch.
     """
     counts = np.bincount(client_ids)
     clients = np.flatnonzero(counts)

@@ -25,10 +25,6 @@ def notebook_bar(title: str, *, shown: bool = True) -> Iterator[Callable[[Any], 
     """A function that shows progress below the cell as long as the context lasts; None outside a notebook.
 
     Nothing stays of what is refused before it begins.
-
-    Args:
-        title: text before the bar.
-        shown: whether to show it at all.
     """
     if not shown or not _in_notebook():
         yield None

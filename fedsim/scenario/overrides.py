@@ -30,12 +30,7 @@ class Override:
 
     @classmethod
     def parse(cls, text: str, form: str = "option -s {}") -> Override:
-        """Read ``path=value``; the value is YAML.
-
-        Args:
-            text: as the user wrote it.
-            form: how a message refers to it.
-        """
+        """Read ``path=value``; the value is YAML."""
         # Every error has it; there may be as many as entries.
         where = form.format(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         path, equals, value = text.partition("=")

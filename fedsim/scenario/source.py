@@ -104,12 +104,7 @@ class Source:
 
 
 def parse_yaml(text: str, label: str) -> Source:
-    """Read one YAML document.
-
-    Args:
-        text: the document.
-        label: its name in messages.
-    """
+    """Read one YAML document."""
     source = Source(label)
     builder = _Builder(source)
     try:

@@ -48,11 +48,7 @@ _NO_RESULTS = frozenset({"ignore", "logging", "tags"})
 
 
 class Sweep:
-    """The folder of a sweep, as its readers see it.
-
-    Args:
-        path: the folder.
-    """
+    """The folder of a sweep, as its readers see it."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -149,12 +145,6 @@ def record(
     path: Path, loaded: LoadedScenario, planned: Sequence[PlannedRun], *, timing_only: bool = False
 ) -> list[PlannedRun]:
     """Write the list of runs of the sweep in ``path``.
-
-    Args:
-        path: the sweep's folder.
-        loaded: the scenario with the sweep.
-        planned: its runs.
-        timing_only: whether the runs simulate time only.
 
     Returns:
         The runs under the names of their folders; an existing run keeps its folder.

@@ -36,9 +36,6 @@ class UserDataset(DatasetComponent):
     test samples. Of a table of ``datasets``, the columns ``label`` and, if it exists, ``group`` are used, and the only
     column of images or else all other columns as features. Floating-point labels are quantities (regression). Without
     test samples, a fifth of the samples is set aside.
-
-    Attributes:
-        make: the user's function.
     """
 
     params: FunctionParameters
@@ -143,9 +140,6 @@ class UserModule(ModelComponent):
     described by ``inputs``, and returns (n, classes), or an object with such ``logits``. The constructor draws the
     initial parameters; torch's generator then depends on the scenario's seed alone. If it has an argument
     ``model_rate``, it returns the part of this size (``server.submodels``).
-
-    Attributes:
-        make: the user's class or function.
     """
 
     params: FunctionParameters

@@ -59,7 +59,6 @@ class Rule:
         option: where the rule is written, for messages.
 
     Attributes:
-        text: the expression.
         keys: the keys that it names.
         holds: from the position of each key's state among its states (-1: unknown) to 1 where the rule holds, -1 where
             it does not, and 0 where the unknown states decide.

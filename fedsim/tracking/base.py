@@ -85,10 +85,6 @@ class Tracker(Component, ABC):
     Attributes:
         package: module that must be installed.
         extra: the extra of fedsim that installs it.
-
-    Args:
-        params: parameters.
-        run: the run.
     """
 
     package: ClassVar[str] = ""

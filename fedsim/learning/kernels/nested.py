@@ -58,12 +58,6 @@ class _NestedSession(Session):
 class NestedKernel(Kernel):
     """Every step of a dispatch trains a part of its client's part, drawn uniformly; other entries have no gradient.
 
-    Args:
-        parts: the parts of the model.
-        kernels: the kernel of each part.
-        level: number of the client's part.
-        seed: the scenario's seed.
-
     Attributes:
         kernels: kernels of the parts that a step may draw.
     """

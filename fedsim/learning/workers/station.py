@@ -161,7 +161,6 @@ class Station:
         dispatch_loss: the loss that a dispatch reports.
 
     Attributes:
-        task, training, execution: the task, the training section, device and precision.
         method: the method, built for this device, after its :meth:`fedsim.methods.base.Method.initial_state`.
         samples: training samples of a supervised task on the device; None for others.
         kernels: compute the gradients of each part of the model, the largest first; only one of the whole model.

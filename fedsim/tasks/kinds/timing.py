@@ -15,12 +15,7 @@ _TIMED_PARAMETERS = 1_000_000
 
 
 class TimingTask(Task):
-    """Clients, sizes and workloads without learning, for questions of timing.
-
-    Args:
-        params: sizes from the scenario.
-        item_bytes: bytes per parameter.
-    """
+    """Clients, sizes and workloads without learning, for questions of timing."""
 
     name = "timing"
     learns = False

@@ -17,11 +17,7 @@ from fedsim.randomness import Purpose, Stream
 
 
 class LinearStack(nn.Module):
-    """Linear layers on flattened inputs with ReLU between them.
-
-    Attributes:
-        layers: the linear layers, in order.
-    """
+    """Linear layers on flattened inputs with ReLU between them."""
 
     def __init__(self, widths: list[int]) -> None:
         super().__init__()
@@ -147,9 +143,6 @@ class ResidualNetwork(nn.Module):
         classes: outputs.
         groups: groups of group norm; None for batch norm.
         whole: channels of the network whose leading channels these are, if it is a part of one.
-
-    Attributes:
-        blocks: basic blocks in each stage.
     """
 
     def __init__(
