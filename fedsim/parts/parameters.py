@@ -40,8 +40,8 @@ class MissingParameterError(UserError, AttributeError):
         known = ", ".join(model.model_fields)
         super().__init__(
             f"there is no parameter '{name}': "
-            + (f"those of {model.__name__} are {known}" if known else "the part has no Params"),
-            hint=f"declare it: class MyParams(Parameters): {name}: int = 10, and in your class Params = MyParams; "
+            + (f"those of {model.__qualname__} are {known}" if known else "the part has no Params"),
+            hint=f"declare it inside your class: class Params(Parameters): {name}: int = 10; "
             "for the cohort of a selection, Params = CohortParams (fedsim.scheduling.base)",
         )
 
