@@ -177,13 +177,7 @@ def _check_learning(scenario: Scenario, task: Task, learns: bool) -> None:
 
 
 def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool = True) -> Method:
-    """The method of a scenario, with the facts of the run that it may use.
-
-    Args:
-        devices: the clients.
-        parts: the parts of the model that clients train; None if all train the whole model.
-        learns: whether a model is trained; otherwise only time is simulated.
-    """
+    """The method of a scenario, with the facts of the run that it may use; arguments are as in :class:`World`."""
     scenario, task = devices.scenario, devices.task
     training, server = scenario.training, scenario.server.of_devices
 

@@ -43,13 +43,8 @@ def check_scenario(
 ) -> list[UserError]:
     """Make all checks that a run makes before its first event, without running.
 
-    torch is not imported unless the scenario needs it for the check itself.
-
-    Args:
-        loaded, shared, timing_only: as for :func:`~fedsim.composition.build.build`.
-
-    Returns:
-        Warnings: settings that are legal but probably not intended.
+    torch is not imported unless the scenario needs it for the check itself. Arguments are those of
+    :func:`~fedsim.composition.build.build`, and the result is that of :func:`check`.
     """
     world = build(loaded, shared, timing_only=timing_only)
     warnings = check(world)

@@ -110,10 +110,8 @@ def replay(
 ) -> Replay:
     """Run the beginning of a scenario three times, and compare timeline, tables and models.
 
-    Args:
-        loaded: the scenario; its trackers are left out, and so is its sweep.
-        dispatches: the beginning has at least this many dispatches.
-        aggregations: and at least this many server updates, unless the run ends before.
+    The beginning has at least so many dispatches and server updates, unless the run ends before. Trackers are left out,
+    and so is the sweep.
 
     Raises:
         UserError: the runs differ, or one of them fails.

@@ -124,10 +124,8 @@ def execute(
     """Run a scenario.
 
     Args:
-        loaded: the scenario.
         output, overwrite, timing_only, on_progress: as for :func:`fedsim.run`.
-        shared: traces and data sets already loaded, to share them between runs.
-        threads: worker threads of local training, if the scenario gives none; never changes a result.
+        loaded, shared, threads: as for :func:`~fedsim.composition.build.build`.
         on_warning: called with each warning: about the scenario before the run begins, about the run at its end.
         live: the clients, if they are not simulated.
     """

@@ -29,19 +29,7 @@ def what_if(
     output: Path | None = None,
     on_progress: OnProgress | None = None,
 ) -> tuple[Run, pd.DataFrame]:
-    """Run a complete run again with a change.
-
-    Args:
-        before: the run.
-        overrides: changes; a value such as ``2x`` is a factor on the present one.
-        without: clients that are kept out: ``slowest:5%`` by seconds per local step, or numbers, ``3,17``.
-        output: folder of the new run; that of the run with ``-what-if`` if None.
-        on_progress: as for :func:`~fedsim.composition.run.execute`.
-
-    Returns:
-        The new run, and a table of the main figures: ``figure``, ``kind`` (how it is written), ``before`` and
-        ``after``.
-    """
+    """Run a complete run again with a change, as :func:`fedsim.what_if` does; returns the new run and the table."""
     changes = [_scaled(before, override) for override in overrides]
     if without is not None:
         kept_out = _clients(before, without)

@@ -83,14 +83,7 @@ class Grid:
     def read(
         cls, given: GridSeries, clients: int, seed: int, groups: Sequence[str | None] = ()
     ) -> Grid:
-        """The grid of a scenario, from files, which are imported, or a trace bundle.
-
-        Args:
-            given: the section.
-            clients: number of clients N.
-            seed: seed of the devices.
-            groups: the column ``group`` of the clients' devices; empty without a trace.
-        """
+        """The grid of a scenario, from files, which are imported, or a trace bundle; for :func:`regions` of clients."""
         names = regions(given, clients, seed, groups)
         distinct: list[str] = [given.region] if isinstance(given.region, str) else [""]
         of_client = np.zeros(clients, dtype=np.int64)
