@@ -15,7 +15,7 @@ from fedsim.composition.rules.finished import FINISHED, FinishedRun, learned_not
 from fedsim.composition.run import execute
 from fedsim.errors import UserError
 from tests.composition.worlds import quadratic, timed
-from tests.runs.test_divergence import NAN, run_of
+from tests.runs.test_run import NAN, run_of
 
 pytestmark = pytest.mark.usefixtures("without_reports")
 
