@@ -88,7 +88,6 @@ def tasks(folder: Path) -> list[Task]:
     return [Task.of(number, folder / run.name, run.loaded) for number, run in enumerate(planned)]
 
 
-@pytest.mark.usefixtures("without_reports")
 @pytest.mark.parametrize(("cluster", "data"), [("debug", SMALL), ("local", scenario(seeds=[0, 1]))])
 def test_the_results_are_those_of_this_process(
     cluster: str, data: dict[str, Any], tmp_path: Path

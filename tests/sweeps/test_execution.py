@@ -13,8 +13,6 @@ from fedsim.methods.fedavg import FedAvg
 from fedsim.sweeps import Sweep
 from tests.sweeps.worlds import SMALL, all_digests, broken, command, digests, scenario, write
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_runs_are_those_that_would_be_run_one_by_one(tmp_path: Path) -> None:
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)

@@ -19,8 +19,6 @@ from fedsim.sweeps.precision import Precision, logarithms, sweep_to_precision
 from tests.analysis.comparison.made import GOAL, of, racers
 from tests.sweeps.worlds import broken, command, scenario, write
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def ended(runs: list[RunFacts]) -> list[RunFacts]:
     ends = [float(run.progress["time_s"].iloc[-1]) for run in runs]
