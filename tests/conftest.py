@@ -54,18 +54,17 @@ def checkout() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
+@pytest.fixture(autouse=True, scope="module")
+def without_reports() -> Iterator[pytest.MonkeyPatch]:
+    """Runs leave an empty page unless a test uses :func:`with_reports`; see :mod:`tests.reports`."""
+    with empty_reports() as patch:
+        yield patch
+
+
 @pytest.fixture(scope="module")
-def without_reports() -> Iterator[None]:
-    """For modules whose tests make runs and read no report page; see :mod:`tests.reports`."""
-    with empty_reports():
-        yield
-
-
-@pytest.fixture
-def without_report() -> Iterator[None]:
-    """For single tests."""
-    with empty_reports():
-        yield
+def with_reports(without_reports: pytest.MonkeyPatch) -> None:
+    """For tests that read report pages: from here on, runs of the module have one."""
+    without_reports.undo()
 
 
 class _Quiet(SimpleHTTPRequestHandler):

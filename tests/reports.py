@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def empty_reports() -> Iterator[None]:
+def empty_reports() -> Iterator[pytest.MonkeyPatch]:
     """Runs in this process leave an empty report page inside."""
 
     def leave_empty(run: Run, *_: object, **__: object) -> Path:
@@ -23,4 +23,4 @@ def empty_reports() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedsim.analysis.run.Run.report", leave_empty)
-        yield
+        yield patch

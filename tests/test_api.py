@@ -40,6 +40,7 @@ def test_overrides_are_values_by_path_or_text() -> None:
     assert text.scenario == fedsim.read_scenario("quickstart", {"stop.rounds": 7}).scenario
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_an_interruption_names_the_next_call(tmp_path: Path) -> None:
     """Its page shows what there is; the page of the complete run follows when it is resumed."""
 
@@ -58,6 +59,7 @@ def test_an_interruption_names_the_next_call(tmp_path: Path) -> None:
     assert "was interrupted" not in fedsim.resume(folder).folder.report.read_text()
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_a_run_that_fails_has_a_page(tmp_path: Path) -> None:
     def fail(progress: Progress) -> None:
         raise ZeroDivisionError("by hand")

@@ -13,7 +13,7 @@ from tests.analysis.browser import Page
 from tests.runs.synthetic_runs import build_run
 from tests.vocabulary.test_formatting import CASES, LEVELS
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("with_reports")]
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from tests.decisions.test_deciding import decided
 from tests.reports import empty_reports
 from tests.runs.synthetic_runs import build_run
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("with_reports")]
 ROOT = Path(__file__).parents[2]
 
 

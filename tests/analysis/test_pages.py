@@ -10,6 +10,7 @@ from fedsim.errors import UserError
 from tests.runs.synthetic_runs import build_run
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=4, hours=1, cohort=2)
     page = run.report(tmp_path / "new" / "page.html")

@@ -8,7 +8,7 @@ from fedsim.analysis.pages import write_page
 from tests.analysis.browser import Page
 from tests.runs.synthetic_runs import build_run
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("with_reports")]
 
 
 @pytest.fixture(scope="module", params=["report", "comparison"])

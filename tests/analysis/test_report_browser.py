@@ -12,7 +12,7 @@ from fedsim.vocabulary.formatting import format_duration, format_share
 from tests.analysis.browser import Page
 from tests.composition.test_closing import simulate
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("with_reports")]
 
 
 @pytest.fixture(scope="module")

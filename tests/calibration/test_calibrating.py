@@ -24,8 +24,6 @@ from fedsim.traces.bundle import TraceBundle
 from tests.calibration.worlds import LOG, TIMES, TRUTH, calibrated, few_simulations
 from tests.simulation.harness import online_bundle
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 SCHEDULES: dict[str, dict[str, Any]] = {
     "all": {"schedule": {"name": "sync"}},
     "deadline": {"schedule": {"name": "sync", "deadline": "10s"}},

@@ -25,8 +25,6 @@ from fedsim.calibration.prediction import Lateness, Prediction
 from fedsim.scenario.loading import load_scenario
 from tests.calibration.worlds import TRUTH, calibrated
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
     calibration = replace(

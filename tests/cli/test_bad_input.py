@@ -336,6 +336,7 @@ def test_a_run_that_is_none(command: str, tmp_path: Path) -> None:
     assert_refused(invoke(command, tmp_path), "later version of fedsim")
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_a_run_whose_table_was_cut_off(run: RunText, tmp_path: Path) -> None:
     assert run(PARABOLAS, "-o", "out").exit_code == 0
     table = tmp_path / "out" / "dispatches.parquet"

@@ -139,9 +139,7 @@ def serve() -> None:
 
 
 @pytest.fixture(scope="module")
-def server(
-    tmp_path_factory: pytest.TempPathFactory, without_reports: None
-) -> Iterator[subprocess.Popen[str]]:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     path = tmp_path_factory.mktemp("streams")
     (path / "s.yaml").write_text(PARABOLAS)
     (path / "sweep.yaml").write_text(f"{PARABOLAS}sweep: {{seeds: [0]}}\n")

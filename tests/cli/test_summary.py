@@ -21,6 +21,7 @@ def test_a_run_without_any_update_says_so(run: RunText, up: str, said: bool) -> 
 
 
 @pytest.mark.parametrize("rate", [1e38, 1e5, 0.1])
+@pytest.mark.usefixtures("with_reports")
 def test_a_model_that_diverged_says_so(run: RunText, rate: float) -> None:
     result = run(DIGITS, "-s", f"training.optimizer.lr={rate}", "-o", "out")
     assert result.exit_code == 0, result.output

@@ -91,6 +91,7 @@ def test_code_is_refused_on_request(
     assert ran(scenario)
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: Path) -> None:
     run = scenario.parent / "run"
 

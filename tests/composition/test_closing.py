@@ -71,8 +71,6 @@ def test_the_sample_is_spread_from_the_busiest_to_the_least_busy() -> None:
     assert len(sampled_clients(np.arange(5000))) == 300
 
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 LINKS = [
     {"name": "static", "latency": 0, "down": "8Mbps", "up": "4Mbps"},
     {"name": "shared", "latency": 0, "down": "8Mbps", "up": "4Mbps"},

@@ -132,6 +132,7 @@ def hierarchy(rounds: int = 2, **edges: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
     """Rounds of 7 s (client 1: 1.5 + 4 + 1.5) and 11 s (client 2: 1.5 + 8 + 1.5); backhaul of 4 s down, 6 s up.
 

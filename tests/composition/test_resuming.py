@@ -16,8 +16,6 @@ from fedsim.runs.verification import verify_folder
 from tests.composition.interrupting import interrupted, interrupted_with_checkpoint
 from tests.composition.worlds import digests, digits
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_an_edited_scenario_is_refused_and_its_keys_are_named(tmp_path: Path) -> None:
     path = tmp_path / "run"

@@ -9,8 +9,6 @@ import fedsim
 from fedsim.errors import UserError
 from tests.composition.worlds import digits
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 PARTS = '''
 import numpy as np
 from fedsim.parts.component import Parameters

@@ -105,6 +105,7 @@ def file_size_limit(limit: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+@pytest.mark.usefixtures("with_reports")
 @pytest.mark.parametrize("limit", [1_000, 4_000, 20_000])
 def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
     tmp_path: Path,
@@ -131,7 +132,6 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
         assert (resumed.path / name).read_bytes() == (whole.path / name).read_bytes()
 
 
-@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
     ("evaluations", "server"),
     [
@@ -198,7 +198,6 @@ def normed(folder: Path, partition: Any = None, **training: Any) -> dict[str, An
     return world
 
 
-@pytest.mark.usefixtures("without_report")
 @pytest.mark.parametrize(
     ("training", "client"),
     [

@@ -13,8 +13,6 @@ from fedsim.errors import UserError
 from fedsim.runs import Run
 from tests.composition.worlds import digests, digits, quadratic
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Run:

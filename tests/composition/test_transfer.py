@@ -12,9 +12,6 @@ import fedsim
 from fedsim.errors import UserError
 from tests.composition.worlds import digits
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
-
 USERS = """
 import torch
 from torch import nn

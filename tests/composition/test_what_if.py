@@ -14,8 +14,6 @@ from fedsim.runs.critical import waiting_by_cause
 from tests.cli.invoking import assert_refused, invoke
 from tests.composition.worlds import timed
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 @pytest.fixture(scope="module")
 def before(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -15,7 +15,6 @@ from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.composition.worlds import quadratic
 
-pytestmark = pytest.mark.usefixtures("without_reports")
 METRIC = "time_to:arrivals=12"
 OVER = {"server.schedule.deadline": "15s..2min", "server.selection.cohort": "1..6"}
 

@@ -150,7 +150,7 @@ MAPS = """Datetime (UTC),Zone Name,Zone Id,Carbon Intensity gCO2eq/kWh (direct),
 """
 
 
-@pytest.mark.usefixtures("without_reports")
+@pytest.mark.usefixtures("with_reports")
 def test_a_run_by_hand(tmp_path: Path) -> None:
     """Dispatches of 13.1 s, 23.1 s and 43.1 s, of which download and upload take 1.05 and 2.05 s.
 
@@ -192,7 +192,6 @@ def test_a_run_by_hand(tmp_path: Path) -> None:
     assert run.report().exists()
 
 
-@pytest.mark.usefixtures("without_reports")
 def test_each_region_has_its_intensity(tmp_path: Path) -> None:
     """A client in a region of twice the intensity emits twice as much."""
     (tmp_path / "A.csv").write_text("time,intensity g/kWh\n2024-01-01,100\n2024-01-02,100\n")

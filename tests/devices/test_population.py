@@ -80,6 +80,7 @@ def test_power_of_a_kind_that_no_device_is_of_is_refused(tmp_path: Path) -> None
 NEEDED = 4 * (2 * 1000 + 16 * 100)
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_devices_without_the_memory_for_model_and_batch_take_no_work(tmp_path: Path) -> None:
     folder = phones(
         tmp_path,
@@ -130,6 +131,7 @@ def test_memory_that_no_device_tells_of_leaves_everybody_eligible(memory: int | 
     assert set(build(loaded).population.short_of_memory) == {memory is not None}
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_each_client_without_work_has_one_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

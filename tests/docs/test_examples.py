@@ -86,6 +86,7 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 # test_extending.py runs the examples of its page in the scenario at its top.
 @pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "extending"], ids=str)
+@pytest.mark.usefixtures("with_reports")
 def test_the_blocks_of_a_page_run_one_after_the_other(page: Path, workshop: Path) -> None:
     if page.stem == "flower" and not HAS_FLOWER:
         pytest.skip('needs Flower: pip install "fedsim-des[flower]"')

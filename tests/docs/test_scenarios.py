@@ -18,6 +18,7 @@ def test_a_shipped_scenario_is_in_order(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+@pytest.mark.usefixtures("with_reports")
 def test_a_shipped_scenario_runs(path: Path, tmp_path: Path) -> None:
     scenario = quick(path, rounds=12 if path.stem == "fedcompass" else 2)
     with working_in(FOLDER):

@@ -7,6 +7,7 @@ from tests.flower import apps
 from tests.flower.worlds import RunApp
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_errors_of_clientapps(
     run_app: RunApp,
     caplog: pytest.LogCaptureFixture,

@@ -16,8 +16,6 @@ from tests.flower import apps
 from tests.flower.apps import own_loop
 from tests.flower.worlds import Counting, RunApp, ask, devices
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_the_older_interface(run_app: RunApp, caplog: pytest.LogCaptureFixture) -> None:
     """Every message is sent from a thread of its own; all take the time that they would take together."""

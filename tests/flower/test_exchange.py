@@ -13,8 +13,6 @@ from tests.flower import apps
 from tests.flower.apps import own_loop
 from tests.flower.worlds import Counting, RunApp, ask, coming_and_going, devices
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_late_lost_and_expired_messages(run_app: RunApp, tmp_path: Path) -> None:
     """Node 0 replies at 5 s, node 1 leaves at 2 s, node 2 needs 20 s."""

@@ -17,8 +17,6 @@ from tests.flower import apps
 from tests.flower.apps import own_loop
 from tests.flower.worlds import LINK, RunApp, ask, coming_and_going, devices
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 TOLERANCE_S = 1e-3
 """The time of a few kilobytes on such a link."""
 COLLECT = {"collect_masked_vectors": apps.STEPS}

@@ -19,8 +19,6 @@ from fedsim.units import parse_duration_s
 from tests.flower.loopback import LoopbackGrid, spoiled, trained
 from tests.flower.test_serving import DEVICES, scenario
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 COHORT = {"name": "uniform", "cohort": 3}
 
 

@@ -17,8 +17,6 @@ from tests.flower import apps
 from tests.flower.apps import own_loop
 from tests.flower.worlds import RunApp, ask, coming_and_going, devices
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_queries_take_the_time_of_their_bytes(
     run_app: RunApp, capsys: pytest.CaptureFixture[str]

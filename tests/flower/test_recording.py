@@ -12,6 +12,7 @@ from tests.flower import apps
 from tests.flower.worlds import RunApp, ask
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_the_run_folder_is_a_normal_one(run_app: RunApp) -> None:
     server = apps.strategy_server(rounds=2, evaluate_fn=apps.server_evaluation)
     run = run_app(server, apps.torch_client(), {"devices": {"compute": {"step": "1s"}}})

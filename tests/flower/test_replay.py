@@ -18,8 +18,6 @@ from tests.flower import apps
 from tests.flower.apps import own_loop
 from tests.flower.worlds import RunApp, devices
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 PROJECT = """\
 [project]
 name = "drawing"

@@ -22,8 +22,6 @@ from tests.flower import apps
 from tests.flower.worlds import RunApp, devices
 from tests.simulation.harness import online_bundle
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 SLOW = {
     "compute": {"name": "values", "step": ["1s", "2s", "4s"], "jitter": {"cv": 0.3}},
     "network": {"name": "static", "latency": "50ms", "down": "8kbps", "up": "4kbps"},

@@ -13,8 +13,6 @@ import fedsim
 from fedsim.flower import local_update, run, server_app
 from fedsim.runs.checkpoint import load_model
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 DEVICES: dict[str, Any] = {
     "compute": {"name": "values", "step": ["1s", "1.5s", "2s", "4s"] * 2, "jitter": {"cv": 0.3}},
     "network": {"name": "static", "latency": "50ms", "down": "800kbps", "up": "400kbps"},

@@ -16,7 +16,7 @@ from tests.flower.superlink import Deployment
 from tests.flower.test_live import COHORT, counted_once, named, schedules
 from tests.flower.test_serving import scenario
 
-pytestmark = [pytest.mark.superlink, pytest.mark.usefixtures("without_reports")]
+pytestmark = pytest.mark.superlink
 
 JOURNAL = "checkpoint/journal.jsonl"
 TASK = scenario({})["task"] | {"model": {"name": "linear"}}

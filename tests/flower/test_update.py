@@ -15,8 +15,6 @@ from fedsim.runs.checkpoint import load_model
 from tests.flower.test_serving import scenario, served
 from tests.flower.worlds import ask
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 @pytest.mark.parametrize(
     "changes",

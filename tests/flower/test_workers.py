@@ -12,8 +12,6 @@ from fedsim.flower.workers import Workers
 from tests.flower import apps
 from tests.flower.worlds import Counting, RunApp, coming_and_going, devices
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_same_bits_in_this_process_and_in_others(run_app: RunApp) -> None:
     """The unseeded draws of a ClientApp come from the seed of the message, wherever it runs."""

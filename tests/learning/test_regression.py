@@ -83,6 +83,7 @@ def descended(frame: pd.DataFrame, steps: int, lr: float) -> Floats:
     return weights
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_federated_averaging_of_single_steps_is_gradient_descent(
     houses: Path, tmp_path: Path
 ) -> None:

@@ -14,8 +14,6 @@ from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.composition.worlds import digits
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 Array = npt.NDArray[np.float64]
 Model = dict[str, Array]
 RANK, SCALING, RATE, STEPS, SEED = 3, 0.5, 2.0, 3, 4

@@ -11,8 +11,6 @@ from click.testing import CliRunner
 import fedsim
 from fedsim.cli import cli
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 PAGE = "docs/adding_a_method.md"
 
 

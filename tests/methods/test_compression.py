@@ -20,8 +20,6 @@ from fedsim.tasks.layout import Layout
 from tests.composition.interrupting import interrupted_with_checkpoint
 from tests.composition.worlds import digests, digits
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 Array = npt.NDArray[np.float64]
 CENTERS = np.array([[4.0, -3.0, 1.0, 0.5], [-2.0, 1.0, 0.25, 3.5]])
 START = np.array([1.0, 2.0, -1.0, 0.0])

@@ -26,8 +26,6 @@ from tests.methods.fakes import Written, make
 from tests.methods.own_method import SCENARIO, run_with
 from tests.methods.personal_worlds import CASE_B, Story, coupled
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 CPU = torch.device("cpu")
 
 

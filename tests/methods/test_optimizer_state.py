@@ -13,8 +13,6 @@ from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
 from tests.methods.simulated import world
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 CENTERS, CURVATURES = (1.0, -1.0, 4.0), (1.0, 3.0, 0.5)
 OPTIMIZERS: dict[str, Any] = {
     "momentum": ({"name": "sgd", "lr": 0.05, "momentum": 0.9}, torch.optim.SGD, {"momentum": 0.9}),

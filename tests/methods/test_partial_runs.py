@@ -12,8 +12,6 @@ from fedsim.composition.build import build
 from tests.composition.worlds import digits
 from tests.oracle.compare import write_bundle
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 MEGABIT = 1_000_000
 
 

@@ -144,7 +144,6 @@ def test_alternating_training(method: str, params: Any, ratio: float, weights: s
     check(versions, models, method, **params)
 
 
-@pytest.mark.usefixtures("without_reports")
 def test_vector_work_is_counted_against_the_operations_of_a_pass(tmp_path: Any) -> None:
     """1,000 parameters, 16 samples of 9,375 operations: 3,000 operations on 150,000."""
     scenario = timing({"compute": STEPS, "network": LINKS}, clients=1)

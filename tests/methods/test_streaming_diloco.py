@@ -98,7 +98,6 @@ def scenario(method: dict[str, Any]) -> dict[str, Any]:
     )
 
 
-@pytest.mark.usefixtures("without_reports")
 def test_transfers_hide_behind_local_steps(tmp_path: Path) -> None:
     streaming = {"name": "streaming_diloco", "fragments": 2, "overlap": 2}
     run = fedsim.run(scenario(streaming), tmp_path / "streaming")

@@ -19,7 +19,6 @@ from fedsim.methods.mixins import refuse_whole, with_submodels
 from fedsim.parts.catalog import CATALOG
 from tests.methods.fakes import Written, make
 
-pytestmark = pytest.mark.usefixtures("without_reports")
 Array = npt.NDArray[np.float64]
 
 # -- one aggregation of every method ----------------------------------------------------------------------------------

@@ -15,8 +15,6 @@ from tests.methods.driver import close
 from tests.methods.simulated import Simulated, simulate, world
 from tests.simulation.harness import online_bundle
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 Q2 = ([1.0, -1.0], [1.0, 3.0], 2.0)
 
 LOG = [[0], [1], [0], [0, 1]]

@@ -9,8 +9,6 @@ import pytest
 import fedsim
 from fedsim.runs.critical import CAUSES, critical_path, saving, waiting_by_cause
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def scenario(step_s: list[float], *, rounds: int = 3, **server: Any) -> dict[str, Any]:
     """Dispatches of two steps; 1 s down and 1 s up."""

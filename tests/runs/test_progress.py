@@ -56,7 +56,7 @@ def interrupt_after(version: int, error: type[BaseException]) -> Any:
 
 
 @pytest.fixture(scope="module")
-def complete(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def complete(tmp_path_factory: pytest.TempPathFactory, with_reports: None) -> Path:
     return fedsim.run(SCENARIO, tmp_path_factory.mktemp("progress") / "run").path
 
 

@@ -21,7 +21,7 @@ DAMAGED = 60
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory, without_reports: None) -> Path:
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("records")
     (folder / "s.yaml").write_text(PARABOLAS)
     assert invoke("run", folder / "s.yaml", "-o", folder / "runs" / "run").exit_code == 0

@@ -123,6 +123,7 @@ def path(complete: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(complete, tmp_path / "run"))
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_a_run_whose_page_is_missing_gets_it_by_resuming(path: Path) -> None:
     (path / "report.html").unlink()
     fedsim.resume(path)

@@ -7,8 +7,6 @@ import pytest
 
 from benchmarks import safety_net
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 DOCUMENT = json.loads(safety_net.TABLE.read_text(encoding="utf-8"))
 RECORDED = safety_net.recorded(DOCUMENT)
 CASES = {

@@ -15,8 +15,6 @@ from fedsim.cli import cli
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.sweeps.plan import PlannedRun, plan_runs
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 PAPERS = Path(__file__).resolve().parents[2] / "scenarios" / "papers"
 SWEEPS = sorted(path for path in PAPERS.rglob("*.yaml") if path.name != REFERENCE)
 REFERENCES = sorted(PAPERS.rglob(REFERENCE))

@@ -13,8 +13,6 @@ from fedsim.cli import cli
 from fedsim.traces.bundle import TraceBundle
 from tests.scenarios.test_papers import PAPERS, planned
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 AMPLIFIED, PERSONAL = PAPERS / "generalized_fedavg", PAPERS / "partial_personalization"
 
 

@@ -13,8 +13,6 @@ from tests.devices.worlds import LINKS, STEPS, timing
 from tests.lines import without_lines
 from tests.methods import own_method
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 RULES = """\
 import numpy as np
 from fedsim.scheduling.base import CohortParams, Schedule, Selection

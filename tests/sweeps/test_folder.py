@@ -20,8 +20,6 @@ from fedsim.sweeps.plan import plan_runs
 from tests.devices.worlds import LINKS, STEPS
 from tests.sweeps.worlds import SMALL, record, scenario, schedules
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
     sweep = fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)

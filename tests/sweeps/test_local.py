@@ -20,7 +20,6 @@ from fedsim.sweeps.local import ONE_THREAD
 from tests.signals import default_signals
 from tests.sweeps.worlds import SMALL, all_digests, broken, digests, scenario, write
 
-pytestmark = pytest.mark.usefixtures("without_reports")
 needs_proc = pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes")
 
 SLOW = """import os, pathlib, re, time

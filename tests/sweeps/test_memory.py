@@ -17,8 +17,6 @@ from fedsim.sweeps.task import Performer, Task
 from tests.composition.worlds import digits
 from tests.sweeps.worlds import broken
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 PARTS = (World, Learner, Simulation, torch.Tensor)
 
 

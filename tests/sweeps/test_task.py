@@ -10,8 +10,6 @@ from fedsim.runs.records import RUN
 from tests.cli.invoking import PARABOLAS, invoke
 from tests.sweeps.worlds import record, scenario
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_what_a_run_leaves_in_its_first_moments_is_cleared(tmp_path: Path) -> None:
     folder = tmp_path / "sweep" / "seed0"

@@ -10,8 +10,6 @@ import fedsim
 from fedsim.scenario.loading import load_scenario_dict
 from tests.composition.worlds import quadratic
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_local_work_as_steps_epochs_or_time(tmp_path: Path) -> None:
     """Steps of 1, 2 and 3 s: 7 s of compute time are 7, 3 and 2 whole steps, and 0.5 s still one; epochs round up."""

@@ -13,8 +13,6 @@ from fedsim.errors import UserError
 from tests.composition.killing import run_killed
 from tests.composition.worlds import digests, digits
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 pytest.importorskip("transformers", reason="needs the extra transformers")
 pytest.importorskip("peft", reason="needs the extra transformers")
 

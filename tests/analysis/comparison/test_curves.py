@@ -16,7 +16,6 @@ from fedsim.analysis.comparison.groups import group_runs
 from fedsim.errors import UserError
 from tests.analysis.comparison.test_groups import facts, server
 
-pytestmark = pytest.mark.usefixtures("without_reports")
 NAN = math.nan
 LOST = math.inf
 Points = tuple[tuple[float, ...], tuple[float, ...]]

@@ -104,6 +104,7 @@ def test_all_clients_and_all_labels_are_stated_as_such(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_why_clients_did_not_contribute(tmp_path: Path) -> None:
     """Of five devices, one is always away, one is never selected, one is too slow, and one leaves at once."""
     week, minute = [(0, 7 * 86_400 * 10**6)], 60 * 10**6

@@ -249,7 +249,6 @@ def test_a_run_without_arrivals_has_no_durations(tmp_path: Path) -> None:
     assert time.durations(run) is None
 
 
-@pytest.mark.usefixtures("without_reports")
 def test_bytes_by_vector(tmp_path: Path) -> None:
     content = quadratic([[0, 1], [1, 2], [0, 1, 2]])
     content["server"] |= {
@@ -275,7 +274,6 @@ def test_bytes_by_vector(tmp_path: Path) -> None:
     assert sum(row[-1] for row in figure.rows[2:]) == run.dispatches["bytes_up"].sum()
 
 
-@pytest.mark.usefixtures("without_reports")
 def test_first_downloads_are_complete(tmp_path: Path) -> None:
     content = quadratic([[0, 1], [1, 2], [0, 1, 2]])
     content["server"] |= {"compression": {"down": "cast"}}
@@ -286,6 +284,5 @@ def test_first_downloads_are_complete(tmp_path: Path) -> None:
     assert figure.rows[0][-1] == run.dispatches["bytes_down"].sum()
 
 
-@pytest.mark.usefixtures("without_reports")
 def test_without_compression_there_is_no_figure(tmp_path: Path) -> None:
     assert time.vectors(fedsim.run(quadratic([[0]]), tmp_path / "run")) is None

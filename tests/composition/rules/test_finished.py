@@ -17,8 +17,6 @@ from fedsim.errors import UserError
 from tests.composition.worlds import quadratic, timed
 from tests.runs.test_run import NAN, run_of
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def table_of(
     outcomes: list[str],

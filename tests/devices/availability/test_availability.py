@@ -14,8 +14,6 @@ from fedsim.units import NEVER
 from tests.devices.worlds import LINKS, STEPS, S, context, phones, timing
 from tests.traces.cases import HOUR, bundle_of
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 
 def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
     """Charging from 1 h to 4 h, on Wi-Fi from 2 h: by the bundle's own table the device is online for one minute."""

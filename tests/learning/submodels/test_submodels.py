@@ -24,8 +24,6 @@ from fedsim.scenario.loading import load_scenario_dict
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from tests.composition.worlds import digests, digits
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
 RATES, HIDDEN, SEED, LR = [1, 0.5, 0.25], [4, 6], 3, 0.2
 KINDS: Mapping[str, dict[str, Any]] = {
     "plain": {"name": "heterofl", "scaler": False, "masked_loss": False},

@@ -20,9 +20,6 @@ from tests.composition.worlds import digits, timed
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
-
 ALWAYS, NEVER = [(0.0, 1e6)], [(9e5, 1e6)]
 
 

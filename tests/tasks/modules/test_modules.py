@@ -80,9 +80,6 @@ def test_logits_are_the_scores() -> None:
     assert torch.equal(module(X), X[:, -1]), "of a language model, those of the last position"
 
 
-pytestmark = pytest.mark.usefixtures("without_reports")
-
-
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
