@@ -434,6 +434,9 @@ class Frame:
         year: int | None = None,
     ) -> Instants:
         """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
+        if form is not None and "%H" in form and "%p" in form:
+            fix = "write %I, the hours from 1 to 12 of AM and PM"
+            raise self.error(f"the form '{form}' has %H, the hours from 0 to 23, with %p", fix)
         columns = self.columns(name)
         if year is not None:
             # One file continues the other.
