@@ -83,8 +83,8 @@ _ROWS = ("device", "access_point", "start", "end", "duration", "time")
 COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
-    "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
-    r"worker|entity|station|instance.*|vehicle.*|dev|device.+",
+    "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|imsi|msisdn|uuid|serial|id|phone|probe|machine|"
+    r"name|sensor|worker|entity|station|instance.*|vehicle.*|dev|device.+",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
     "start": r"(acct)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
     r"assoc(iated)?|joined",
@@ -92,12 +92,21 @@ _CALLED: Mapping[str, str] = {
     r"to|disassoc(iated)?|left",
     "duration": r"duration|length|elapsed|seconds|.*session_time",
     "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
-    "state": r"state|status|event|action",
+    "state": r"state|status|event|action|reason|value",
     "down": r"down(load|link)?|dl|rx",
     "up": r"up(load|link)?|ul|tx",
     "rtt": r"rtt|ping|latency",
     "loss": r"loss",
     "step_time": r"(step|batch)_.*",
+}
+# Words of names that are something else.
+_NOT_CALLED: Mapping[str, str] = {
+    "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
+    "start": r"ap|bssid",
+    "end": r"ap|bssid",
+    "time": r"step",
+    "down": r"bytes|octets",
+    "up": r"bytes|octets",
 }
 _HOW_TO_WRITE = (
     "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
@@ -244,12 +253,14 @@ class _Log:
         self.counts: dict[str, int] = {}
         self.caveats: list[str] = []
         self.times = [name for name in ("start", "end", "time") if name in frame]
+        if {"start", "end"}.isdisjoint(params.columns) and "time" in params.columns:
+            self.times = ["time"]
         self.states = self._understand()
         # The column of access points, or one that may be it; empty if there is none.
         self.point = "access_point" if "access_point" in frame else ""
         # Files with the same columns may be those of access points, too.
         kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
-        if "time" in frame and not self.point:
+        if "time" in frame and not self.point and "place" not in frame:
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
             self.point = _called("access_point", frame.names) or FILE * is_file
         texts = {"device", *TEXTS, "radio", *self.states, self.point}
@@ -293,12 +304,16 @@ class _Log:
         frame, params = self.frame, self.params
         if len(self.times) > 1 and "time" in frame:
             message = "has both intervals (start, end) and changes of states (time)"
-            raise frame.error(message, "import either of them")
+            given = {role: name for role, name in params.columns.items() if role not in self.times}
+            changes, intervals = (_columns({**given, role: "time"}) for role in ("time", "other"))
+            hint = f"give {changes} for the changes, or {intervals} for the intervals"
+            raise frame.error(message, hint)
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
         edges = sum(name in frame for name in ("start", "end", "duration"))
         known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
+        edges *= "time" not in params.columns
         if "device" not in frame or not known or edges == 1:
             nested = [name for file in frame.files for name in file.nested]
             also = f", and the nested columns {', '.join(nested)}, which are left out" * bool(
@@ -376,8 +391,8 @@ class _Log:
             # Each of the three may be rounded.
             off = np.abs(end - start - span_us) > max(factor, 60.0) * 1e6
             known = (span_us != NAT) & ~(open_ | empty | (end < start))
-            ignored = _columns({**params.columns, "ignored": "duration"})
-            hint = f"correct one of them, or leave the durations out: {ignored}"
+            other = _columns({**params.columns, "other": "duration"})
+            hint = f"correct one of them, or leave the durations out: {other}"
             frame.refuse(known & off, "its duration is not the time from start to end", hint)
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
@@ -656,7 +671,13 @@ class _Log:
             # Which column of a heartbeat it is does not matter; one that never changes gives a rule.
             text = min(
                 words,
-                key=lambda name: (name == self.point, name != "state", hold and len(words[name])),
+                key=lambda name: (
+                    name == self.point,
+                    name != "state",
+                    re.fullmatch(_CALLED["state"], name) is None,
+                    not any(map(_POSITIVE.fullmatch, words[name])),
+                    hold and len(words[name]),
+                ),
             )
             if len(words) > 1 or not set(words[text]) <= ON | OFF:
                 example = next(
@@ -804,12 +825,17 @@ def _proposed(names: list[str]) -> str:
         fitting = _called(role, [name for name in names if name not in mapping.values()])
         if role not in names and fitting:
             mapping[role] = fitting
-    given = {*mapping, *names}
-    if "duration" in given and not {"start", "end"} & given and "time" in given:
-        mapping["start"] = mapping.pop("time", "time")
+    edges = {"start", "end", "duration"} & {*mapping, *names}
+    if "time" in {*mapping, *names} and edges == {"duration"}:
+        # Accounting gives the duration when a session ends.
+        edge = "end" if mapping.get("duration", "").endswith("session_time") else "start"
+        mapping[edge] = mapping.pop("time", "time")
+    elif "time" in {*mapping, *names} and len(edges) == 1:
+        mapping.pop(*edges, None)
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
         of_changes = ("time", "state", "access_point")
         mapping = {role: name for role, name in mapping.items() if role not in of_changes}
+    given = {*mapping, *names}
     if "device" not in given and given & {*COLUMNS}:
         mapping = {"device": FILE, **mapping}
         if "time" in given and len(names) > 2:
@@ -820,8 +846,13 @@ def _proposed(names: list[str]) -> str:
 
 def _called(role: str, names: list[str]) -> str:
     """The column that may have this role, by its name; empty if there is none."""
-    free = [name for name in names if name not in (*COLUMNS, "state", "key")]
-    words = {name: [name, *name.split("_")] for name in free}
+    words = {name: [name, *name.split("_")] for name in names}
+    never = re.compile(_NOT_CALLED.get(role, " ")).fullmatch
+    free = [
+        name
+        for name in names
+        if name not in (*COLUMNS, "state", "key") and not any(map(never, words[name]))
+    ]
     # A name that consists of such a word goes before one that contains it.
     fitting = [n for n in free if any(re.fullmatch(_CALLED[role], word) for word in words[n])]
     fitting.sort(key=lambda name: re.fullmatch(_CALLED[role], name) is None)

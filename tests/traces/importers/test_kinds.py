@@ -280,6 +280,20 @@ SPANS = (
     "device,start,end,duration\na,2024-05-01T06:00Z,{},00:10:00\n"
     "a,2024-05-01T08:00Z,2024-05-01T09:00Z,{}\n"
 )
+ROAMED = "device,time,event,ap,from_ap\n" + "".join(
+    f"a,{hour},{event},{ap},{old}\n"
+    for hour, event, ap, old in (
+        *((0, "Connected", "x", ""), (1, "Roamed", "y", "x"), (3, "Disconnected", "y", "")),
+        *((4, "Connected", "x", ""), (9, "Disconnected", "x", "")),
+    )
+)
+FIXES = "device,time,fix\na,0,3D\na,2,No Fix\na,3,3D\na,7,client-gone\n"
+INFLUX = (
+    ",table,_start,_stop,_time,_value,host\n"
+    ",0,2024-05-01T00:00Z,2024-05-01T09:00Z,2024-05-01T01:00Z,1,pi\n"
+    ",1,2024-05-01T00:00Z,2024-05-01T09:00Z,2024-05-01T04:00Z,0,pi\n"
+    ",1,2024-05-01T00:00Z,2024-05-01T09:00Z,2024-05-01T08:00Z,0,pi\n"
+)
 ONLINE_ANYWHERE = "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n"
 
 HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
@@ -298,6 +312,18 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         pd.DataFrame({"device": ["a"], "start": [pd.Timedelta(0)], "end": [pd.Timedelta(hours=2)]}),
         {},
         {"a": 2.0},
+    ),
+    "roaming of which the last row counts": (
+        ROAMED,
+        {"time_unit": "h", "online": "event != disconnected", "columns": {"place": "ap"}},
+        {"a": 8.0},
+    ),
+    "values in quotes": (FIXES, {"time_unit": "h", "online": "fix == '3D'"}, {"a": 6.0}),
+    "values with hyphens": (FIXES, {"time_unit": "h", "online": "fix != client-gone"}, {"a": 7.0}),
+    "changes beside the range of the query": (
+        INFLUX,
+        {"columns": {"device": "host", "time": "_time"}, "online": "value == 1"},
+        {"pi": 3.0},
     ),
     "an end from the duration": (SPANS.format("", "01:00:20"), {}, {"a": round(70 / 60, 6)}),
     "an open end with a duration of 0": (
@@ -536,6 +562,17 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "changes or intervals": (
+        INFLUX,
+        {"columns": {"device": "host"}},
+        "{device: host, time: time}' for the changes",
+        "{device: host, other: time}' for the intervals",
+    ),
+    "a rule over the column that shows states": (
+        INFLUX,
+        {"columns": {"device": "host", "time": "_time"}},
+        "-s online='value == 1'",
+    ),
     "heartbeats without times": (METRICS, {**OF_STEPS, "hold": "5min"}, "hold needs a log"),
     "states at first without times": (
         RUNS,
@@ -546,7 +583,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         SPANS.format("2024-05-01T07:00Z", "01:00:00"),
         {},
         ":2: its duration is not the time",
-        "{ignored: duration}",
+        "{other: duration}",
     ),
     "a hint for switches in numbers": (UPS, {"hold": "90s"}, "-s online='state == 1'"),
     "a state that is called up": (
@@ -782,6 +819,26 @@ PROPOSED: dict[str, tuple[str, str]] = {
     LEASES: ("device: mac_address, start: lease_start, end: lease_end", ""),
     ZEEK: ("device: id_orig_h, start: ts", ""),
     SPOT: ("device: instanceid, start: launchtime, end: terminationtime", ""),
+    "msisdn|cell_id|start_time|duration|bytes_dl|bytes_ul\n1|2|3|4|5|6\n": (
+        "device: msisdn, start: start_time",
+        "",
+    ),
+    "User-Name,Acct-Status-Type,Event-Timestamp,Acct-Session-Time\nann,Stop,1,2\n": (
+        "device: user_name, duration: acct_session_time, end: event_timestamp",
+        "",
+    ),
+    "metadata_name,object_name,lastTimestamp,reason\na.1,a,1,NodeReady\n": (
+        "device: object_name, time: lasttimestamp, state: reason",
+        "",
+    ),
+    "event,clientid,node,timestamp,connected_at\nc,a,b,1,1\n": (
+        "device: node, time: timestamp, state: event",
+        "",
+    ),
+    "Time;Event;Client;AP;From AP\n1;c;a;x;\n": (
+        "device: client, access_point: ap, state: event",
+        "",
+    ),
     "Hostname,Lease Obtained,AcctStopTime\na,1,2\n": (
         "device: hostname, start: lease_obtained, end: acctstoptime",
         "",
@@ -959,6 +1016,16 @@ KINDS: dict[str, tuple[Any, ...]] = {
         UserError,
         ("online, column 12", "nonsense =="),
     ),
+    **{
+        f"the value {value} without quotes": (
+            "table",
+            FIXES,
+            {"time_unit": "h", "online": f"fix == {value}"},
+            UserError,
+            ("other values than plain words in quotes",),
+        )
+        for value in ("3D", "No Fix")
+    },
     "columns that the rule does not name": (
         "table",
         METRICS.assign(note="x"),
