@@ -139,8 +139,9 @@ class Rule:
 
     def _word(self, node: ast.expr) -> str:
         """A value as it is written, without quotes, such as -90 or interim-update."""
-        is_plain = isinstance(node, ast.Constant)
-        return str(node.value) if is_plain else str(ast.get_source_segment(self._source, node))
+        if isinstance(node, ast.Constant):
+            return str(node.value)
+        return str(ast.get_source_segment(self._source, node))
 
     def _number(self, word: str, node: ast.expr) -> float:
         try:

@@ -103,7 +103,6 @@ _CALLED: Mapping[str, str] = {
 _NOT_CALLED: Mapping[str, str] = {
     "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
     "start": r"ap|bssid",
-    "end": r"ap|bssid",
     "time": r"step",
     "down": r"bytes|octets",
     "up": r"bytes|octets",
@@ -325,14 +324,9 @@ class _Log:
                 f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
             )
         rows = "time" in frame
-        raise_all(
-            frame.error(
-                f"{option} needs a log of changes, with a column time",
-                f"leave {option} out; with online, the rows of sessions and measurements count in which it holds",
-            )
-            for option in ("hold", "initial")
-            if not rows and getattr(params, option)
-        )
+        if not rows and (params.hold or params.initial):
+            hint = "leave them out; online alone says which sessions and measurements count"
+            raise frame.error("hold and initial need a log of changes, with a column time", hint)
         if not others and params.hold is None and (rows or params.online is not None):
             hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
             raise frame.error("has no column of states", hint)
@@ -360,8 +354,8 @@ class _Log:
         examples = {option: ", ".join(units) for option, units in UNITS.items()}
         examples |= {"rate_unit": cells.RATE_EXAMPLES}
         if "time" in frame and columns.get("rate_unit") == ["up"]:
-            is_state = _columns({**self.params.columns, "state": "up"})
-            examples["rate_unit"] += f"; if up is a state, give {is_state}"
+            mapping = _columns({**self.params.columns, "state": "up"})
+            examples["rate_unit"] += f"; if up is a state, give {mapping}"
         if names := columns.get("time_unit"):
             fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
@@ -391,8 +385,7 @@ class _Log:
             # Each of the three may be rounded.
             off = np.abs(end - start - span_us) > max(factor, 60.0) * 1e6
             known = (span_us != NAT) & ~(open_ | empty | (end < start))
-            other = _columns({**params.columns, "other": "duration"})
-            hint = f"correct one of them, or leave the durations out: {other}"
+            hint = f"correct it, or give {_columns({**params.columns, 'other': 'duration'})}"
             frame.refuse(known & off, "its duration is not the time from start to end", hint)
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
@@ -452,6 +445,12 @@ class _Log:
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
         rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
+        if len(rule.keys) == 1:
+            (key,) = rule.keys
+            named = pd.Series(codes[key][1])
+            off = named[rule.holds({key: np.arange(len(named))}) < 0]
+            if len(off) > 1 and pd.to_numeric(off, errors="coerce").isna().any():
+                self.caveats.append(f"states that count as offline: {format_names([*off], 12)}")
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if params.window is None:
@@ -831,7 +830,7 @@ def _proposed(names: list[str]) -> str:
         edge = "end" if mapping.get("duration", "").endswith("session_time") else "start"
         mapping[edge] = mapping.pop("time", "time")
     elif "time" in {*mapping, *names} and len(edges) == 1:
-        mapping.pop(*edges, None)
+        mapping.pop(edges.pop(), None)
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
         of_changes = ("time", "state", "access_point")
         mapping = {role: name for role, name in mapping.items() if role not in of_changes}
@@ -846,13 +845,10 @@ def _proposed(names: list[str]) -> str:
 
 def _called(role: str, names: list[str]) -> str:
     """The column that may have this role, by its name; empty if there is none."""
-    words = {name: [name, *name.split("_")] for name in names}
     never = re.compile(_NOT_CALLED.get(role, " ")).fullmatch
-    free = [
-        name
-        for name in names
-        if name not in (*COLUMNS, "state", "key") and not any(map(never, words[name]))
-    ]
+    free = [name for name in names if name not in (*COLUMNS, "state", "key")]
+    words = {name: [name, *name.split("_")] for name in free}
+    free = [name for name in free if not any(map(never, words[name]))]
     # A name that consists of such a word goes before one that contains it.
     fitting = [n for n in free if any(re.fullmatch(_CALLED[role], word) for word in words[n])]
     fitting.sort(key=lambda name: re.fullmatch(_CALLED[role], name) is None)

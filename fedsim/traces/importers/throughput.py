@@ -118,7 +118,7 @@ class Throughput(LinkImporter):
             rows[role] = frame.number(role, 1.0, unit=str(params.rate_unit))
         groups: Any = rows.groupby(["device", "way"])
         if others:
-            _require_one_link(file, others, groups.ngroup(), chosen.get("device"))
+            _require_one_link(file, others, groups.ngroup())
         for (number, position), of_link in groups:
             for direction in values if position < 0 else [("down", "up")[position]]:
                 column = of_link[direction if direction in values else values[0]].to_numpy()
@@ -133,9 +133,7 @@ class Throughput(LinkImporter):
                 yield link(ids[number], direction, length_us, rates, source)
 
 
-def _require_one_link(
-    file: TableFile, others: list[str], link: pd.Series[int], device: int | str | None
-) -> None:
+def _require_one_link(file: TableFile, others: list[str], link: Any) -> None:
     """Refuse a file whose other columns name several devices, each with a time more than once in a row of turns."""
     frame = Frame([file], {name: name for name in others}).load(others, others)
     for name in others:
@@ -148,12 +146,10 @@ def _require_one_link(
         shown = [words[int(each)] for each in codes]
         if not shown or pd.to_numeric(pd.Series(shown), errors="coerce").notna().all():
             continue
-        fix = f"give -s device={name}"
-        if device is not None:
-            fix = f"join {device} and {name} in one column, and give it with -s device=..."
         raise file.source.error(
             f"the column {name} takes turns between {format_names(shown, 4)}: are these several devices?",
-            f"if so, {fix}; if each row is of the same link, remove the column",
+            f"if so, give -s device={name}, or a column that joins it with another; if each row is of the same link, "
+            "remove the column",
         )
 
 
@@ -177,9 +173,7 @@ def _rates(
     by_time: Any = pd.Series(values).groupby(np.cumsum(first))
     if unit in RATES:
         if params.kind == "counter":
-            raise source.error(
-                f"a counter has no rate, but rate_unit is {unit}", "give its amounts, such as B"
-            )
+            raise source.error(f"{unit} is no amount, as counters have", "write, for example, B")
         return length_us, by_time.mean().to_numpy()[1:] * RATES[unit]
     amount = by_time.sum(min_count=1).to_numpy()
     if params.kind == "counter":

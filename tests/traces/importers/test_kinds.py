@@ -17,6 +17,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.validation import implausible_rates
 from tests.traces.helpers import import_, refused
 
 T0 = pd.Timestamp("2024-05-01T08:00Z")
@@ -573,11 +574,15 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         {"columns": {"device": "host", "time": "_time"}},
         "-s online='value == 1'",
     ),
-    "heartbeats without times": (METRICS, {**OF_STEPS, "hold": "5min"}, "hold needs a log"),
+    "heartbeats without times": (
+        METRICS,
+        {**OF_STEPS, "hold": "5min"},
+        "hold and initial need a log",
+    ),
     "states at first without times": (
         RUNS,
         {**OF_STEPS, "initial": {"x": 1}},
-        "initial needs a log",
+        "hold and initial need a log",
     ),
     "a duration that contradicts its end": (
         SPANS.format("2024-05-01T07:00Z", "01:00:00"),
@@ -882,6 +887,28 @@ KINDS: dict[str, tuple[Any, ...]] = {
         lambda bundle: (bundle.manifest.zone, epoch_and_windows(bundle)),
         ("Asia/Tokyo", ("2024-05-01T00:00:00+09:00", [17.0], [18.0])),
     ),
+    "events that count as offline": (
+        "table",
+        STATES.format("connected", "password_changed") + "a,2024-05-01T21:00Z,disconnected\n",
+        {"online": "state == connected"},
+        lambda bundle: [each for each in bundle.manifest.caveats if "offline" in each],
+        ["states that count as offline: password_changed and disconnected"],
+    ),
+    "steps of years": (
+        "table",
+        METRICS.assign(step_time=1714550400),
+        {"compute_unit": "s"},
+        lambda bundle: str(implausible_rates(bundle)).split(": ", 1)[1],
+        "the median step time is 19,844 d: are its step times in the right unit?\n"
+        "  if not, import it again with -s compute_unit=...",
+    ),
+    "round trips in another unit": (
+        "table",
+        "device,rtt\na,18500\n",
+        {"latency_unit": "ms"},
+        lambda bundle: "-s latency_unit=" in str(implausible_rates(bundle)),
+        True,
+    ),
     "an epoch of one's own": (
         "table",
         OFFSET.replace("+02:00", "Z"),
@@ -980,14 +1007,14 @@ KINDS: dict[str, tuple[Any, ...]] = {
         "t,in\n0,0\n300,5\n",
         {**OCTETS, "rate_unit": "Mbit/s"},
         refused,
-        ("a counter has no rate", "B"),
+        ("Mbit/s is no amount", "for example, B"),
     ),
     "ports of one host": (
         "throughput",
         PORTS,
         {**OCTETS, "device": "host"},
         refused,
-        ("the column if takes turns between a and b", "join host and if"),
+        ("the column if takes turns between a and b", "a column that joins it"),
     ),
     **{
         f"measurements of which some count, {name}": (
