@@ -72,7 +72,8 @@ class TableFile:
             self._open(head)
         except (pa.ArrowException, OSError, ValueError) as error:
             message = f"cannot be read as a table: {str(error).strip()}"
-            raise source.error(message, "write it again") from error
+            hint = "write it again; JSON has one record per line, as from jq -c '.items[]'"
+            raise source.error(message, hint) from error
         if self._whole is None:
             self._open_text(head)
             return

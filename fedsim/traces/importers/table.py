@@ -319,7 +319,7 @@ class _Log:
                 nested
             )
             raise frame.error(
-                f"has the columns {', '.join(frame.names)}{also}",
+                f"has the columns {', '.join(frame.names) or '(none)'}{also}",
                 f"{_proposed(frame.names)}its first line (or each record) must name device, and two of start, end and "
                 f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
             )

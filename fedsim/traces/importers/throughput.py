@@ -135,22 +135,22 @@ class Throughput(LinkImporter):
 
 def _require_one_link(file: TableFile, others: list[str], link: Any) -> None:
     """Refuse a file whose other columns name several devices, each with a time more than once in a row of turns."""
-    frame = Frame([file], {name: name for name in others}).load(others, others)
+    frame = Frame([file], {name: name for name in others}).load(others)
     for name in others:
+        if frame.are_plain_numbers(name):
+            continue
         code, words = frame.text(name)
         of_link: Any = pd.Series(code).where(code >= 0).groupby(link)
         turns, count = of_link.diff().fillna(0).ne(0).groupby(link).sum(), of_link.nunique()
         # Few words that take turns, row by row, are the links of a file with several.
         several = (count >= 2) & (2 * count <= of_link.size()) & (2 * turns >= of_link.size())
-        codes = of_link.unique()[several].explode().dropna().unique()
-        shown = [words[int(each)] for each in codes]
-        if not shown or pd.to_numeric(pd.Series(shown), errors="coerce").notna().all():
-            continue
-        raise file.source.error(
-            f"the column {name} takes turns between {format_names(shown, 4)}: are these several devices?",
-            f"if so, give -s device={name}, or a column that joins it with another; if each row is of the same link, "
-            "remove the column",
-        )
+        if several.any():
+            codes = of_link.unique()[several].explode().dropna().unique()
+            shown = format_names([words[int(each)] for each in codes], 4)
+            raise file.source.error(
+                f"the column {name} takes turns between {shown}: are these several devices?",
+                f"if so, give -s device={name}, or a column that joins it with another; if not, remove it",
+            )
 
 
 def _rates(

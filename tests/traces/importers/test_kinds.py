@@ -563,6 +563,13 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "a list of Kubernetes over several lines": (
+        '{\n "apiVersion": "v1",\n "items": []\n}\n',
+        {},
+        "cannot be read as a table",
+        "jq -c '.items[]'",
+    ),
+    "nested columns alone": ('{"Records": [1]}\n', {}, "has the columns (none), and the nested"),
     "changes or intervals": (
         INFLUX,
         {"columns": {"device": "host"}},
