@@ -72,7 +72,8 @@ class TableFile:
             self._open(head)
         except (pa.ArrowException, OSError, ValueError) as error:
             message = f"cannot be read as a table: {str(error).strip()}"
-            raise source.error(message, "write it again") from error
+            hint = "write it again; JSON has one record per line, as from jq -c '.items[]'"
+            raise source.error(message, hint) from error
         if self._whole is None:
             self._open_text(head)
             return
@@ -434,6 +435,9 @@ class Frame:
         year: int | None = None,
     ) -> Instants:
         """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
+        if form is not None and "%H" in form and "%p" in form:
+            fix = "write %I, the hours from 1 to 12 of AM and PM"
+            raise self.error(f"the form '{form}' has %H, the hours from 0 to 23, with %p", fix)
         columns = self.columns(name)
         if year is not None:
             # One file continues the other.

@@ -74,9 +74,10 @@ class Rule:
         self.keys: set[str] = set()
         # A name cannot begin with a digit in Python: 5g is read as g5.
         python = re.sub(r"\s", " ", re.sub(r"\b([2-5])g\b", r"g\1", text.lower()))
+        # In parentheses, it may begin with a space.
+        self._source = f"({python})"
         try:
-            # In parentheses, it may begin with a space.
-            self.holds = self._test(ast.parse(f"({python})", mode="eval").body)
+            self.holds = self._test(ast.parse(self._source, mode="eval").body)
         except SyntaxError as error:
             raise self._error(error.msg, (error.offset or 0) - 2) from error
 
@@ -85,7 +86,7 @@ class Rule:
             f"{message} in '{shorten(self.text, 200)}'",
             where=f"{self.option}, column {max(column, 0) + 1}",
             hint=f"write for example: {FLASH_RULE}; keys: {', '.join(self.states)}; and, or, not, ==, !=, in (...), "
-            "<, <=, >, >=",
+            "<, <=, >, >=; other values than plain words in quotes: 'not ready'",
         )
 
     def _test(self, node: ast.expr) -> _Test:
@@ -102,7 +103,7 @@ class Rule:
             case ast.Compare(ast.Name(key), [comparison], [values]) if key in self.states:
                 if type(comparison) in _ORDERS and isinstance(values, ast.Constant | ast.UnaryOp):
                     compare = _ORDERS[type(comparison)]
-                    limit = self._number(_word(values), values)
+                    limit = self._number(self._word(values), values)
                     words = self.states[key]
                     return self._among(
                         key, {word for word in words if compare(self._number(word, node), limit)}
@@ -128,23 +129,24 @@ class Rule:
         return lambda codes: holds[codes[key]]
 
     def _value(self, key: str, node: ast.expr) -> str:
-        word = re.sub(r"^g([2-5])$", r"\1g", _word(node))
+        word = re.sub(r"^g([2-5])$", r"\1g", self._word(node))
         if word.lower() not in self.states[key]:
             raise self._error(
                 f"{key} is one of {format_names(self.states[key], 12)}", node.col_offset - 1
             )
         return word.lower()
 
+    def _word(self, node: ast.expr) -> str:
+        """A value as it is written, without quotes, such as -90 or interim-update."""
+        if isinstance(node, ast.Constant):
+            return str(node.value)
+        return str(ast.get_source_segment(self._source, node))
+
     def _number(self, word: str, node: ast.expr) -> float:
         try:
             return float(word.removesuffix("%"))
         except ValueError as error:
             raise self._error(f"'{word}' is not a number", node.col_offset - 1) from error
-
-
-def _word(node: ast.expr) -> str:
-    """A value as it is written, without quotes; it may be negative."""
-    return str(node.value) if isinstance(node, ast.Constant) else ast.unparse(node)
 
 
 def held(device: Ints, code: Ints, initial: int = -1) -> Ints:

@@ -6,7 +6,7 @@ each other are below. All checks are whole-column operations; only the findings 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -39,8 +39,17 @@ CONTROL = r"[\x00-\x1f\x7f-\x9f]"
 _YEAR_S = 365.0 * DAY_S
 _LONGEST_S = 5 * _YEAR_S
 """Time after time 0 beyond which times are probably Unix times, and longest plausible observation of a device."""
-_PLAUSIBLE_BPS = {False: (50e3, 2e9), True: (1e6, 400e9)}
-"""The lowest and the highest plausible median rate of personal devices, and those of servers."""
+_SERVERS_BPS = 1e6, 400e9
+_RATES = "rate", "rate_unit", format_rate, (50e3, 2e9)
+_STEPS = "compute_unit", format_duration, (1e-6, 3600.0)
+_PLAUSIBLE: Mapping[tuple[str, str], Any] = {
+    ("network", "bandwidth_bps"): _RATES,
+    ("network_series", "rate_bps"): _RATES,
+    ("network", "rtt_s"): ("round-trip time", "latency_unit", format_duration, (10e-6, 5.0)),
+    ("compute", "step_fixed_s"): ("step time", *_STEPS),
+    ("compute", "sample_s"): ("sample time", *_STEPS),
+}
+"""Measurements, the option of their unit, and the lowest and the highest plausible median of personal devices."""
 _SERVER_KINDS = ("vm", "server", "site")
 LAST_S = 230 * _YEAR_S
 """The year 2200 as a Unix time."""
@@ -126,19 +135,22 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
 
 
 def implausible_rates(bundle: TraceBundle) -> UserError | None:
-    """A warning if the rates of a bundle were probably read in the wrong unit; otherwise None.
+    """A warning if the rates or the times per device were probably read in the wrong unit; otherwise None.
 
     This is assumed if the median rate is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above
-    400 Gbit/s.
+    400 Gbit/s; if the median round-trip time is below 10 us or above 5 s, or that of a step below 1 us or above 1 h.
     """
-    low, high = _PLAUSIBLE_BPS[_are_servers(bundle)]
-    for table, column in (("network", "bandwidth_bps"), ("network_series", "rate_bps")):
-        rates_bps = bundle.numpy(table, column) if bundle.has(table, column) else np.zeros(0)
-        rates_bps = rates_bps[rates_bps > 0]
-        if len(rates_bps) and not low <= (median := float(np.median(rates_bps))) <= high:
-            message = f"the median rate is {format_rate(median)}: are its rates in the right unit?"
-            hint = "if not, import it again with -s rate_unit=...; if these are servers, give them the kind server"
-            return bundle.error(message, hint)
+    for (table, column), (what, option, written, bounds) in _PLAUSIBLE.items():
+        values = bundle.numpy(table, column) if bundle.has(table, column) else np.zeros(0)
+        values = values[values > 0]
+        is_rate = option == "rate_unit"
+        low, high = _SERVERS_BPS if is_rate and _are_servers(bundle) else bounds
+        if len(values) and not low <= (median := float(np.median(values))) <= high:
+            hint = f"if not, import it again with -s {option}=..."
+            return bundle.error(
+                f"the median {what} is {written(median)}: are its {what}s in the right unit?",
+                hint + "; if these are servers, give them the kind server" * is_rate,
+            )
     return None
 
 

@@ -83,8 +83,8 @@ _ROWS = ("device", "access_point", "start", "end", "duration", "time")
 COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
-    "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|uuid|serial|id|phone|probe|machine|name|sensor|"
-    r"worker|entity|station|instance.*|vehicle.*|dev|device.+",
+    "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|imsi|msisdn|uuid|serial|id|phone|probe|machine|"
+    r"name|sensor|worker|entity|station|instance.*|vehicle.*|dev|device.+",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
     "start": r"(acct)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
     r"assoc(iated)?|joined",
@@ -92,12 +92,20 @@ _CALLED: Mapping[str, str] = {
     r"to|disassoc(iated)?|left",
     "duration": r"duration|length|elapsed|seconds|.*session_time",
     "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
-    "state": r"state|status|event|action",
+    "state": r"state|status|event|action|reason|value",
     "down": r"down(load|link)?|dl|rx",
     "up": r"up(load|link)?|ul|tx",
     "rtt": r"rtt|ping|latency",
     "loss": r"loss",
     "step_time": r"(step|batch)_.*",
+}
+# Words of names that are something else.
+_NOT_CALLED: Mapping[str, str] = {
+    "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
+    "start": r"ap|bssid",
+    "time": r"step",
+    "down": r"bytes|octets",
+    "up": r"bytes|octets",
 }
 _HOW_TO_WRITE = (
     "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
@@ -170,9 +178,10 @@ class Table(Importer):
         phase: Literal["inference", "training"] = "training"
         """Whether the times are those of inference or of training."""
         online: str | None = None
-        """Rule for when a device is available, over the states of a log of changes or of intervals, such as ``state ==
-        on and charging`` or ``network in (wifi, lan) and battery >= 20``; a bare name means on, true, yes or 1. By
-        default the only state of a log of changes, if it is one of these or their opposites; any interval."""
+        """Rule for when a device is available, over the states of a log of changes, or for which intervals and
+        measurements count, such as ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; a bare
+        name means on, true, yes or 1. By default the only state of a log of changes, if it is one of these or their
+        opposites; any row otherwise."""
         hold: Duration | None = Field(None, gt=0)
         """Longest time for which a state is believed after a device's last row, such as 5min for heartbeats every
         minute; by default until the next row."""
@@ -243,12 +252,14 @@ class _Log:
         self.counts: dict[str, int] = {}
         self.caveats: list[str] = []
         self.times = [name for name in ("start", "end", "time") if name in frame]
+        if {"start", "end"}.isdisjoint(params.columns) and "time" in params.columns:
+            self.times = ["time"]
         self.states = self._understand()
         # The column of access points, or one that may be it; empty if there is none.
         self.point = "access_point" if "access_point" in frame else ""
         # Files with the same columns may be those of access points, too.
         kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
-        if "time" in frame and not self.point:
+        if "time" in frame and not self.point and "place" not in frame:
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
             self.point = _called("access_point", frame.names) or FILE * is_file
         texts = {"device", *TEXTS, "radio", *self.states, self.point}
@@ -264,6 +275,20 @@ class _Log:
         expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
         frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
         self._require_units()
+        # The rows whose sessions and whose measurements count, if a rule says so.
+        self.rule: Rule | None = None
+        self.chosen = self.measuring = np.ones(len(frame), np.bool_)
+        if params.online is not None and "time" not in frame:
+            states = self._states()
+            words = {name: tuple(each) for name, (_, each) in states.items()}
+            self.rule = Rule(params.online, words, "online")
+            codes = {name: states[name][0] for name in self.rule.keys}
+            self.chosen = self.rule.holds(codes) == 1
+            self.counts["rows_without_the_rule"] = int(np.count_nonzero(~self.chosen))
+            # Measurements in a file without these states are not subject to the rule.
+            file = np.repeat(np.arange(len(kinds)), np.diff(frame.starts))
+            known = np.any([code >= 0 for code in codes.values()], axis=0)
+            self.measuring = self.chosen | (np.bincount(file, known) == 0)[file]
         # Devices that some files have, and files with other columns do not.
         if (count := len(set(kinds))) > 1:
             kind = np.repeat(kinds, np.diff(frame.starts))
@@ -278,47 +303,59 @@ class _Log:
         frame, params = self.frame, self.params
         if len(self.times) > 1 and "time" in frame:
             message = "has both intervals (start, end) and changes of states (time)"
-            raise frame.error(message, "import either of them")
+            given = {role: name for role, name in params.columns.items() if role not in self.times}
+            changes, intervals = (_columns({**given, role: "time"}) for role in ("time", "other"))
+            hint = f"give {changes} for the changes, or {intervals} for the intervals"
+            raise frame.error(message, hint)
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
         edges = sum(name in frame for name in ("start", "end", "duration"))
         known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
+        edges *= "time" not in params.columns
         if "device" not in frame or not known or edges == 1:
             nested = [name for file in frame.files for name in file.nested]
             also = f", and the nested columns {', '.join(nested)}, which are left out" * bool(
                 nested
             )
             raise frame.error(
-                f"has the columns {', '.join(frame.names)}{also}",
+                f"has the columns {', '.join(frame.names) or '(none)'}{also}",
                 f"{_proposed(frame.names)}its first line (or each record) must name device, and two of start, end and "
                 f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
             )
-        if "time" not in frame and params.online is None:
-            if others:
-                hint = _proposed([*others, "device", "time", "start", "end"]).removesuffix("; ")
-                hint = f" ({hint} if it is one of these)" if hint else ""
-                self.caveats.append(f"columns that are not used: {', '.join(others)}{hint}")
-            return []
-        if not others and params.hold is None:
+        rows = "time" in frame
+        if not rows and (params.hold or params.initial):
+            hint = "leave them out; online alone says which sessions and measurements count"
+            raise frame.error("hold and initial need a log of changes, with a column time", hint)
+        if not others and params.hold is None and (rows or params.online is not None):
             hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
             raise frame.error("has no column of states", hint)
-        if params.online is None or {"key", "state"} <= set(others):
-            return others
-        return [name for name in others if name in named] or others
+        states = [name for name in others if name in named]
+        if params.online is not None and {"key", "state"} <= set(others):
+            states = others
+        elif not rows and (unused := [name for name in others if name not in states]):
+            hint = _proposed([*unused, "device", "time", "start", "end"]).removesuffix("; ")
+            hint = f" ({hint} if it is one of these)" if hint else ""
+            self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
+        if params.online is None:
+            return others if rows else []
+        return states or others
 
     def _require_units(self) -> None:
         """Refuse columns whose units are not declared, all together."""
         frame, columns = self.frame, dict[str, list[str]]()
         if self.params.time_format is None:
             columns["time_unit"] = [n for n in self.times if frame.are_plain_numbers(n)]
-        if "duration" in frame and len(self.times) == 1 and frame.are_plain_numbers("duration"):
+        if "duration" in frame and "time" not in frame and frame.are_plain_numbers("duration"):
             columns["duration_unit"] = ["duration"]
         for name, column in NUMBERS.items():
             if name in frame and column.option is not None:
                 columns.setdefault(column.option, []).append(name)
         examples = {option: ", ".join(units) for option, units in UNITS.items()}
         examples |= {"rate_unit": cells.RATE_EXAMPLES}
+        if "time" in frame and columns.get("rate_unit") == ["up"]:
+            mapping = _columns({**self.params.columns, "state": "up"})
+            examples["rate_unit"] += f"; if up is a state, give {mapping}"
         if names := columns.get("time_unit"):
             fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
@@ -331,29 +368,28 @@ class _Log:
         frame, params = self.frame, self.params
         edges = [name for name in ("start", "end") if name in frame]
         span_us: Ints | None = None
-        if len(edges) < 2:
-            unit = params.duration_unit or "s"
+        factor = DURATION_UNITS[params.duration_unit or "s"]
+        if "duration" in frame:
             said = f"{params.duration_unit or 'a unit'}, or as 1-02:00:00 or 01:30:00"
-            length = frame.number("duration", DURATION_UNITS[unit], NOT_NEGATIVE, said) * 1e6
+            length = frame.number("duration", factor, NOT_NEGATIVE, said) * 1e6
             span_us = np.where(np.isnan(length), NAT, length).astype(np.int64)
         start, end = times.read(frame, edges, self.device, span_us)
         if edges == ["end"]:
             frame.refuse((start == NAT) & (end != NAT), "has an end without a duration")
-        device, empty = self.device, start == NAT
-        if empty.any():
-            frame.refuse(empty & (end != NAT), "has an end without a start")
-            start, end, device = start[~empty], end[~empty], device[~empty]
-        rule: Rule | None = None
-        if params.online is not None:
-            codes = self._states()
-            words = {name: tuple(words) for name, (_, words) in codes.items()}
-            rule = Rule(params.online, words, "online")
-            chosen = rule.holds({name: codes[name][0][~empty] for name in rule.keys}) == 1
-            self.counts["rows_without_the_rule"] = int(np.count_nonzero(~chosen))
         open_ = (end == NAT) | (end >= FAR_US)
         if times.dated:
             low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
             open_ |= (end < low_us) | (end > high_us)
+        device, empty = self.device, start == NAT
+        if len(edges) == 2 and span_us is not None:
+            # Each of the three may be rounded.
+            off = np.abs(end - start - span_us) > max(factor, 60.0) * 1e6
+            known = (span_us != NAT) & ~(open_ | empty | (end < start))
+            hint = f"correct it, or give {_columns({**params.columns, 'other': 'duration'})}"
+            frame.refuse(known & off, "its duration is not the time from start to end", hint)
+        if empty.any():
+            frame.refuse(empty & (end != NAT), "has an end without a start")
+            start, end, device, open_ = (each[~empty] for each in (start, end, device, open_))
         if params.window is not None:
             horizon_us, begins_us = round(params.window * 1e6), 0
         else:
@@ -376,7 +412,8 @@ class _Log:
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
-        if rule is not None:
+        if self.rule is not None:
+            chosen = self.chosen[~empty]
             device, start, end = device[chosen], start[chosen], end[chosen]
         tables, spans = observed_tables(
             self.ids, device, start, end, window, self.counts, **devices
@@ -385,7 +422,7 @@ class _Log:
         self.counts["never_available"] = len(self.ids) - int(
             np.count_nonzero(np.bincount(spans.device))
         )
-        return horizon_us, tables, None if rule is None else rule.text
+        return horizon_us, tables, None if self.rule is None else self.rule.text
 
     def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
         """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
@@ -408,6 +445,12 @@ class _Log:
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
         rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
+        if len(rule.keys) == 1:
+            (key,) = rule.keys
+            named = pd.Series(codes[key][1])
+            off = named[rule.holds({key: np.arange(len(named))}) < 0]
+            if len(off) > 1 and pd.to_numeric(off, errors="coerce").isna().any():
+                self.caveats.append(f"states that count as offline: {format_names([*off], 12)}")
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if params.window is None:
@@ -627,14 +670,20 @@ class _Log:
             # Which column of a heartbeat it is does not matter; one that never changes gives a rule.
             text = min(
                 words,
-                key=lambda name: (name == self.point, name != "state", hold and len(words[name])),
+                key=lambda name: (
+                    name == self.point,
+                    name != "state",
+                    re.fullmatch(_CALLED["state"], name) is None,
+                    not any(map(_POSITIVE.fullmatch, words[name])),
+                    hold and len(words[name]),
+                ),
             )
             if len(words) > 1 or not set(words[text]) <= ON | OFF:
                 example = next(
                     (f"== {each}" for each in words[text] if _POSITIVE.fullmatch(each)), "== ..."
                 )
                 levels = pd.to_numeric(pd.Series(words[text]), errors="coerce")
-                if hold is not None and levels.notna().all():
+                if hold is not None and levels.notna().all() and not set(words[text]) <= ON | OFF:
                     # Rows with a measurement are heartbeats, whatever it is.
                     example = f">= {words[text][int(levels.argmin())]}"
                 also = f"; if each {self.point} reports its own states, also {self._mapping()}"
@@ -672,7 +721,7 @@ class _Log:
         high = bounds.high * (1.0 if name == "loss" else factor)
         scaled = Bounds(bounds.low * factor, high, bounds.open_low)
         said = unit if name != "loss" else "a share, or -s loss_unit=percent"
-        values = pd.Series(self.frame.number(name, factor, scaled, said))
+        values = pd.Series(self.frame.number(name, factor, scaled, said)).where(self.measuring)
         table = values.groupby(self.device).agg(["median", "count", "mean", "std"])
         if _differ(table):
             count = int(table["count"].sum())
@@ -687,7 +736,7 @@ class _Log:
         if steps:
             zero = ~np.isnan(steps).all(axis=0) & (np.nansum(steps, axis=0) == 0)
             fix = "correct it, or leave it empty if it is unknown"
-            frame.refuse(zero, "a step takes no time", fix)
+            frame.refuse(zero & self.measuring, "a step takes no time", fix)
         measured = {column: self.measured(name) for name, column in SPEEDS.items() if name in frame}
         values = pd.DataFrame({column: table["median"] for column, table in measured.items()})
         some = values.notna().any(axis=1)
@@ -740,7 +789,8 @@ class _Log:
         if "radio" in frame:
             # Of several, the most common one.
             code, words = frame.text("radio")
-            named = pd.DataFrame({"device": self.device, "radio": code})[code >= 0]
+            named = pd.DataFrame({"device": self.device, "radio": code})
+            named = named[(code >= 0) & self.measuring]
             usual = named.value_counts().reset_index().drop_duplicates("device")
             number = usual.set_index("device")["radio"].reindex(device, fill_value=-1)
             columns["radio"] = id_column(number.to_numpy(), words)
@@ -774,12 +824,17 @@ def _proposed(names: list[str]) -> str:
         fitting = _called(role, [name for name in names if name not in mapping.values()])
         if role not in names and fitting:
             mapping[role] = fitting
-    given = {*mapping, *names}
-    if "duration" in given and not {"start", "end"} & given and "time" in given:
-        mapping["start"] = mapping.pop("time", "time")
+    edges = {"start", "end", "duration"} & {*mapping, *names}
+    if "time" in {*mapping, *names} and edges == {"duration"}:
+        # Accounting gives the duration when a session ends.
+        edge = "end" if mapping.get("duration", "").endswith("session_time") else "start"
+        mapping[edge] = mapping.pop("time", "time")
+    elif "time" in {*mapping, *names} and len(edges) == 1:
+        mapping.pop(edges.pop(), None)
     if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
         of_changes = ("time", "state", "access_point")
         mapping = {role: name for role, name in mapping.items() if role not in of_changes}
+    given = {*mapping, *names}
     if "device" not in given and given & {*COLUMNS}:
         mapping = {"device": FILE, **mapping}
         if "time" in given and len(names) > 2:
@@ -790,8 +845,10 @@ def _proposed(names: list[str]) -> str:
 
 def _called(role: str, names: list[str]) -> str:
     """The column that may have this role, by its name; empty if there is none."""
+    never = re.compile(_NOT_CALLED.get(role, " ")).fullmatch
     free = [name for name in names if name not in (*COLUMNS, "state", "key")]
     words = {name: [name, *name.split("_")] for name in free}
+    free = [name for name in free if not any(map(never, words[name]))]
     # A name that consists of such a word goes before one that contains it.
     fitting = [n for n in free if any(re.fullmatch(_CALLED[role], word) for word in words[n])]
     fitting.sort(key=lambda name: re.fullmatch(_CALLED[role], name) is None)
@@ -804,14 +861,17 @@ def _columns(mapping: Mapping[str, str]) -> str:
 
 
 def _both_ends(names: list[str], times: list[Ints], span_us: Ints | None) -> list[Ints]:
-    """The starts and ends of intervals from one of these and their lengths, if these are given."""
+    """The starts and ends of intervals, from their lengths where only one of the two is known."""
     if span_us is None:
         return times
-    (edge,) = times
-    known = (edge != NAT) & (span_us != NAT)
-    sign = 1 if names == ["start"] else -1
-    other = np.where(known, edge + sign * np.where(known, span_us, 0), NAT)
-    return [edge, other] if sign > 0 else [other, edge]
+    given, unknown = dict(zip(names, times, strict=True)), np.full(len(span_us), NAT)
+    start, end = (given.get(name, unknown) for name in ("start", "end"))
+    # Beside both, the duration of a session that is still open may be 0.
+    known = (span_us >= len(names) - 1) & ((start == NAT) != (end == NAT))
+    return [
+        np.where(known & (start == NAT), end - span_us, start),
+        np.where(known & (end == NAT), start + span_us, end),
+    ]
 
 
 class _Times:

@@ -34,8 +34,8 @@ class Throughput(LinkImporter):
     Name the columns and their units: ``-s time=timestamp -s time_unit=ms -s down=throughput -s rate_unit=Mbit/s``; in a
     file without a header, columns have numbers from 1. A rate is the mean over the interval that ends at its time, so
     the one in the first row belongs to no interval and is dropped. Of rows with the same time, rates are averaged and
-    amounts added; a missing rate is replaced by the one before it. A gap in a log of rates is cut out. The series
-    repeats at its end.
+    amounts added; a missing rate is replaced by the one before it, at the beginning by the first one. A gap in a log of
+    rates is cut out. The series repeats at its end.
     """
 
     name = "throughput"
@@ -115,9 +115,9 @@ class Throughput(LinkImporter):
         notes.counts["same_time"] += int(rows.duplicated().sum())
         for role in values:
             rows[role] = frame.number(role, 1.0, unit=str(params.rate_unit))
-        if "device" not in frame and others:
-            _require_one_link(file, others)
         groups: Any = rows.groupby(["device", "way"])
+        if others:
+            _require_one_link(file, others, groups.ngroup())
         for (number, position), of_link in groups:
             for direction in values if position < 0 else [("down", "up")[position]]:
                 column = of_link[direction if direction in values else values[0]].to_numpy()
@@ -132,19 +132,23 @@ class Throughput(LinkImporter):
                 yield link(ids[number], direction, length_us, rates, source)
 
 
-def _require_one_link(file: TableFile, others: list[str]) -> None:
+def _require_one_link(file: TableFile, others: list[str], link: Any) -> None:
     """Refuse a file whose other columns name several devices, each with a time more than once in a row of turns."""
-    frame = Frame([file], {name: name for name in others}).load(others, others)
+    frame = Frame([file], {name: name for name in others}).load(others)
     for name in others:
+        if frame.are_plain_numbers(name):
+            continue
         code, words = frame.text(name)
-        turns = int(np.count_nonzero(np.diff(code)))
+        of_link: Any = pd.Series(code).where(code >= 0).groupby(link)
+        turns, count = of_link.diff().fillna(0).ne(0).groupby(link).sum(), of_link.nunique()
         # Few words that take turns, row by row, are the links of a file with several.
-        if 2 <= len(words) <= len(code) / 2 and turns >= len(code) / 2:
-            if pd.to_numeric(pd.Series(words), errors="coerce").notna().all():
-                continue
+        several = (count >= 2) & (2 * count <= of_link.size()) & (2 * turns >= of_link.size())
+        if several.any():
+            codes = of_link.unique()[several].explode().dropna().unique()
+            shown = format_names([words[int(each)] for each in codes], 4)
             raise file.source.error(
-                f"the column {name} takes turns between {format_names(words, 4)}: are these several devices?",
-                f"if so, give -s device={name}; if each row is of the same link, remove the column",
+                f"the column {name} takes turns between {shown}: are these several devices?",
+                f"if so, give -s device={name}, or a column that joins it with another; if not, remove it",
             )
 
 
@@ -157,11 +161,18 @@ def _rates(
     notes: Notes,
 ) -> tuple[Ints, Floats]:
     """The length (us) and the rate (bit/s) of the interval before each time but the first one."""
+    if params.kind == "counter":
+        # Over an empty cell, a counter grows on.
+        kept = ~np.isnan(values)
+        kept[[0, -1]] = True
+        time_us, values = time_us[kept], values[kept]
     first = run_starts(time_us)
     length_us = np.diff(time_us[first])
     unit = str(params.rate_unit)
     by_time: Any = pd.Series(values).groupby(np.cumsum(first))
     if unit in RATES:
+        if params.kind == "counter":
+            raise source.error(f"{unit} is no amount, as counters have", "write, for example, B")
         return length_us, by_time.mean().to_numpy()[1:] * RATES[unit]
     amount = by_time.sum(min_count=1).to_numpy()
     if params.kind == "counter":

@@ -250,7 +250,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("table", "device,time,state\na,,on\na,3,off\n", ":2: has a state without a time"),
     ("table", "device,time,state\na,1,on\n", "-s hold=5min"),
     ("table", "device,time,state\na,1,on\nb,1,off\n", "-s window="),
-    ("table", "device,start,end,time,state\na,1,2,3,on\n", "import either of them"),
+    ("table", "device,start,end,time,state\na,1,2,3,on\n", "{other: time}"),
     ("table", f"device,start,end\na,{DAY}00:00Z,7\n", "-s time_unit=", {}),
     ("table", f"device,start,end\na,{DAY}00:00,{DAY}01:00\n", "-s time_zone=", {}),
     ("table", "device,start,end\na,1,2\n", "-s time_unit=", {}),

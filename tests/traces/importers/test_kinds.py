@@ -15,7 +15,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.validation import implausible_rates
 from tests.traces.helpers import import_, refused
 
 T0 = pd.Timestamp("2024-05-01T08:00Z")
@@ -253,6 +255,46 @@ SPOT = (
     "i-1,2024-05-01T08:00:00.000Z,2024-05-01T10:30:00.000Z,Server.SpotInstanceTermination\n"
     "i-2,2024-05-01 08:00:00+00,,\ni-3,2024-05-01T09:00:00Z,2024-05-01T09:45:00Z,Client.UserInitiated\n"
 )
+METRICS = pd.DataFrame(
+    {
+        "device": "a",
+        "metric": ["step", "eval", "step", "eval", "eval"],
+        "step_time": [100, 900, 110, 950, 970],
+    }
+)
+RUNS = METRICS.assign(
+    start=[f"2024-05-01T{hour:02d}:00Z" for hour in range(0, 10, 2)],
+    end=[f"2024-05-01T{hour:02d}:00Z" for hour in range(1, 11, 2)],
+)
+STEPS = float(METRICS.groupby("metric")["step_time"].median()["step"] / 1000)
+OF_STEPS = {"compute_unit": "ms", "online": "metric == step"}
+PORTS = "host,if,t,in\n" + "".join(
+    f"sw1,{port},{300 * n + late},{1000 + 10**5 * n}\n"
+    for n in range(4)
+    for port, late in (("a", 0), ("b", 1))
+)
+OCTETS = {"time": "t", "time_unit": "s", "down": "in", "rate_unit": "B", "kind": "counter"}
+UPS = "device,time,job,state\n" + "".join(
+    f"a,2024-05-01T06:0{n}Z,node,{up}\n" for n, up in enumerate((1, 0, 0, 1))
+)
+SPANS = (
+    "device,start,end,duration\na,2024-05-01T06:00Z,{},00:10:00\n"
+    "a,2024-05-01T08:00Z,2024-05-01T09:00Z,{}\n"
+)
+ROAMED = "device,time,event,ap,from_ap\n" + "".join(
+    f"a,{hour},{event},{ap},{old}\n"
+    for hour, event, ap, old in (
+        *((0, "Connected", "x", ""), (1, "Roamed", "y", "x"), (3, "Disconnected", "y", "")),
+        *((4, "Connected", "x", ""), (9, "Disconnected", "x", "")),
+    )
+)
+FIXES = "device,time,fix\na,0,3D\na,2,No Fix\na,3,3D\na,7,client-gone\n"
+INFLUX = (
+    ",table,_start,_stop,_time,_value,host\n"
+    ",0,2024-05-01T00:00Z,2024-05-01T09:00Z,2024-05-01T01:00Z,1,pi\n"
+    ",1,2024-05-01T00:00Z,2024-05-01T09:00Z,2024-05-01T04:00Z,0,pi\n"
+    ",1,2024-05-01T00:00Z,2024-05-01T09:00Z,2024-05-01T08:00Z,0,pi\n"
+)
 ONLINE_ANYWHERE = "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n"
 
 HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
@@ -271,6 +313,24 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         pd.DataFrame({"device": ["a"], "start": [pd.Timedelta(0)], "end": [pd.Timedelta(hours=2)]}),
         {},
         {"a": 2.0},
+    ),
+    "roaming of which the last row counts": (
+        ROAMED,
+        {"time_unit": "h", "online": "event != disconnected", "columns": {"place": "ap"}},
+        {"a": 8.0},
+    ),
+    "values in quotes": (FIXES, {"time_unit": "h", "online": "fix == '3D'"}, {"a": 6.0}),
+    "values with hyphens": (FIXES, {"time_unit": "h", "online": "fix != client-gone"}, {"a": 7.0}),
+    "changes beside the range of the query": (
+        INFLUX,
+        {"columns": {"device": "host", "time": "_time"}, "online": "value == 1"},
+        {"pi": 3.0},
+    ),
+    "an end from the duration": (SPANS.format("", "01:00:20"), {}, {"a": round(70 / 60, 6)}),
+    "an open end with a duration of 0": (
+        SPANS.format("", "01:00:00").replace("00:10:00", "0:00:00"),
+        {},
+        {"a": 3.0},
     ),
     "an end of 9999": (DB.format("9999-12-31 23:59:59"), {**NEW_YORK, "window": "1d"}, {"a": 14.0}),
     "an end of zeros": (
@@ -503,6 +563,52 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "a list of Kubernetes over several lines": (
+        '{\n "apiVersion": "v1",\n "items": []\n}\n',
+        {},
+        "cannot be read as a table",
+        "jq -c '.items[]'",
+    ),
+    "nested columns alone": ('{"Records": [1]}\n', {}, "has the columns (none), and the nested"),
+    "changes or intervals": (
+        INFLUX,
+        {"columns": {"device": "host"}},
+        "{device: host, time: time}' for the changes",
+        "{device: host, other: time}' for the intervals",
+    ),
+    "a rule over the column that shows states": (
+        INFLUX,
+        {"columns": {"device": "host", "time": "_time"}},
+        "-s online='value == 1'",
+    ),
+    "heartbeats without times": (
+        METRICS,
+        {**OF_STEPS, "hold": "5min"},
+        "hold and initial need a log",
+    ),
+    "states at first without times": (
+        RUNS,
+        {**OF_STEPS, "initial": {"x": 1}},
+        "hold and initial need a log",
+    ),
+    "a duration that contradicts its end": (
+        SPANS.format("2024-05-01T07:00Z", "01:00:00"),
+        {},
+        ":2: its duration is not the time",
+        "{other: duration}",
+    ),
+    "a hint for switches in numbers": (UPS, {"hold": "90s"}, "-s online='state == 1'"),
+    "a state that is called up": (
+        UPS.replace("state", "up"),
+        {},
+        "if up is a state, give -s columns='{state: up}'",
+    ),
+    "hours of two kinds": (
+        "device,start,end\na,5/1/2024 1:05:00 PM,5/1/2024 2:05:00 PM\n",
+        {**BERLIN, "time_format": "%m/%d/%Y %H:%M:%S %p"},
+        "with %p",
+        "write %I",
+    ),
     "a window before all intervals": (
         "device,start,end\na,100,200\n",
         {"time_unit": "s", "window": "1min"},
@@ -725,6 +831,26 @@ PROPOSED: dict[str, tuple[str, str]] = {
     LEASES: ("device: mac_address, start: lease_start, end: lease_end", ""),
     ZEEK: ("device: id_orig_h, start: ts", ""),
     SPOT: ("device: instanceid, start: launchtime, end: terminationtime", ""),
+    "msisdn|cell_id|start_time|duration|bytes_dl|bytes_ul\n1|2|3|4|5|6\n": (
+        "device: msisdn, start: start_time",
+        "",
+    ),
+    "User-Name,Acct-Status-Type,Event-Timestamp,Acct-Session-Time\nann,Stop,1,2\n": (
+        "device: user_name, duration: acct_session_time, end: event_timestamp",
+        "",
+    ),
+    "metadata_name,object_name,lastTimestamp,reason\na.1,a,1,NodeReady\n": (
+        "device: object_name, time: lasttimestamp, state: reason",
+        "",
+    ),
+    "event,clientid,node,timestamp,connected_at\nc,a,b,1,1\n": (
+        "device: node, time: timestamp, state: event",
+        "",
+    ),
+    "Time;Event;Client;AP;From AP\n1;c;a;x;\n": (
+        "device: client, access_point: ap, state: event",
+        "",
+    ),
     "Hostname,Lease Obtained,AcctStopTime\na,1,2\n": (
         "device: hostname, start: lease_obtained, end: acctstoptime",
         "",
@@ -767,6 +893,28 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {},
         lambda bundle: (bundle.manifest.zone, epoch_and_windows(bundle)),
         ("Asia/Tokyo", ("2024-05-01T00:00:00+09:00", [17.0], [18.0])),
+    ),
+    "events that count as offline": (
+        "table",
+        STATES.format("connected", "password_changed") + "a,2024-05-01T21:00Z,disconnected\n",
+        {"online": "state == connected"},
+        lambda bundle: [each for each in bundle.manifest.caveats if "offline" in each],
+        ["states that count as offline: password_changed and disconnected"],
+    ),
+    "steps of years": (
+        "table",
+        METRICS.assign(step_time=1714550400),
+        {"compute_unit": "s"},
+        lambda bundle: str(implausible_rates(bundle)).split(": ", 1)[1],
+        "the median step time is 19,844 d: are its step times in the right unit?\n"
+        "  if not, import it again with -s compute_unit=...",
+    ),
+    "round trips in another unit": (
+        "table",
+        "device,rtt\na,18500\n",
+        {"latency_unit": "ms"},
+        lambda bundle: "-s latency_unit=" in str(implausible_rates(bundle)),
+        True,
     ),
     "an epoch of one's own": (
         "table",
@@ -853,6 +1001,71 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"time": "time", "time_unit": "s", "down": "rx", "rate_unit": "B", "kind": "counter"},
         column("network_series", "rate_bps", 3),
         (GROWN.where(GROWN >= 0).ffill()[1:] * 8 / 60).round(3).tolist(),
+    ),
+    "a counter with an empty cell": (
+        "throughput",
+        "t,in\n0,0\n300,\n600,3000000\n900,3000000\n",
+        OCTETS,
+        lambda bundle: (pieces(bundle), counted(bundle)),
+        ([(0, 600, 3e6 * 8 / 600 / 1e6), (600, 300, 0)], {}),
+    ),
+    "a counter of a rate": (
+        "throughput",
+        "t,in\n0,0\n300,5\n",
+        {**OCTETS, "rate_unit": "Mbit/s"},
+        refused,
+        ("Mbit/s is no amount", "for example, B"),
+    ),
+    "ports of one host": (
+        "throughput",
+        PORTS,
+        {**OCTETS, "device": "host"},
+        refused,
+        ("the column if takes turns between a and b", "a column that joins it"),
+    ),
+    **{
+        f"measurements of which some count, {name}": (
+            "table",
+            table,
+            OF_STEPS,
+            column("compute", "step_fixed_s"),
+            [STEPS],
+        )
+        for name, table in {"alone": METRICS, "with sessions": RUNS}.items()
+    },
+    "measurements in a file without the states": (
+        "table",
+        {
+            "runs.csv": RUNS.drop(columns="step_time").to_csv(index=False),
+            "steps.csv": "device,step_time\na,100\na,110\n",
+        },
+        OF_STEPS,
+        lambda bundle: (hours(bundle), column("compute", "step_fixed_s")(bundle)),
+        ({"a": 2.0}, [STEPS]),
+    ),
+    "a rule over measurements with a mistake": (
+        "table",
+        METRICS,
+        {**OF_STEPS, "online": "nonsense =="},
+        UserError,
+        ("online, column 12", "nonsense =="),
+    ),
+    **{
+        f"the value {value} without quotes": (
+            "table",
+            FIXES,
+            {"time_unit": "h", "online": f"fix == {value}"},
+            UserError,
+            ("other values than plain words in quotes",),
+        )
+        for value in ("3D", "No Fix")
+    },
+    "columns that the rule does not name": (
+        "table",
+        METRICS.assign(note="x"),
+        OF_STEPS,
+        lambda bundle: [each for each in bundle.manifest.caveats if "note" in each],
+        ["columns that are not used: note"],
     ),
     "a counter that is not declared": (
         "throughput",
@@ -1023,8 +1236,8 @@ def test_a_kind_of_log_is_read_right_or_refused(tmp_path: Path, kind: str) -> No
         for name, text in files.items():
             (tmp_path / name).write_bytes(text if isinstance(text, bytes) else text.encode())
     paths = sorted(tmp_path.iterdir())
-    if measure is ValueError:
-        with pytest.raises(ValueError) as caught:
+    if isinstance(measure, type):
+        with pytest.raises(measure) as caught:
             import_(format_, *paths, **options)
         assert all(part in str(caught.value) for part in right)
     elif measure is refused:
