@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import difflib
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
-
+_UNUSUAL = re.compile(r"[^\t\n -~]")
+_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
+"""Categories of characters that control, reorder or hide text, and of those that cannot be encoded."""
 _LONG = re.compile(r"(\S{500})\S{3500,}")
 """A word that is too long for a message, perhaps a value from a file."""
 
@@ -60,14 +62,20 @@ class UserError(FedsimError):
 
 
 def printable(data: Any) -> Any:
-    """Plain data with escaped control and bidirectional characters, so that a name cannot control the terminal."""
+    """Plain data with escaped invisible characters, so that no name controls the terminal or looks like another."""
     if isinstance(data, str):
         if data.isascii() and data.isprintable():
             return data
-        return _CONTROL.sub(lambda match: repr(match.group())[1:-1], data)
+        return _UNUSUAL.sub(_escaped, data)
     if isinstance(data, dict):
         return {printable(key): printable(value) for key, value in data.items()}
     return list(map(printable, data)) if isinstance(data, list) else data
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match.group()
+    hidden = unicodedata.category(character) in _INVISIBLE
+    return character.encode("unicode_escape").decode() if hidden else character
 
 
 class ProcessLost(UserError):

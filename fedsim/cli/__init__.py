@@ -7,6 +7,7 @@ import errno
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,7 +16,7 @@ from typing import Any, TextIO, cast
 
 import click
 
-from fedsim.errors import FedsimError, UserError, UserErrors, nearest
+from fedsim.errors import FedsimError, UserError, UserErrors, nearest, printable
 from fedsim.files.durable import is_disk_full
 from fedsim.processes.stopping import Stopped, install
 
@@ -47,6 +48,7 @@ _LEAST_BYTES = 1 << 30
 _OF_A_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS)
 _LONGEST = 4000
 """Characters of a line of a message."""
+_STYLE = re.compile(r"(\r?\x1b\[[0-9;?]*[A-Za-z])")
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -103,9 +105,13 @@ class Commands(Suggesting):
             return result
         except BrokenPipeError:
             _drop_output()
-        except SystemExit as error:
-            if not isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
-                raise
+        except BaseException as error:
+            # A table by rich ends with a SystemExit.
+            if not isinstance(error.__context__, BrokenPipeError):
+                from fedsim.parts.component import ends_are_errors
+
+                with ends_are_errors():
+                    raise
         return 0
 
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
@@ -118,11 +124,17 @@ class Commands(Suggesting):
         Returns:
             0 done, 2 a mistake in the input, 1 a bug in fedsim, 130 interrupted, 128 + n ended by signal n.
         """
+        streams = _Printable(sys.stdout), _Printable(sys.stderr)
+        with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+            return self._exit_code(args, **settings)
+
+    def _exit_code(self, args: Sequence[str] | None, **settings: Any) -> int:
         install()
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:
             _require_memory()
+            _require_working_folder()
             settings |= {"standalone_mode": False, "obj": arguments}
             result = super().main(list(arguments), **settings)
         except UserError as error:
@@ -178,6 +190,10 @@ class Commands(Suggesting):
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
             show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
             return EXIT_USER
+        if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+            text = error.object[max(0, error.start - 60) : error.end + 20]
+            show([UserError("a name is not UTF-8", where=text, hint="rename the file or folder")])
+            return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
         hint = "This is a bug in fedsim; please report it with the lines above."
@@ -214,6 +230,15 @@ def _require_memory() -> None:
             )
 
 
+def _require_working_folder() -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        raise UserError(
+            "the working folder no longer exists", hint="change to a folder that does"
+        ) from None
+
+
 def _lacks_memory(error: Exception) -> bool:
     """Whether memory ran out; torch has a special error for a GPU only."""
     names = {kind.__name__ for kind in type(error).__mro__}
@@ -227,11 +252,26 @@ def _drop_output(stream: TextIO | None = None) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
-class _Notes:
-    """Standard error; if its reader is gone or its disk is full, progress and warnings are dropped."""
+class _Printable:
+    """A standard stream whose text is :func:`printable`, except for colors and movements of the cursor."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write("".join(map(_shown, _STYLE.split(text))))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def _shown(part: str) -> str:
+    return part if _STYLE.fullmatch(part) else str(printable(part))
+
+
+class _Notes(_Printable):
+    """Standard error; if its reader is gone or its disk is full, progress and warnings are dropped."""
 
     def write(self, text: str) -> int:
         try:
@@ -245,9 +285,6 @@ class _Notes:
             self._stream.flush()
         except OSError:
             _drop_output(self._stream)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 @click.group(

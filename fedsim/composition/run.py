@@ -36,6 +36,7 @@ from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.errors import ProcessLost, UserError, raise_all
 from fedsim.files.durable import is_disk_full
+from fedsim.parts.component import ends_are_errors
 from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.randomness import unseeded, watched
@@ -360,7 +361,7 @@ class Execution:
         """
         try:
             # The server runs until a limit is reached; the learner follows it, and trains what is left at the end.
-            with grace(self._grace):
+            with ends_are_errors(), grace(self._grace):
                 if self._plane is not None:
                     self._plane.start()
                 self._simulation.run()

@@ -150,6 +150,13 @@ class Goal:
 
     target: Target | None
 
+    def __post_init__(self) -> None:
+        if self.target is not None and self.timing_only:
+            value = self.target.value
+            if not (value.is_integer() and 1 <= value <= 2**53):
+                where = f"target {self.target.metric}={value!r}"
+                raise UserError("must be a whole number from 1 to 2^53", where=where)
+
     @classmethod
     def parse(cls, metric: str) -> Goal:
         """Read ``time_to:accuracy=0.8``, ``time_to:rounds=50`` or ``throughput``."""

@@ -18,6 +18,7 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
@@ -201,7 +202,24 @@ def users_report(error: BaseException) -> str | None:
         users = [frame for frame in report.stack if frame.filename in files]
         report.stack = traceback.StackSummary.from_list(users)
         report = report.__cause__ or report.__context__
-    return "".join(whole.format())
+    return str(printable("".join(whole.format())))
+
+
+@contextmanager
+def ends_are_errors() -> Iterator[None]:
+    """Turn what a user's file raised to end the process, such as ``sys.exit()``, into an error.
+
+    Raises:
+        UserError: a user's file raised an exception that is no ``Exception``.
+    """
+    try:
+        yield
+    except BaseException as error:
+        ends = not isinstance(error, Exception | KeyboardInterrupt)
+        if not ends or (where := users_line(error)) is None:
+            raise
+        message = f"your own code ended the process: {type(error).__name__}: {error}"
+        raise UserError(message, where=where) from error
 
 
 def announce_user_code(path: Path) -> None:
@@ -244,7 +262,9 @@ def load_user_component(
         sys.modules[module_name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
             del sys.modules[module_name]
             hint = None
             if isinstance(error, ModuleNotFoundError):
