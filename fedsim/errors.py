@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import difflib
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-_UNUSUAL = re.compile(r"[^\t\n -~]")
-_INVISIBLE = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Categories of characters that control, reorder or hide text, and of those that cannot be encoded."""
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Characters that control, reorder or hide text, and those that cannot be encoded."""
+
 _LONG = re.compile(r"(\S{500})\S{3500,}")
 """A word that is too long for a message, perhaps a value from a file."""
 
@@ -66,16 +68,10 @@ def printable(data: Any) -> Any:
     if isinstance(data, str):
         if data.isascii() and data.isprintable():
             return data
-        return _UNUSUAL.sub(_escaped, data)
+        return _INVISIBLE.sub(lambda match: repr(match.group())[1:-1], data)
     if isinstance(data, dict):
         return {printable(key): printable(value) for key, value in data.items()}
     return list(map(printable, data)) if isinstance(data, list) else data
-
-
-def _escaped(match: re.Match[str]) -> str:
-    character = match.group()
-    hidden = unicodedata.category(character) in _INVISIBLE
-    return character.encode("unicode_escape").decode() if hidden else character
 
 
 class ProcessLost(UserError):

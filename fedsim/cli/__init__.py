@@ -105,13 +105,9 @@ class Commands(Suggesting):
             return result
         except BrokenPipeError:
             _drop_output()
-        except BaseException as error:
-            # A table by rich ends with a SystemExit.
-            if not isinstance(error.__context__, BrokenPipeError):
-                from fedsim.parts.component import ends_are_errors
-
-                with ends_are_errors():
-                    raise
+        except SystemExit as error:
+            if not isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
+                raise
         return 0
 
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
@@ -134,7 +130,6 @@ class Commands(Suggesting):
         show = _show_json if "--json" in arguments else _show
         try:
             _require_memory()
-            _require_working_folder()
             settings |= {"standalone_mode": False, "obj": arguments}
             result = super().main(list(arguments), **settings)
         except UserError as error:
@@ -158,7 +153,7 @@ class Commands(Suggesting):
             said = "interrupted" if number == signal.SIGINT else f"stopped by {cause}"
             click.echo(said, err=True)
             return 128 + number
-        except Exception as error:
+        except BaseException as error:
             if isinstance(error, OSError) and error.filename is None and is_disk_full(error):
                 _drop_output()
                 click.echo(f"error: cannot write: {error.strerror}", err=True)
@@ -171,7 +166,7 @@ class Commands(Suggesting):
             return self._defect(error, show)
         return result if isinstance(result, int) else 0
 
-    def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
+    def _defect(self, error: BaseException, show: Callable[[Iterable[UserError]], None]) -> int:
         from fedsim.parts.component import has_user_code, users_line, users_report
 
         # What to do next belongs below the error, not into the traceback.
@@ -189,6 +184,11 @@ class Commands(Suggesting):
             return EXIT_USER
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
             show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
+            return EXIT_USER
+        if isinstance(error, SystemExit):
+            raise error
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
+            show([UserError("the working folder no longer exists")])
             return EXIT_USER
         if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
             text = error.object[max(0, error.start - 60) : error.end + 20]
@@ -230,16 +230,7 @@ def _require_memory() -> None:
             )
 
 
-def _require_working_folder() -> None:
-    try:
-        os.getcwd()
-    except FileNotFoundError:
-        raise UserError(
-            "the working folder no longer exists", hint="change to a folder that does"
-        ) from None
-
-
-def _lacks_memory(error: Exception) -> bool:
+def _lacks_memory(error: BaseException) -> bool:
     """Whether memory ran out; torch has a special error for a GPU only."""
     names = {kind.__name__ for kind in type(error).__mro__}
     ran_out = not names.isdisjoint(("MemoryError", "OutOfMemoryError"))
@@ -259,15 +250,12 @@ class _Printable:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        self._stream.write("".join(map(_shown, _STYLE.split(text))))
+        parts = enumerate(_STYLE.split(text))
+        self._stream.write("".join(part if n % 2 else printable(part) for n, part in parts))
         return len(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def _shown(part: str) -> str:
-    return part if _STYLE.fullmatch(part) else str(printable(part))
 
 
 class _Notes(_Printable):

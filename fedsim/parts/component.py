@@ -207,16 +207,11 @@ def users_report(error: BaseException) -> str | None:
 
 @contextmanager
 def ends_are_errors() -> Iterator[None]:
-    """Turn what a user's file raised to end the process, such as ``sys.exit()``, into an error.
-
-    Raises:
-        UserError: a user's file raised an exception that is no ``Exception``.
-    """
+    """Turn what a user's file raised to end the process, such as ``sys.exit()``, into a :class:`UserError`."""
     try:
         yield
     except BaseException as error:
-        ends = not isinstance(error, Exception | KeyboardInterrupt)
-        if not ends or (where := users_line(error)) is None:
+        if isinstance(error, Exception | KeyboardInterrupt) or not (where := users_line(error)):
             raise
         message = f"your own code ended the process: {type(error).__name__}: {error}"
         raise UserError(message, where=where) from error
@@ -262,9 +257,7 @@ def load_user_component(
         sys.modules[module_name] = module
         try:
             spec.loader.exec_module(module)
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt):
-                raise
+        except (Exception, SystemExit, BaseExceptionGroup) as error:
             del sys.modules[module_name]
             hint = None
             if isinstance(error, ModuleNotFoundError):

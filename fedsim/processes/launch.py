@@ -35,13 +35,10 @@ def launch() -> Launch:
     for names in _VARIABLES:
         if all(name in os.environ for name in names):
             values = [os.environ[name] for name in names]
-            if all(map(str.isdecimal, values)) and int(values[0]) < int(values[1]):
-                return Launch(*map(int, values))
-            raise UserError(
-                f"{', '.join(names)} are {', '.join(values)}, which is no process of a run",
-                where="environment",
-                hint="unset them, or start fedsim with torchrun or srun",
-            )
+            if not all(map(str.isdecimal, values)) or int(values[0]) >= int(values[1]):
+                message = f"{', '.join(names)} are {', '.join(values)}: no process of a run"
+                raise UserError(message, where="environment", hint="unset them")
+            return Launch(*map(int, values))
     return Launch()
 
 
