@@ -36,7 +36,7 @@ from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.errors import ProcessLost, UserError, raise_all
 from fedsim.files.durable import is_disk_full
-from fedsim.parts.component import ends_are_errors
+from fedsim.parts.component import users_line
 from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.randomness import unseeded, watched
@@ -361,7 +361,7 @@ class Execution:
         """
         try:
             # The server runs until a limit is reached; the learner follows it, and trains what is left at the end.
-            with ends_are_errors(), grace(self._grace):
+            with grace(self._grace):
                 if self._plane is not None:
                     self._plane.start()
                 self._simulation.run()
@@ -375,7 +375,7 @@ class Execution:
             self.writer.close()
             self._trackers.finish(Status.INTERRUPTED, {})
             raise
-        except Exception as error:
+        except BaseException as error:
             if is_disk_full(error):
                 raise self._no_room() from error
             if (
@@ -391,6 +391,9 @@ class Execution:
                 self._leave(Status.INTERRUPTED)
             else:
                 self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
+            if not isinstance(error, Exception):  # Such as SystemExit.
+                message = f"your own code ended the process: {type(error).__name__}: {error}"
+                raise UserError(message, where=users_line(error)) from error
             raise
         finally:
             if self._learner is not None:

@@ -18,7 +18,6 @@ import pkgutil
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
@@ -203,18 +202,6 @@ def users_report(error: BaseException) -> str | None:
         report.stack = traceback.StackSummary.from_list(users)
         report = report.__cause__ or report.__context__
     return str(printable("".join(whole.format())))
-
-
-@contextmanager
-def ends_are_errors() -> Iterator[None]:
-    """Turn what a user's file raised to end the process, such as ``sys.exit()``, into a :class:`UserError`."""
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, Exception | KeyboardInterrupt) or not (where := users_line(error)):
-            raise
-        message = f"your own code ended the process: {type(error).__name__}: {error}"
-        raise UserError(message, where=where) from error
 
 
 def announce_user_code(path: Path) -> None:

@@ -30,7 +30,6 @@ _TYPES = {"string": STRING, "id": ID, "bool": pa.bool_()} | {
 }
 FINITE = Bounds(words="finite")
 MOST_US = 4_500_000_000_000_000
-_NEAR = Bounds(-MOST_US, MOST_US, words="within 142 years of time 0")
 """So that differences in nanoseconds are 64-bit numbers."""
 CARBON_UNIT = "g/kWh"
 _LIMITS = {">= 0": NOT_NEGATIVE, "> 0": POSITIVE, "finite": FINITE}
@@ -158,7 +157,7 @@ class Column:
         elif rule.startswith("in "):
             rules["refers"] = rule.removeprefix("in ")
         elif unit == "us":
-            rules["bounds"] = _NEAR
+            rules["bounds"] = Bounds(-MOST_US, MOST_US, words="within 142 years of time 0")
         elif rule:
             rules["words"] = tuple(rule.split(", "))
         required, nullable = name[-1] in "!?", name[-1] not in "!."
