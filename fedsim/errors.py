@@ -13,7 +13,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+_INVISIBLE = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\ud800-\udfff\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+"""Characters that control, reorder or hide text, and those that cannot be encoded."""
 
 _LONG = re.compile(r"(\S{500})\S{3500,}")
 """A word that is too long for a message, perhaps a value from a file."""
@@ -61,11 +65,11 @@ class UserError(FedsimError):
 
 
 def printable(data: Any) -> Any:
-    """Plain data with escaped control and bidirectional characters, so that a name cannot control the terminal."""
+    """Plain data with escaped invisible characters, so that no name controls the terminal or looks like another."""
     if isinstance(data, str):
         if data.isascii() and data.isprintable():
             return data
-        return _CONTROL.sub(lambda match: repr(match.group())[1:-1], data)
+        return _INVISIBLE.sub(lambda match: repr(match.group())[1:-1], data)
     if isinstance(data, dict):
         return {printable(key): printable(value) for key, value in data.items()}
     return list(map(printable, data)) if isinstance(data, list) else data

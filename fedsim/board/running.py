@@ -99,7 +99,7 @@ class Rows:
             raise BOARD.damaged(path, f"is not listed in {BOARD.file}")
         BOARD.require_intact(self._folder, self._record, ROWS)
         try:
-            frame = pd.read_parquet(path)
+            frame = pd.read_parquet(path.absolute())
         except (OSError, ValueError, pa.ArrowException) as error:
             raise BOARD.damaged(path, f"cannot be read: {error}") from error
         words = (*_WORDS, *Cell._fields[:3])

@@ -7,6 +7,7 @@ import errno
 import importlib
 import json
 import os
+import re
 import signal
 import sys
 import traceback
@@ -15,7 +16,7 @@ from typing import Any, TextIO, cast
 
 import click
 
-from fedsim.errors import FedsimError, UserError, UserErrors, nearest
+from fedsim.errors import FedsimError, UserError, UserErrors, nearest, printable
 from fedsim.files.durable import is_disk_full
 from fedsim.processes.stopping import Stopped, install
 
@@ -47,6 +48,7 @@ _LEAST_BYTES = 1 << 30
 _OF_A_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS)
 _LONGEST = 4000
 """Characters of a line of a message."""
+_STYLE = re.compile(r"(\r?\x1b\[[0-9;?]*[A-Za-z])")
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -118,6 +120,11 @@ class Commands(Suggesting):
         Returns:
             0 done, 2 a mistake in the input, 1 a bug in fedsim, 130 interrupted, 128 + n ended by signal n.
         """
+        streams = _Printable(sys.stdout), _Printable(sys.stderr)
+        with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
+            return self._exit_code(args, **settings)
+
+    def _exit_code(self, args: Sequence[str] | None, **settings: Any) -> int:
         install()
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
@@ -146,7 +153,7 @@ class Commands(Suggesting):
             said = "interrupted" if number == signal.SIGINT else f"stopped by {cause}"
             click.echo(said, err=True)
             return 128 + number
-        except Exception as error:
+        except BaseException as error:
             if isinstance(error, OSError) and error.filename is None and is_disk_full(error):
                 _drop_output()
                 click.echo(f"error: cannot write: {error.strerror}", err=True)
@@ -159,7 +166,7 @@ class Commands(Suggesting):
             return self._defect(error, show)
         return result if isinstance(result, int) else 0
 
-    def _defect(self, error: Exception, show: Callable[[Iterable[UserError]], None]) -> int:
+    def _defect(self, error: BaseException, show: Callable[[Iterable[UserError]], None]) -> int:
         from fedsim.parts.component import has_user_code, users_line, users_report
 
         # What to do next belongs below the error, not into the traceback.
@@ -177,6 +184,15 @@ class Commands(Suggesting):
             return EXIT_USER
         if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
             show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
+            return EXIT_USER
+        if isinstance(error, SystemExit):
+            raise error
+        if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
+            show([UserError("the working folder no longer exists")])
+            return EXIT_USER
+        if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+            text = error.object[max(0, error.start - 60) : error.end + 20]
+            show([UserError("a name is not UTF-8", where=text, hint="rename the file or folder")])
             return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
@@ -214,7 +230,7 @@ def _require_memory() -> None:
             )
 
 
-def _lacks_memory(error: Exception) -> bool:
+def _lacks_memory(error: BaseException) -> bool:
     """Whether memory ran out; torch has a special error for a GPU only."""
     names = {kind.__name__ for kind in type(error).__mro__}
     ran_out = not names.isdisjoint(("MemoryError", "OutOfMemoryError"))
@@ -227,11 +243,23 @@ def _drop_output(stream: TextIO | None = None) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
-class _Notes:
-    """Standard error; if its reader is gone or its disk is full, progress and warnings are dropped."""
+class _Printable:
+    """A standard stream whose text is :func:`printable`, except for colors and movements of the cursor."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+
+    def write(self, text: str) -> int:
+        parts = enumerate(_STYLE.split(text))
+        self._stream.write("".join(part if n % 2 else printable(part) for n, part in parts))
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+class _Notes(_Printable):
+    """Standard error; if its reader is gone or its disk is full, progress and warnings are dropped."""
 
     def write(self, text: str) -> int:
         try:
@@ -245,9 +273,6 @@ class _Notes:
             self._stream.flush()
         except OSError:
             _drop_output(self._stream)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
 
 
 @click.group(

@@ -338,8 +338,7 @@ def export(
     if bundle is None or output is None:
         raise UserError("give the trace bundle and the output (-o)")
     params = _parameters(exporter.Params, settings)
-    loaded = TraceBundle.read(bundle)
-    require_sound(loaded)
+    loaded = require_sound(TraceBundle.read(bundle))
     with advancing(f"writing {format_}"):
         counts = exporter.write(loaded, output, params, overwrite=force)
     if as_json:
@@ -409,7 +408,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
             hint = "name another file, or use --force to replace this one"
             raise UserError("the output already exists", where=str(plot), hint=hint)
     with advancing("measuring"):
-        loaded = [TraceBundle.read(path) for path in bundles]
+        loaded = [require_sound(TraceBundle.read(path)) for path in bundles]
         described = [describe(bundle) for bundle in loaded]
     for bundle in loaded:
         _warn(bundle)
@@ -433,7 +432,7 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
 @makes_bundle
 def sample(bundle: Path, devices: int, seed: int) -> TraceBundle:
     """Draw a sample of a trace BUNDLE's usable devices, without replacement."""
-    return combine.sample(TraceBundle.read(bundle), devices, seed)
+    return combine.sample(require_sound(TraceBundle.read(bundle)), devices, seed)
 
 
 @command.command()
@@ -451,7 +450,7 @@ def scale(bundle: Path, devices: int, shift: bool, seed: int) -> TraceBundle:
 
     Copies of one device are shifted by whole days, so that they do not move in step but keep their time of day.
     """
-    return combine.scale(TraceBundle.read(bundle), devices, seed, shift=shift)
+    return combine.scale(require_sound(TraceBundle.read(bundle)), devices, seed, shift=shift)
 
 
 @command.command()
@@ -491,9 +490,9 @@ def join(
     if (compute_correlation and compute is None) or (network_correlation and network is None):
         raise UserError("a correlation needs its --compute or --network")
     return combine.join(
-        TraceBundle.read(bundle),
-        TraceBundle.read(compute) if compute else None,
-        TraceBundle.read(network) if network else None,
+        require_sound(TraceBundle.read(bundle)),
+        require_sound(TraceBundle.read(compute)) if compute else None,
+        require_sound(TraceBundle.read(network)) if network else None,
         seed,
         compute_correlation=compute_correlation,
         network_correlation=network_correlation,

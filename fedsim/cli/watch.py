@@ -15,7 +15,7 @@ from rich.table import Table
 
 from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
@@ -51,7 +51,7 @@ def command(folder: Path, once: bool) -> None:
                 for name in ("run", "status", "done", ""):
                     table.add_column(name, overflow="fold")
                 for one in shown:
-                    table.add_row(one.name, one.status, *_cells(one, paces))
+                    table.add_row(*printable([one.name, one.status, *_cells(one, paces)]))
                 live.update(table, refresh=True)
             elif ended or time.monotonic() - printed_at >= LINE_S:
                 printed_at = time.monotonic()

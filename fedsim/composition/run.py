@@ -36,6 +36,7 @@ from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.errors import ProcessLost, UserError, raise_all
 from fedsim.files.durable import is_disk_full
+from fedsim.parts.component import users_line
 from fedsim.processes.launch import follows
 from fedsim.processes.stopping import Grace, Stopped, grace
 from fedsim.randomness import unseeded, watched
@@ -365,7 +366,7 @@ class Execution:
             self.writer.close()
             self._trackers.finish(Status.INTERRUPTED, {})
             raise
-        except Exception as error:
+        except BaseException as error:
             if is_disk_full(error):
                 raise self._no_room() from error
             if (
@@ -381,6 +382,9 @@ class Execution:
                 self._leave(Status.INTERRUPTED)
             else:
                 self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
+            if not isinstance(error, Exception):  # Such as SystemExit.
+                message = f"your own code ended the process: {type(error).__name__}: {error}"
+                raise UserError(message, where=users_line(error)) from error
             raise
         finally:
             if self._learner is not None:

@@ -12,7 +12,7 @@ import pandas as pd
 
 from fedsim.analysis.comparison.targets import THROUGHPUT, Target, metric_text, parse_metric
 from fedsim.analysis.steady import throughput
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, argument_error, nearest_or_all
 from fedsim.runs.run import Run
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
@@ -149,6 +149,12 @@ class Goal:
     """
 
     target: Target | None
+
+    def __post_init__(self) -> None:
+        if self.target is not None and self.timing_only:
+            value = self.target.value
+            if not (value.is_integer() and 1 <= value <= 2**53):
+                raise argument_error("target", value, "a whole number from 1 to 2^53")
 
     @classmethod
     def parse(cls, metric: str) -> Goal:

@@ -26,7 +26,7 @@ _FULL_TEXTS = tuple(os.strerror(code) for code in _FULL)
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Give a temporary path to write to, which replaces ``path`` when the block ends without an error.
+    """Give a temporary, absolute path to write to, which replaces ``path`` when the block ends without an error.
 
     Args:
         path: the file to make or replace; a symbolic link there is replaced, not followed.
@@ -116,4 +116,5 @@ def is_disk_full(error: BaseException) -> bool:
 
 
 def _temporary(path: Path) -> Path:
-    return path.with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{path.suffix}")
+    # Absolute, because pyarrow and pandas take a folder named ~ for the home folder.
+    return path.absolute().with_name(f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{path.suffix}")

@@ -201,7 +201,7 @@ def users_report(error: BaseException) -> str | None:
         users = [frame for frame in report.stack if frame.filename in files]
         report.stack = traceback.StackSummary.from_list(users)
         report = report.__cause__ or report.__context__
-    return "".join(whole.format())
+    return str(printable("".join(whole.format())))
 
 
 def announce_user_code(path: Path) -> None:
@@ -244,7 +244,7 @@ def load_user_component(
         sys.modules[module_name] = module
         try:
             spec.loader.exec_module(module)
-        except Exception as error:
+        except (Exception, SystemExit, BaseExceptionGroup) as error:
             del sys.modules[module_name]
             hint = None
             if isinstance(error, ModuleNotFoundError):

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fedsim.errors import UserError
+
 _VARIABLES = (
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     # Those of a step, because a batch script that starts one process itself has the number of tasks of its job.
@@ -32,7 +34,11 @@ def launch() -> Launch:
     """This process as torchrun or srun started it; the only one if neither did."""
     for names in _VARIABLES:
         if all(name in os.environ for name in names):
-            return Launch(*(int(os.environ[name]) for name in names))
+            values = [os.environ[name] for name in names]
+            if not all(map(str.isdecimal, values)) or int(values[0]) >= int(values[1]):
+                message = f"{', '.join(names)} are {', '.join(values)}: no process of a run"
+                raise UserError(message, where="environment", hint="unset them")
+            return Launch(*map(int, values))
     return Launch()
 
 

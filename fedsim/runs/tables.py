@@ -44,7 +44,7 @@ def read_stream(path: Path, table: Table) -> pa.Table:
 def read_parquet(path: Path) -> pa.Table:
     """A finished table."""
     try:
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(path.absolute()) as file:
             names = file.schema_arrow.names
             if len(set(names)) < len(names):
                 raise ValueError("two columns have the same name")

@@ -384,7 +384,7 @@ def _number(text: str) -> str | int | float:
         if _INTEGER.match(text):
             return int(text)
         if _BASED_INTEGER.match(text):
-            return int(text, 0)
+            return int(str(int(text, 0)))
     except ValueError:
         return text  # too many digits for Python; the parameter's own check reports it
     if _FLOAT.match(text):

@@ -67,7 +67,7 @@ class Sweep:
         if not is_owned(self.path):  # The checksum of a sweep in progress may follow later.
             SWEEP.require_intact(self.path, self.record, path.name)
         try:
-            table = pq.read_table(path, page_checksum_verification=True)
+            table = pq.read_table(path.absolute(), page_checksum_verification=True)
             frame: pd.DataFrame = table.to_pandas()
         except (OSError, pa.ArrowException) as error:
             raise SWEEP.damaged(path, f"cannot be read: {error}") from error

@@ -31,6 +31,7 @@ from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import (
+    MOST_US,
     TABLES,
     Bools,
     Ints,
@@ -84,7 +85,7 @@ class Manifest(BaseModel):
     """Time zone of local time: an IANA name or an offset from UTC; null: not known."""
     epoch_weekday: int | None = Field(None, ge=0, le=6)
     """Day of the week of time 0; 0 is Monday."""
-    horizon_us: int = Field(gt=0)
+    horizon_us: int = Field(gt=0, le=MOST_US)
     """Time covered, from 0 (us)."""
     on_end: OnEnd = "wrap"
     """Behavior of a device outside its observation window: it repeats (with its period), keeps its last state, is
@@ -112,10 +113,9 @@ class Manifest(BaseModel):
 
     @model_validator(mode="after")
     def _is_printable(self) -> Manifest:
-        texts = [self.name, self.source, self.license, self.citation, self.importer, self.command]
-        for text in (*texts, *self.caveats, *self.counts):
-            if printable(text) != text:
-                raise ValueError(f"{text!r} contains a control character")
+        for key, value in self.model_dump().items():
+            if printable(value) != value:
+                raise ValueError(f"{key} contains a control character: {value!r}")
         return self
 
 

@@ -29,6 +29,8 @@ _TYPES = {"string": STRING, "id": ID, "bool": pa.bool_()} | {
     name: getattr(pa, name)() for name in ("int64", "int32", "int8", "float64", "float32")
 }
 FINITE = Bounds(words="finite")
+MOST_US = 4_500_000_000_000_000
+"""So that differences in nanoseconds are 64-bit numbers."""
 CARBON_UNIT = "g/kWh"
 _LIMITS = {">= 0": NOT_NEGATIVE, "> 0": POSITIVE, "finite": FINITE}
 
@@ -42,7 +44,7 @@ devices: unique device_id
   tz_offset_s int32 | s | -50400 to 50400 | local time minus the bundle's clock
   window_start_us! int64 | us | | start of the observation of this device
   window_end_us! int64 | us | | end of the observation of this device
-  period_us int64 | us | > 0 | wrap period of this device, from window_start_us on; null: the length of its window
+  period_us int64 | us | 1 to 4.5e15 | wrap period of this device from window_start_us on; null: that of its window
   valid! bool | | | false: this device has no usable trace according to the source
 availability: order device_id start_us end_us
   device_id! id | | in devices | device; an id of the devices table
@@ -154,6 +156,8 @@ class Column:
             rules["bounds"] = Bounds(low, high)
         elif rule.startswith("in "):
             rules["refers"] = rule.removeprefix("in ")
+        elif unit == "us":
+            rules["bounds"] = Bounds(-MOST_US, MOST_US, words="within 142 years of time 0")
         elif rule:
             rules["words"] = tuple(rule.split(", "))
         required, nullable = name[-1] in "!?", name[-1] not in "!."

@@ -90,12 +90,13 @@ def validate_bundle(
     return findings
 
 
-def require_sound(bundle: TraceBundle, *tables: str) -> None:
-    """Refuse a bundle some tables of which (by default all) are not sound, with the first ten problems."""
+def require_sound(bundle: TraceBundle, *tables: str) -> TraceBundle:
+    """The bundle; refuse one some tables of which (by default all) are not sound, with the first ten problems."""
     findings = [str(finding) for finding in validate_bundle(bundle, *tables, limit=_SHOWN)]
     if len(findings) > _SHOWN:
         findings[_SHOWN:] = ["and more; `fedsim traces validate` lists them all"]
     raise_all(bundle.error(finding) for finding in findings)
+    return bundle
 
 
 def implausible_times(bundle: TraceBundle) -> UserError | None:

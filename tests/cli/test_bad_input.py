@@ -1,6 +1,7 @@
 """Kinds of bad input: each ends with exit code 2 and one message that names the place, never with a traceback."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -67,6 +68,14 @@ RAW: dict[str, tuple[str | bytes, *tuple[str, ...]]] = {
     "empty file": ("", "s.yaml: the scenario is empty"),
     "a list": ("- a\n", "s.yaml: a scenario is a mapping"),
     "tab": ("task:\n\tname: timing\n", "s.yaml:2:1: a tab where"),
+    "a key that looks like another": (
+        PARABOLAS.replace("training", "train\u200bing"),
+        *("s.yaml:2:1: ", "train\\u200bing"),
+    ),
+    "more digits than Python writes": (
+        f"{PARABOLAS}seed: 0x{4000 * 'f'}\n",
+        *("s.yaml:7:7: seed", "whole number"),
+    ),
     "open bracket": ("task: [1, 2\n", "s.yaml:1:7: this [ is never closed"),
     "key twice": ("a: 1\na: 2\n", "s.yaml:2:1: the key 'a' appears twice"),
     "not UTF-8": (b"name: \xff\n", "s.yaml: is not UTF-8"),
@@ -212,6 +221,9 @@ def test_of_many_unknown_keys_some_are_shown_and_the_others_counted(run: RunText
         ("availability", "device_id", ["a", "a", "b", "nobody"], ["row 3", "nobody"]),
         ("compute", "sample_s", [0.001, float("nan"), 0.003], ["sample_s"]),
         ("compute", "sample_s", [0.001, -1.0, 0.003], ["sample_s"]),
+        ("devices", "window_start_us", [-(2**63), 0, 0], ["row 0", "within 142 years"]),
+        ("devices", "window_end_us", [2**63 - 1, 0, 0], ["row 0", "within 142 years"]),
+        ("devices", "device_id", ["a", "a", "c"], ["device_id"]),
     ],
 )
 def test_bad_traces(
@@ -219,6 +231,9 @@ def test_bad_traces(
 ) -> None:
     write_bundle(Path("week"), **{table: {column: values}})
     assert_refused(run(TRACED), "week", table, *fragments)
+    for command in ("validate week", "inspect week", "scale week -n 20 -o more"):
+        assert invoke("traces", *command.split()).exit_code == 2, command
+    assert not Path("more").exists()
     assert not Path("runs").exists()
 
 
@@ -322,6 +337,61 @@ def test_a_scenario_that_is_none(tmp_path: Path) -> None:
     (tmp_path / "night.yaml").write_text(PARABOLAS)
     assert_refused(invoke("run", tmp_path / "day.yaml"), "day.yaml: no such file", "night.yaml")
     assert_refused(invoke("run", tmp_path), "is a folder, not a scenario")
+
+
+OF_THE_COMMAND_LINE = """
+a part of a round | forecast s.yaml --target rounds=2.5 | whole number
+rounds without end | forecast s.yaml --target rounds=1e18 | whole number
+a part of an arrival | decide s.yaml --over training.local_steps=1,2 --metric time_to:arrivals=4.5 | whole number
+"""
+
+
+@pytest.mark.parametrize(("_", "arguments", "fragment"), list(rows(OF_THE_COMMAND_LINE)))
+def test_bad_arguments(run: RunText, _: str, arguments: str, fragment: str) -> None:
+    assert run(PARABOLAS, "-o", "out").exit_code == 0
+    assert_refused(invoke(*arguments.split()), fragment)
+
+
+def test_no_process_of_a_run(run: RunText, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "-1"), ("WORLD_SIZE", "0"), ("LOCAL_RANK", "0")):
+        monkeypatch.setenv(name, value)
+    refused = run(PARABOLAS, "-s", "training.workers=distributed")
+    assert_refused(refused, "environment: RANK, WORLD_SIZE, LOCAL_RANK are -1, 0, 0")
+
+
+def test_a_working_folder_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "s.yaml").write_text(PARABOLAS)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert_refused(invoke("run", "../s.yaml"), "the working folder no longer exists")
+
+
+def test_a_folder_named_as_the_home_folder(run: RunText, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = Path("home").absolute()
+    (home / "out").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(home))
+    for command in (("run", "s.yaml", "-o"), ("report",), ("export", "--format", "csv")):
+        Path("s.yaml").write_text(PARABOLAS)
+        result = invoke(*command, "~/out")
+        assert result.exit_code == 0, result.output
+    assert "intact" in invoke("verify", "~/out").stdout
+    assert list(home.rglob("*")) == [home / "out"]
+
+
+def test_names_of_folders_never_reach_the_terminal_as_they_are(run: RunText) -> None:
+    names = {"z\u202ez": "z\\u202ez", "y\x9b31my": "y\\x9b31my", "x\udcffx": "x\\udcffx"}
+    Path("runs").mkdir()
+    assert run(PARABOLAS, "-o", "run").exit_code == 0
+    for name in names:
+        shutil.copytree("run", Path("runs", name))
+    for command in (("ls", "runs"), ("verify", *(Path("runs", name) for name in names))):
+        result = invoke(*command)
+        assert result.exit_code == 0, result.output
+        for name, escaped in names.items():
+            assert escaped in result.stdout
+            assert name not in result.output
+    assert_refused(invoke("report", "runs/x\udcffx"), "surrogates not allowed")
 
 
 @pytest.mark.parametrize("command", ["resume", "report"])

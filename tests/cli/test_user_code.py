@@ -10,8 +10,9 @@ from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.errors import UserError
-from tests.cli.invoking import assert_refused, invoke
+from tests.cli.invoking import PARABOLAS, assert_refused, invoke
 from tests.composition.worlds import digits
+from tests.lines import rows
 
 EVIL = """
 from pathlib import Path
@@ -111,6 +112,61 @@ def test_reading_a_run_runs_nothing_and_resuming_refuses_changed_code(scenario: 
     assert not ran(scenario)
     code.write_text(EVIL)
     assert fedsim.resume(run).info["status"] == "complete"
+
+
+USED = """
+sys.exit(0) | pass | 1 | evil.py cannot be imported: SystemExit: 0
+raise BaseExceptionGroup("x", [SystemExit(0)]) | pass | 1 | evil.py cannot be imported: BaseExceptionGroup
+pass | sys.exit(0) | 1 | evil.py:8: your own code ended the process: SystemExit: 0
+pass | sys.exit(7) | 1 | evil.py:8: your own code ended the process: SystemExit: 7
+pass | raise BaseExceptionGroup("x", [SystemExit(0)]) | 1 | evil.py:8: your own code ended the process
+pass | pass | 10**400 | the metric score returned
+pass | pass | 1j | the metric score returned 1j
+"""
+
+
+@pytest.mark.parametrize(("begin", "inside", "value", "message"), list(rows(USED)))
+def test_code_that_ends_the_process_or_returns_no_number(
+    tmp_path: Path, begin: str, inside: str, value: str, message: str
+) -> None:
+    lines = ("import sys", "from fedsim.methods.fedavg import FedAvg", begin, "", "")
+    body = ("def score(outputs, labels):", "    x = 1", f"    {inside}")
+    (tmp_path / "evil.py").write_text("\n".join((*lines, *body, f"    return {value}\n")))
+    world = digits(stop={"rounds": 2}, evaluation={"metrics": ["evil.py:score"]})
+    path = tmp_path / "scenario.yaml"
+    YAML(typ="safe").dump(world, path)
+    assert_refused(invoke("run", path), message)
+    if begin != "pass":
+        assert_refused(invoke("scenario", "check", path), message)
+
+
+def test_an_exception_of_a_part_does_not_steer_the_terminal(scenario: Path) -> None:
+    (scenario.parent / "evil.py").write_text(
+        EVIL + ENDING.replace("os._exit(7)", "raise OSError('\\x9b7m\\u202e')")
+    )
+    result = invoke("run", scenario)
+    assert result.exit_code == 2
+    assert "OSError: \\x9b7m\\u202e" in result.stderr
+
+
+STEP_S = """
+from fedsim.devices.compute.base import ComputeModel
+
+class Mine(ComputeModel):
+    name = ""
+
+    def step_s(self):
+        import numpy as np
+        return """
+
+
+@pytest.mark.parametrize("value", ["1.0", "[1.0]", "None", "np.ones((3, 2))", "np.ones(3) * 1j"])
+def test_step_times_of_another_shape_are_refused(tmp_path: Path, value: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{STEP_S}{value}\n")
+    (tmp_path / "s.yaml").write_text(PARABOLAS.replace("{name: values, step: 1s}", "mine.py:Mine"))
+    for command in (("run",), ("scenario", "check")):
+        refused = invoke(*command, tmp_path / "s.yaml")
+        assert_refused(refused, "mine.py:7: Mine.step_s: returns ", "an array of real numbers")
 
 
 def test_a_run_whose_code_ends_the_process_is_interrupted(scenario: Path) -> None:

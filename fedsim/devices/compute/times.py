@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fedsim.devices.compute.base import ComputeModel, ComputeParams
 from fedsim.devices.compute.slowdowns import slowdowns
 from fedsim.errors import UserError
+from fedsim.parts.functions import shown, wrong_return
 from fedsim.randomness import Draws, Purpose
 from fedsim.units import LONGEST_S, NS_PER_S
 
@@ -40,6 +41,10 @@ class ComputeTimes:
         context = model.context
         with np.errstate(over="ignore", invalid="ignore"):
             step_s = model.step_s()
+        shape, is_array = (context.clients,), isinstance(step_s, np.ndarray)
+        if not is_array or step_s.shape != shape or step_s.dtype.kind not in "fiu":
+            hint = f"return an array of real numbers of shape {shape}, one per client"
+            raise wrong_return(type(model), "step_s", shown(step_s), hint)
         # Neither NaN nor beyond the range of the clock.
         sound = (step_s >= 0) & (step_s <= LONGEST_S)
         if not sound.all():

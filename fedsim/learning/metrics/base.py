@@ -131,7 +131,7 @@ def measured(metric: Metric, predictions: Predictions) -> float:
     value: Any = metric.compute(predictions)
     try:
         return float(value)
-    except (TypeError, ValueError, RuntimeError) as error:
+    except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         compute = inspect.unwrap(type(metric).compute)
         raise UserError(
             f"the metric {compute.__qualname__} returned {shown(value)}, not a number",

@@ -147,9 +147,9 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
     require_file(path)
     try:
         if path.suffix == ".parquet":
-            return pd.read_parquet(path)
+            return pd.read_parquet(path.absolute())
         if path.suffix != ".csv":
-            return pd.read_csv(path)
+            return pd.read_csv(path.absolute())
         # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
         content = path.read_bytes()
         text = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
