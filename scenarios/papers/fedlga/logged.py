@@ -5,23 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 from fedsim.methods.base import MethodContext, Tensor, Updates
-from fedsim.methods.fedavg import FedLga, FedLgaParams
-
-
-class LoggedParams(FedLgaParams):
-    """Parameters of FedLGA, and where to write."""
-
-    folder: str = "runs/fedlga-gradients"
-    """Folder of the files ``seed<seed>-momentum<m>.csv``, with lines ``version,client,squared``; a resumed run may
-    repeat some."""
+from fedsim.methods.fedavg import FedLga
 
 
 class LoggedFedLga(FedLga):
     """FedLGA with a log of the squared lengths of g_i."""
 
-    Params = LoggedParams
+    class Params(FedLga.Params):
+        folder: str = "runs/fedlga-gradients"
+        """Folder of the files ``seed<seed>-momentum<m>.csv``, with lines ``version,client,squared``; a resumed run may
+        repeat some."""
 
-    def __init__(self, params: LoggedParams, context: MethodContext) -> None:
+    def __init__(self, params: Params, context: MethodContext) -> None:
         super().__init__(params, context)
         name = f"seed{context.seed}-momentum{context.sgd_momentum[0]:g}.csv"
         self._path = Path(params.folder) / name
