@@ -382,7 +382,9 @@ class Execution:
                 self._leave(Status.INTERRUPTED)
             else:
                 self._leave(Status.FAILED, error=f"{type(error).__name__}: {error}")
-            if not isinstance(error, Exception):  # Such as SystemExit.
+            if isinstance(error, SystemExit | BaseExceptionGroup) and not isinstance(
+                error, Exception
+            ):
                 message = f"your own code ended the process: {type(error).__name__}: {error}"
                 raise UserError(message, where=users_line(error)) from error
             raise
