@@ -48,7 +48,9 @@ def read_parquet(path: Path) -> pa.Table:
             names = file.schema_arrow.names
             if len(set(names)) < len(names):
                 raise ValueError("two columns have the same name")
-            return file.read()
+            table = file.read()
+        table.validate(full=True)
+        return table
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
         raise unreadable(path, error) from error
 
