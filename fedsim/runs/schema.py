@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -372,6 +373,7 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
                 return f"the column '{name}' has values outside {low} to {high}"
             if name in _ALWAYS and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
                 return f"the column '{name}' lacks values"
-    if table in _KEYED and len(pd.unique(data.column(0).to_numpy())) < rows:
+    keys = data.column(0).to_numpy()
+    if table in _KEYED and not (np.diff(keys) > 0).all() and len(pd.unique(keys)) < rows:
         return f"the column '{data.column_names[0]}' has a value twice"
     return None
