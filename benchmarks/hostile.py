@@ -164,9 +164,22 @@ def table(chance: random.Random, path: Path) -> str:
         "dates": lambda: pa.array([2**40] * rows, pa.timestamp("us")),
         "booleans": lambda: pa.array([True] * rows),
     }
-    kinds = [*arrays, "deleted", "twice", "reversed", "doubled", "renamed", "shuffled"]
-    kind = chance.choice(kinds)
-    if kind in arrays:
+    kinds = [*arrays, "deleted", "twice", "reversed", "doubled", "renamed", "no rows", "many rows"]
+    kind = chance.choice([*kinds, *["one value"] * 8])
+    if kind == "one value":
+        values, field = content.column(name).to_pylist(), content.schema.field(name)
+        whole = pa.types.is_integer(field.type)
+        extreme = chance.choice([2**31 - 1, 10**6, -7] if whole else [np.nan, np.inf, -5.0, 1e300])
+        if field.type == pa.int64() and chance.random() < 0.5:
+            extreme = chance.choice([2**63 - 1, -(2**63)])
+        if whole or pa.types.is_floating(field.type):
+            values[chance.randrange(rows)], kind = extreme, f"one value {extreme}"
+        content = content.set_column(index, field, pa.array(values, field.type))
+    elif kind == "no rows":
+        content = content[:0]
+    elif kind == "many rows":
+        content = content.take(pa.array(np.zeros(20_000_000 // content.num_columns, np.int64)))
+    elif kind in arrays:
         content = content.set_column(index, name, arrays[kind]())
     elif kind == "deleted":
         content = content.drop([name])
@@ -369,6 +382,7 @@ LOGS: dict[str, Callable[[], bytes]] = {
     "JSON lines": lambda: b'{"client": {"a": []}, "start": [1], "end": null}\n' * 5,
     "deep JSON": lambda: b'{"client": ' + b"[" * 50_000 + b"]" * 50_000 + b"}\n",
     "gzip bomb": lambda: gzip.compress(b"client,start,end\n" + b"0" * 100_000_000, 1),
+    "zstd bomb": lambda: pa.compress(LOG.encode() * 900_000, "zstd", asbytes=True),
     "gzip cut": lambda: gzip.compress(LOG.encode())[:40],
     "Parquet cut": lambda: b"PAR1" + bytes(50) + b"PAR1",
     "messages": lambda: b"PK\x03\x04" + bytes(100),
@@ -384,6 +398,8 @@ def logs(chance: random.Random) -> tuple[str, Calls]:
     )
     if "gzip" in name:
         ending = "csv.gz"
+    elif "zstd" in name:
+        ending = "csv.zst"
     Path(f"log.{ending}").write_bytes(content)
     online = f"traces import table log.{ending} devices.csv {chaos.UNITS} -o imported"
     return f"{name} .{ending}", (f"calibrate log.{ending} -o devices", online)

@@ -24,7 +24,7 @@ from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
 from fedsim.files.delimited import checked_rows
 from fedsim.files.documents import parsed
-from fedsim.files.sources import SourceFile
+from fedsim.files.sources import SourceFile, require_room
 from fedsim.units import without_comma
 
 _HEAD_BYTES = 1 << 16
@@ -92,7 +92,9 @@ class TableFile:
         if head.startswith(b"PAR1"):
             import pyarrow.parquet as pq
 
-            self._whole = pq.ParquetFile(self._content())
+            self._whole, content = pq.ParquetFile(self._content()), self.source.content
+            size = content.stat().st_size if isinstance(content, Path) else len(content)
+            require_room(self._whole, size, self.source.where)
         elif head.startswith((b"ARROW1", _STREAM)):
             read = pa.ipc.open_stream if head.startswith(_STREAM) else pa.ipc.open_file
             self._whole = read(pa.BufferReader(self.source.data)).read_all()

@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import re
 import zipfile
 import zlib
@@ -20,10 +21,27 @@ from typing import IO, Any
 from fedsim.errors import UserError
 from fedsim.files.documents import parsed
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
+from fedsim.units import parse_size_bytes
 
 # Files that accompany a data set.
 _COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)
 _CHUNK_BYTES = 1 << 24
+MOST_UNPACKED = "FEDSIM_MAX_UNPACKED"
+"""The environment variable with the size to which a file may unpack instead of :func:`most_unpacked`."""
+
+
+def most_unpacked(packed_bytes: int) -> float:
+    """The bytes to which a table or log may unpack: more than any that was not made to fill the memory."""
+    return parse_size_bytes(os.environ.get(MOST_UNPACKED) or max(1 << 28, 200 * packed_bytes))
+
+
+def require_room(file: Any, packed_bytes: int, where: object) -> None:
+    """Refuse a Parquet file (open) whose columns would take more than :func:`most_unpacked`."""
+    rows, columns = file.metadata.num_rows, len(file.schema_arrow)
+    if rows * columns * 8 > most_unpacked(packed_bytes):
+        message = f"has {rows:,} rows in only {packed_bytes:,} bytes"
+        hint = f"if the file is correct, raise the limit: export {MOST_UNPACKED}=16GiB"
+        raise UserError(message, where=str(where), hint=hint)
 
 
 def _utf8(data: bytes) -> bytes:
@@ -250,7 +268,8 @@ class Sources:
                 raise UserError(
                     f"unpacks to more than {self.max_unpacked / 2**30:.3g} GiB",
                     where=where,
-                    hint="if the file is correct, raise the limit: -s max_unpacked=16GiB",
+                    hint="if the file is correct, raise the limit: -s max_unpacked=16GiB"
+                    f" ('traces import') or export {MOST_UNPACKED}=16GiB",
                 )
             data.write(chunk)
         return _utf8(data.getvalue())

@@ -19,11 +19,12 @@ from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field, TypeAdapter
 from typing_extensions import override
 
 from fedsim.composition.planes import build_station
@@ -157,6 +158,9 @@ class Nodes:
         return getattr(AvailabilityIndex(flat, first, last, zeros, zeros), name)
 
 
+_Natural = Annotated[int, Field(strict=True, ge=0, lt=2**63)]
+
+
 class Line(NamedTuple):
     """A line of the journal.
 
@@ -167,10 +171,14 @@ class Line(NamedTuple):
         more: the node that came; the course of a reply; why there is none.
     """
 
-    at_ns: int
-    what: str
-    number: int
+    at_ns: _Natural
+    what: Annotated[str, Field(pattern="^(came|gone|reply|lost|mark)$")]
+    number: _Natural
     more: Mapping[str, Any]
+
+
+_LINE = TypeAdapter(Line)
+_MORE = {"came": {"node"}, "lost": {"why"}, "reply": {"samples", "bytes_up", "work_ns", "steps"}}
 
 
 class _Journal:
@@ -184,13 +192,19 @@ class _Journal:
                 if not text.endswith(b"\n"):
                     break  # The server was killed while it wrote this line.
                 content = text.partition(b" ")[2][:-1]
-                if text != _checked(content):
+                try:
+                    if text != _checked(content):
+                        raise ValueError
+                    line = _LINE.validate_json(content)
+                    if not line.more.keys() >= _MORE.get(line.what, set()):
+                        raise ValueError
+                    self.lines.append(line)
+                except ValueError:
                     raise UserError(
                         "it has changed since fedsim wrote it",
                         where=f"{path}:{len(self.lines) + 1}",
                         hint="restore the folder from a copy, or begin in another one: server_app(..., output=...)",
-                    )
-                self.lines.append(Line(*json.loads(content)))
+                    ) from None
                 size += len(text)
             os.truncate(path, size)
         self._file = path.open("ab")

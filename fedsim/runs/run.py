@@ -37,6 +37,7 @@ from fedsim.runs.schema import (
     PRESENCE,
     STREAMED_OF_EDGES,
     Table,
+    impossible,
     with_columns,
 )
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
@@ -277,6 +278,15 @@ class Run:
             kind = data.schema.field(name).type
             if kind != types.get(name, pa.float64()):
                 raise RUN.damaged(parquet, f"the column '{name}' has the type {kind}")
+        known = data.select([name for name in data.column_names if name in types])
+        if problem := impossible(table, known, self.info):
+            raise RUN.damaged(parquet, problem)
+        for name in set(data.column_names) & KNOWN_METRICS.keys() - self.metric_definitions.keys():
+            bounds, values = KNOWN_METRICS[name], data.column(name).to_numpy()
+            if ((values < bounds.low - 1e-6) | (values > bounds.high + 1e-6)).any():
+                raise RUN.damaged(
+                    parquet, f"the metric '{name}' is not {bounds.low:g} to {bounds.high:g}"
+                )
         frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
         for name in nullable.intersection(frame):

@@ -6,10 +6,15 @@ metadata of each field (``unit``, ``description``).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS
 
@@ -336,3 +341,39 @@ TABLES = (
     MESSAGES,
 )
 """Every table that a run folder may contain, as ``<name>.parquet``."""
+
+MOST = 2**53
+"""The largest number in a table of a run; whole numbers are exact up to it."""
+_SUMMED = ("bytes_down", "bytes_up", "steps", "steps_assigned", "steps_done")
+_SIGNED = ("group", "label", "gco2e", "cost")
+_ALWAYS = ("client_id", "time_s", "from_s", "to_s")
+"""Columns that have a value in each row."""
+_KEYED = (DISPATCHES, AGGREGATIONS, EDGE_DISPATCHES, EDGES, CLIENTS, MESSAGES)
+"""Tables whose first column identifies a row."""
+
+
+def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | None:
+    """What no run with this ``run.json`` has in the columns of a table; None if there is no such value."""
+    rows, clients = data.num_rows, info.get("clients", MOST)
+    if table is CLIENTS and clients not in (MOST, rows):
+        return f"has {rows} rows, but the run has {clients} clients"
+    # Sums of whole numbers stay within 64 bits, and ids of clients are rows of the table of clients.
+    most: dict[str, float] = dict.fromkeys(_SUMMED, min(MOST, 2**62 // max(rows, 1)))
+    most |= {"client_id": clients - 1, "down_bps": math.inf, "up_bps": math.inf}
+    if EDGE.name not in (*data.column_names, *table.name.split("_")):
+        most |= dict.fromkeys(("version", "aggregated_version"), info.get("versions_made", MOST))
+    for name, column in zip(data.column_names, data.columns, strict=True):
+        values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
+        is_float = pa.types.is_floating(values.type)
+        if is_float or pa.types.is_integer(values.type):
+            is_no_id = table in (PAUSES, CRITICAL) and name.endswith("_id")
+            low, high = -MOST if name in _SIGNED else -int(is_no_id), most.get(name, MOST)
+            found = pc.min_max(values).as_py().values()  # NaN is neither, but for want of others.
+            if any(each is not None and (each < low or each > high) for each in found):
+                return f"the column '{name}' has values outside {low} to {high}"
+            if name in _ALWAYS and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
+                return f"the column '{name}' lacks values"
+    keys = data.column(0).to_numpy()
+    if table in _KEYED and not (np.diff(keys) > 0).all() and len(pd.unique(keys)) < rows:
+        return f"the column '{data.column_names[0]}' has a value twice"
+    return None

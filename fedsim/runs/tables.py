@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from fedsim.errors import UserError
 from fedsim.files.durable import replacing
+from fedsim.files.sources import require_room
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 ROW_GROUP = 65_536
@@ -48,7 +49,10 @@ def read_parquet(path: Path) -> pa.Table:
             names = file.schema_arrow.names
             if len(set(names)) < len(names):
                 raise ValueError("two columns have the same name")
-            return file.read()
+            require_room(file, path.stat().st_size, path)
+            table = file.read()
+        table.validate(full=True)
+        return table
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
         raise unreadable(path, error) from error
 

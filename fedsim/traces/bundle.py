@@ -29,6 +29,7 @@ from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
 from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
+from fedsim.files.sources import require_room
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import (
     MOST_US,
@@ -415,7 +416,9 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:
     """The table in the bytes of a Parquet file; every value is checked unless a digest shows that it is unchanged."""
     try:
-        table = pq.ParquetFile(pa.BufferReader(content)).read()  # read_table imports pandas
+        packed = pq.ParquetFile(pa.BufferReader(content))
+        require_room(packed, len(content), file)
+        table = packed.read()  # read_table imports pandas
         if not trusted:
             table.validate(full=True)
         return make_table(name, {key: table.column(key) for key in table.column_names})

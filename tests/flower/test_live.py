@@ -3,6 +3,7 @@
 import math
 import random
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from fedsim.composition import run as execution
 from fedsim.errors import UserError
 from fedsim.flower import server_app
 from fedsim.flower.internals import TIMING
+from fedsim.flower.live import _Journal
 from fedsim.units import parse_duration_s
 from tests.flower.loopback import LoopbackGrid, spoiled, trained
 from tests.flower.test_serving import DEVICES, scenario
@@ -264,6 +266,21 @@ def test_a_damaged_journal_is_named(tmp_path: Path) -> None:
     journal.write_bytes(content)
     with pytest.raises(UserError, match=r"journal.jsonl:1: it has changed since"):
         deployment(grid, tmp_path, server, rounds=9)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *(b"1", b"[1]", b'"abcd"', b"[" * 5000 + b"]" * 5000, b"\xff\xfe", b'[0,"came",0,{},1]'),
+        *(b'[NaN,"gone",0,{}]', b'[-1,"gone",0,{}]', b'[0,"left",0,{}]', b'[0,"came",0,{}]'),
+    ],
+)
+def test_a_line_of_the_journal_with_other_types_is_damage(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "journal.jsonl"
+    good = b'[0,"came",0,{"node":7}]'
+    path.write_bytes(b"".join(b"%08x %s\n" % (zlib.crc32(c), c) for c in (good, content)))
+    with pytest.raises(UserError, match=r"journal.jsonl:2: it has changed since"):
+        _Journal(path)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fedsim.analysis.run import load_run
 from fedsim.errors import UserError
+from fedsim.files.checksums import file_sha256
 from fedsim.runs import RunFolder
 from fedsim.runs.run import (
     Lost,
@@ -64,6 +67,49 @@ def test_damage_is_named_with_the_file_and_a_way_out(
         read_everything(tmp_path / "run")
     assert Path(str(caught.value.where)).name == where
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value", "problem"),
+    [
+        ("dispatches", "client_id", 2**63 - 1, "outside 0 to 4"),
+        ("dispatches", "client_id", -(2**63), "outside 0 to 4"),
+        ("dispatches", "client_id", 5, "outside 0 to 4"),
+        ("dispatches", "dispatch_id", 0, "has a value twice"),
+        ("dispatches", "aggregated_version", 2**40, "outside 0 to"),
+        ("dispatches", "steps_done", -7, "outside 0 to"),
+        ("dispatches", "bytes_down", 2**63 - 1, "outside 0 to"),
+        ("dispatches", "arrived_s", -5.0, "outside 0 to"),
+        ("aggregations", "time_s", NAN, "lacks values"),
+        ("aggregations", "contributor_ids", [-1], "outside 0 to"),
+        ("metrics", "time_s", math.inf, "outside 0 to"),
+        ("metrics", "accuracy", 7.5, "is not 0 to 1"),
+        ("clients", "client_id", 0, "has a value twice"),
+        ("clients", "kind", None, "has 0 rows, but the run has 5 clients"),
+        ("clients", "kind", b"\xff\xfe", "Invalid UTF8"),
+    ],
+)
+def test_values_that_no_run_has_are_refused(
+    tmp_path: Path, table: str, column: str, value: Any, problem: str
+) -> None:
+    build_run(tmp_path / "run", clients=5, hours=1, cohort=3)
+    path = tmp_path / "run" / f"{table}.parquet"
+    data = pq.read_table(path)
+    if table == "metrics" and column not in data.column_names:
+        data = data.append_column(column, pa.array([0.5] * len(data)))
+    index, kind = data.column_names.index(column), data.schema.field(column).type
+    if isinstance(value, bytes):
+        changed = pa.array([value] * len(data)).view(pa.string())
+    else:
+        changed = pa.array([*data.column(column).to_pylist()[:-1], value], kind)
+    data = data.set_column(index, column, changed)
+    pq.write_table(data if value is not None else data[:0], path)
+    folder = RunFolder(tmp_path / "run")
+    files = {**folder.read_info()["files"], path.name: file_sha256(path)}
+    folder.update_info(files=files, clients=5, versions_made=1000)
+    with pytest.raises(UserError, match=problem) as caught:
+        _ = getattr(load_run(folder.path), table)
+    assert caught.value.where == str(path)
 
 
 def test_a_file_missing_from_a_complete_run_is_not_to_be_had_by_resuming(tmp_path: Path) -> None:

@@ -442,7 +442,9 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
     """
     moments, counts = np.unique(begun_s, return_counts=True)
     # A few dispatches between two rounds are not a round.
-    many = counts >= max(float(np.median(np.repeat(counts, counts))) / 4, 2.0)
+    many = counts >= max(
+        float(np.median(np.repeat(counts, counts) if counts.any() else 0)) / 4, 2.0
+    )
     if many.sum() < 2 or counts[many].sum() < 0.9 * len(begun_s):
         return time_bins(duration_s)
     starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]
