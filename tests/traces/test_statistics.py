@@ -74,7 +74,7 @@ def test_only_the_time_of_a_step_that_a_bundle_gives_is_described():
     bundle = bundle_of({"a": [], "b": []}, tables={"compute": {"device_id": ["a", "b"], **fixed}})
     statistics = describe(bundle)
     assert list(statistics.compute) == ["step_fixed_s"]
-    assert [panel.label for panel in _panels([statistics]) if panel.id == "compute"] == [
+    assert [panel.columns[0].label for panel in _panels([statistics]) if panel.id == "compute"] == [
         "time per step"
     ]
     out = io.StringIO()
