@@ -379,6 +379,7 @@ def test_a_folder_named_as_the_home_folder(run: RunText, monkeypatch: pytest.Mon
     assert list(home.rglob("*")) == [home / "out"]
 
 
+@pytest.mark.usefixtures("with_reports")
 def test_names_of_folders_never_reach_the_terminal_as_they_are(run: RunText) -> None:
     names = {"z\u202ez": "z\\u202ez", "y\x9b31my": "y\\x9b31my", "x\udcffx": "x\\udcffx"}
     Path("runs").mkdir()

@@ -27,7 +27,7 @@ def imported_by(*arguments: str | Path, exit_code: int = 0) -> set[str]:
 
 
 @pytest.fixture(scope="module")
-def timing_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def timing_run(tmp_path_factory: pytest.TempPathFactory, with_reports: None) -> Path:
     """The folder of a short run without learning."""
     folder = tmp_path_factory.mktemp("imports") / "run"
     overrides = ["task.clients=100", "stop.simulated_time=1h", "server.selection.cohort=5"]
