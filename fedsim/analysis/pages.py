@@ -81,10 +81,9 @@ def unbroken(value: str) -> str:
 
 
 def unsplit(label: str) -> Markup:
-    """A variant's name whose parts, such as ``lr=0.1``, do not break inside."""
-    return Markup(", ").join(
-        Markup('<span class="part">{}</span>').format(part) for part in label.split(", ")
-    )
+    """A variant's name whose parts, such as ``lr=0.1``, do not break inside, nor before their comma."""
+    parts = re.split("(?<=,) ", label)
+    return Markup(" ").join(Markup('<span class="part">{}</span>').format(part) for part in parts)
 
 
 class _Drawn(dict[str, Any]):

@@ -62,6 +62,11 @@ def curves(
     measured = [[points(run, metric, against) for run in group.runs] for group in groups]
     every = np.unique(np.concatenate([np.zeros(0), *(c for each in measured for c, _ in each)]))
     x = every[thin(len(every), limit)]
+    ends = np.unique([c[-1] for each in measured for c, _ in each if len(c)])
+    if (
+        len(ends) <= limit
+    ):  # A run is drawn to its last value, which may be the one that reached the target.
+        x = np.union1d(x, ends)
     return x, [_curve(each, x) for each in measured]
 
 

@@ -96,6 +96,23 @@ def scenario(**server: Any) -> dict[str, Any]:
     }
 
 
+def test_a_thinned_curve_has_the_ends_of_its_runs() -> None:
+    """The last value may be the one that reached the target."""
+    runs = [
+        facts(
+            server("fedavg"),
+            seed,
+            str(seed),
+            (*map(float, range(end)), end - 0.5),
+            (0.1,) * end + (0.9,),
+        )
+        for seed, end in enumerate((40, 63))
+    ]
+    x, (drawn,) = curves(group_runs(runs).groups, "accuracy", "time_s", limit=10)
+    assert len(x) < 20
+    assert [line[np.isfinite(line)][-1] for line in drawn["runs"]] == [0.9, 0.9]
+
+
 def test_a_bound_is_below_its_curve_and_met_by_rennala(tmp_path: Path) -> None:
     run = fedsim.run(scenario(), tmp_path / "sync")
     assert durations_s(run).tolist() == pytest.approx([3.0, 4.0, 7.0])
