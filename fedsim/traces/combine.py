@@ -209,6 +209,9 @@ def join(
         compute_correlation: Spearman correlation, -1 to 1, between a device's share of time online and its speed.
         network_correlation: Spearman correlation, -1 to 1, between a device's speed and its rate.
     """
+    for name, value in (("compute", compute_correlation), ("network", network_correlation)):
+        if not -1 <= value <= 1:
+            raise UserError(f"the {name} correlation is {value:g}, outside -1 to 1")
     ids = availability.device_ids
     same = np.arange(len(ids))
     rows, link_rows = same, same

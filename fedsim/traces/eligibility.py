@@ -45,6 +45,7 @@ FLASH_RULE = "charging and network == wifi and lock"
 ON = {"on", "true", "yes", "1"}
 OFF = {"off", "false", "no", "0"}
 
+_MOST_LEVELS = 100
 _ORDERS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
 # From the position of each key's state among its states (-1: unknown) to 1 (holds), -1 (does not) or 0 (undecided).
 _Test = Callable[[Mapping[str, Ints]], Ints]
@@ -80,6 +81,8 @@ class Rule:
             self.holds = self._test(ast.parse(self._source, mode="eval").body)
         except SyntaxError as error:
             raise self._error(error.msg, (error.offset or 0) - 2) from error
+        except (RecursionError, MemoryError) as error:  # MemoryError is that of the parser's stack.
+            raise self._error("the rule is nested too deeply", 0) from error
 
     def _error(self, message: str, column: int) -> UserError:
         return UserError(
@@ -89,14 +92,16 @@ class Rule:
             "<, <=, >, >=; other values than plain words in quotes: 'not ready'",
         )
 
-    def _test(self, node: ast.expr) -> _Test:
+    def _test(self, node: ast.expr, level: int = 0) -> _Test:
+        if level > _MOST_LEVELS:
+            raise RecursionError
         match node:
             case ast.BoolOp(op, values):
                 combined = np.maximum if isinstance(op, ast.Or) else np.minimum
-                tests = [self._test(value) for value in values]
+                tests = [self._test(value, level + 1) for value in values]
                 return lambda codes: combined.reduce([test(codes) for test in tests])
             case ast.UnaryOp(ast.Not(), operand):
-                test = self._test(operand)
+                test = self._test(operand, level + 1)
                 return lambda codes: -test(codes)
             case ast.Name(key) if key in self.states and set(self.states[key]) <= ON | OFF:
                 return self._among(key, ON)

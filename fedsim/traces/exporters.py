@@ -108,15 +108,20 @@ class Link(NamedTuple):
 
 
 def links(bundle: TraceBundle) -> Iterator[Link]:
-    """The series of a bundle, which must have a known rate in all pieces."""
+    """The series of a bundle, which must have a known rate in all pieces and different file names."""
     table = bundle.table("network_series").to_pandas()
     if (unknown := table["rate_bps"].isna()).any():
         row = int(unknown.to_numpy().argmax())
         raise bundle.error(f"network_series row {row} has no rate, which the format requires")
     by_link: Any = table.groupby(["series_id", "direction"], observed=True, sort=False)
+    seen: dict[tuple[str, str], str] = {}
     for (name, way), pieces in by_link:
+        file_name = name.replace("/", "_")
+        other = seen.setdefault((file_name, way), name)
+        if other != name:
+            raise bundle.error(f"the series '{other}' and '{name}' would have the same file name")
         edges_us = np.append(0, np.cumsum(pieces["dur_us"]))
-        yield Link(name, way, name.replace("/", "_"), edges_us, pieces["rate_bps"].to_numpy())
+        yield Link(name, way, file_name, edges_us, pieces["rate_bps"].to_numpy())
 
 
 def _avt(bundle: TraceBundle, path: Path, params: Any, counts: dict[str, int]) -> Files:

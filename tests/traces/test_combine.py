@@ -173,6 +173,8 @@ def test_links_that_have_only_series_can_be_joined_and_caveats_are_kept(phones):
         join(phones, compute=bare)
     with pytest.raises(UserError, match="give --compute"):
         join(bare, network=phones, network_correlation=0.5)
+    with pytest.raises(UserError, match="outside -1 to 1"):
+        join(phones, compute=phones, compute_correlation=1.5)
     values = {"device_id": ["a", "b"], "task": ["*"] * 2, "phase": ["training"] * 2}
     unknown = bundle_of({"a": [], "b": []}, tables={"compute": {**values, "sample_s": [0.1, None]}})
     with pytest.raises(UserError, match="a value for every device"):

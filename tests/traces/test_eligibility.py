@@ -101,6 +101,12 @@ def test_mistakes_name_their_column(text: str, column: int) -> None:
     assert "charging and network == wifi and lock" in str(caught.value.hint)
 
 
+@pytest.mark.parametrize("depth", [101, 3000])
+def test_a_rule_of_many_levels_is_refused(depth: int) -> None:
+    with pytest.raises(UserError, match="nested too deeply"):
+        Rule("not " * depth + "charging")
+
+
 BATTERY = {"battery": ("19", "20", "20.5", "100"), "plug": ("no", "yes")}
 
 

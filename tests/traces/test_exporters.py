@@ -69,6 +69,11 @@ def test_an_unknown_rate_is_refused() -> None:
         list(links(with_series("a", rate_bps=[1e6, None])))
 
 
+def test_two_series_of_one_file_name_are_refused() -> None:
+    with pytest.raises(UserError, match="'lab/1' and 'lab_1' would have the same file name"):
+        list(links(with_series("lab/1", "lab_1")))
+
+
 def test_avt_round_trip_is_byte_exact(tmp_path: Path) -> None:
     path = write(tmp_path / "a.avt", "x\t2\t 5 10 20 30", "y\t0\t ", "z\t1\t 0 30")
     bundle = import_("avt", path)

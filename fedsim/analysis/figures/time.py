@@ -440,11 +440,11 @@ def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArr
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
     later one): bins of equal width would hold one, two or no rounds.
     """
+    if not len(begun_s):
+        return time_bins(duration_s)
     moments, counts = np.unique(begun_s, return_counts=True)
     # A few dispatches between two rounds are not a round.
-    many = counts >= max(
-        float(np.median(np.repeat(counts, counts) if counts.any() else 0)) / 4, 2.0
-    )
+    many = counts >= max(float(np.median(np.repeat(counts, counts))) / 4, 2.0)
     if many.sum() < 2 or counts[many].sum() < 0.9 * len(begun_s):
         return time_bins(duration_s)
     starts = moments[many][:: math.ceil(many.sum() / MAX_BINS)]

@@ -190,6 +190,10 @@ def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, 
 
 
 def _timer_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
+    for row, success in enumerate(file.field("isSuccess")):
+        if not isinstance(success, bool):
+            where = file.where(row)
+            raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
     valid = np.array(file.field("isSuccess"), np.bool_)
     ready = [
         pairs if use else [] for pairs, use in zip(file.field("ready_time"), valid, strict=True)

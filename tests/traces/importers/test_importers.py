@@ -193,6 +193,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("fedscale", pickle.dumps({1: {"active": [0]}})[:20], "the pickle is damaged"),
     ("avt", "", "has no nodes"),
     ("flash", {"a": timer(1, [])}, "devices row 0: the window"),
+    ("flash", {"a": timer(9, []) | {"isSuccess": "false"}}, "device a: 'isSuccess' is 'false'"),
     ("flash", {"a": timer(9, [[1, "x"]])}, ", device a: an end"),
     (
         "flash",
