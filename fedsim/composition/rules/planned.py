@@ -600,7 +600,7 @@ def _if_many(world: World, affected: npt.NDArray[np.bool_]) -> int:
 def _links(
     world: World, is_affected: Callable[[Any], npt.NDArray[np.bool_]], what: str, hint: str
 ) -> Iterator[UserError]:
-    """The warnings about links of many clients, of whose rates ``is_affected`` tells which are meant."""
+    """The warnings about links whose rates satisfy ``is_affected``, if many clients have one."""
     for direction in Direction:
         rates_bps = world.population.network.rates_bps(direction)[world.prospects.usable]
         if count := _if_many(world, is_affected(rates_bps)):
