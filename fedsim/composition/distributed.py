@@ -37,7 +37,7 @@ def joined(scenario: Scenario) -> Iterator[Ranks | None]:
 
 @contextlib.contextmanager
 def claimed(folder: RunFolder, ranks: Ranks | None, *, overwrite: bool) -> Iterator[None]:
-    """Claim the run folder, and report whether the run may begin to the other processes, which wait for ``ranks.values``."""
+    """Claim the run folder, and report to the other processes, which wait for it, whether the run may begin."""
     is_claimed = False
     with contextlib.ExitStack() as stack:
         try:
