@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
@@ -17,7 +17,7 @@ from fedsim.files.frames import Frame, file_names
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer
 from fedsim.traces.intervals import Intervals, normalize
-from fedsim.traces.tables import DIRECTIONS, id_column
+from fedsim.traces.tables import DIRECTIONS, id_column, run_starts
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 
@@ -102,9 +102,6 @@ def note_outside(
 # Rates over time ----------------------------------------------------------------------------------------------------
 
 
-Links = Iterator[pd.DataFrame]
-
-
 class Notes(NamedTuple):
     """What an importer notes about its files, by kind and in words."""
 
@@ -116,7 +113,7 @@ class LinkImporter(Importer):
     """Base of formats with rates over time, one device per link.
 
     A device is named after its link, its window and its period have the length of the longer direction. Two files must
-    not give the same direction of the same link.
+    not give the same direction of the same link. An unknown rate is the last known one, at the beginning the first one.
 
     Attributes:
         kind: kind of the devices.
@@ -128,36 +125,52 @@ class LinkImporter(Importer):
 
     @classmethod
     @abstractmethod
-    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
-        """The links of one file, as :func:`link` returns them; ``name`` is that of the file."""
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
+        """The pieces of the links of one file, whose name is ``name``, in their order.
+
+        Columns: ``series_id``, ``direction``, ``dur_us``, ``rate_bps`` (NaN if unknown), and others of
+        ``network_series``.
+        """
 
     @classmethod
     def read(cls, sources: Iterable[SourceFile], params: Any) -> Imported:
         """One series per link and direction."""
         notes = Notes(dict.fromkeys(cls.kinds.split(), 0), [])
         files = list(sources)
-        links = [
-            piece
-            for name, source in zip(file_names(files), files, strict=True)
-            for piece in cls.links(name, source, params, notes)
-        ]
+        links = []
+        for number, (name, source) in enumerate(zip(file_names(files), files, strict=True)):
+            piece = cls.links(name, source, params, notes)
+            if piece.empty:
+                raise source.error("has no interval between two times")
+            links.append(piece.assign(file=number))
         pieces = pd.concat(links, ignore_index=True)
-        of_link = pieces.groupby(["series_id", "direction"])["where"].unique()
-        for name, places in zip(of_link.index.get_level_values(0), of_link, strict=True):
-            if len(places) > 1:
-                message = f"has the same name '{name}' as {places[0]}"
+        row, ids = pd.factorize(pieces.pop("series_id"), sort=True)
+        way = pd.Categorical(pieces.pop("direction"), DIRECTIONS).codes.astype(np.int64)
+        order = np.argsort(len(DIRECTIONS) * row + way, kind="stable")
+        pieces, row, way = pieces.iloc[order].reset_index(drop=True), row[order], way[order]
+        heads = run_starts(row, way)
+        by_link: Any = pieces.groupby(np.cumsum(heads))
+        facts = by_link.agg({"file": ["min", "max"], "rate_bps": "count"}).to_numpy()
+        for head, (first, last, known) in zip(np.flatnonzero(heads), facts, strict=True):
+            if first < last:
+                message = f"has the same name '{ids[row[head]]}' as {files[first].where}"
                 hint = "rename one of them, or import the folder that contains both"
-                raise UserError(message, where=places[1], hint=hint)
-        pieces = pieces.sort_values(["series_id", "direction"], kind="stable")
-        row, ids = pd.factorize(pieces["series_id"])
-        ends = (pieces["start_us"] + pieces["dur_us"]).groupby(row).max().to_numpy(np.int64)
-        way = pieces["direction"].map(DIRECTIONS.index).to_numpy()
+                raise files[last].error(message, hint)
+            if not known:
+                message = f"has no rate of {DIRECTIONS[way[head]]}"
+                raise files[first].error(message, "correct the column or the rates")
+        ends = by_link["dur_us"].cumsum()
+        if pieces["rate_bps"].isna().any():
+            pieces["rate_bps"] = by_link["rate_bps"].ffill()
+            pieces["rate_bps"] = by_link["rate_bps"].bfill()
         series = {"series_id": id_column(row, ids), "direction": id_column(way, DIRECTIONS)}
-        for column in pieces.columns.difference(["series_id", "direction", "where"]):
+        series["start_us"] = (ends - pieces["dur_us"]).to_numpy()
+        for column in pieces.columns.difference(["file"]):
             values = pieces[column].to_numpy()
             is_text = column == "radio"
             series[column] = pa.array(values, pa.string(), from_pandas=True) if is_text else values
-        devices = {"device_id": ids, "window_end_us": ends, "period_us": ends}
+        window_us = ends.groupby(row).max().to_numpy()
+        devices = {"device_id": ids, "window_end_us": window_us, "period_us": window_us}
         assign = {"device_id": ids, "series_id": ids, "offset_us": 0, "scale": 1.0}
         tables = {
             "devices": devices | ({} if cls.kind is None else {"kind": cls.kind}),
@@ -168,31 +181,11 @@ class LinkImporter(Importer):
 
 
 def link(
-    series_id: str,
-    direction: str,
-    length_us: Ints,
-    rate_bps: Floats,
-    source: SourceFile,
-    **columns: Any,
+    series_id: str, direction: str, dur_us: Ints, rate_bps: Floats, **columns: Any
 ) -> pd.DataFrame:
-    """The pieces of one direction of a link, from time 0 on.
-
-    Args:
-        series_id: name of the link.
-        direction: down, up or both.
-        length_us: length of each piece, shape (n,).
-        rate_bps: rate of each piece, NaN if unknown, which repeats the last known rate (or else the first), shape (n,).
-        source: the file, for messages.
-        columns: other columns of ``network_series``, shape (n,) each or one value.
-    """
-    if not len(length_us):
-        raise source.error("has no interval between two times")
-    if np.isnan(rate_bps).all():
-        raise source.error(f"has no rate of {direction}", "correct the column or the rates")
-    start_us = np.cumsum(length_us) - length_us
-    rates = pd.Series(rate_bps).ffill().bfill()
-    pieces = {"start_us": start_us, "dur_us": length_us, "rate_bps": rates, **columns}
-    return pd.DataFrame(pieces).assign(series_id=series_id, direction=direction, where=source.where)
+    """The pieces of one direction of a link, as :meth:`LinkImporter.links` returns them."""
+    pieces = {"dur_us": dur_us, "rate_bps": rate_bps, **columns}
+    return pd.DataFrame(pieces).assign(series_id=series_id, direction=direction)
 
 
 # Records ------------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from fedsim.files.cells import NAT, RATES, TIME_S, Bounds
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers import Imported, ImporterParams
-from fedsim.traces.importers._assemble import LinkImporter, Links, Notes, link, microseconds
+from fedsim.traces.importers._assemble import LinkImporter, Notes, link, microseconds
 from fedsim.traces.tables import run_starts
 from fedsim.units import DAY_S, US_PER_S
 
@@ -71,7 +71,7 @@ class Pensieve(LinkImporter):
         manifest, because such a link appears slower than it is."""
 
     @classmethod
-    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         layout = "a cooked trace has lines of: time in seconds, a tab, Mbit/s"
         frame = _lines(source, ("time", "rate"), layout, 2)
         time_us = microseconds(frame.number("time", 1.0, TIME_S, "s"))
@@ -85,7 +85,7 @@ class Pensieve(LinkImporter):
         notes.counts["zero_length"] += int(np.count_nonzero(~keep))
         if params.app_limited and not notes.caveats:
             notes.caveats.append("rates of an application, not of the link")
-        yield link(name, params.direction, length[keep], rate_bps[1:][keep], source)
+        return link(name, params.direction, length[keep], rate_bps[1:][keep])
 
 
 class NyuMets(LinkImporter):
@@ -98,7 +98,7 @@ class NyuMets(LinkImporter):
     kinds = "seconds missing_rates"
 
     @classmethod
-    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         layout = "a line is value,unit or the multivariate set's eight columns"
         frame = _lines(source, ("the rate", "the unit"), layout, 2, 8)
         bits: Any = 1e6
@@ -111,7 +111,7 @@ class NyuMets(LinkImporter):
         notes.counts["seconds"] += len(frame)
         notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rate_bps)))
         length_us = np.full(len(frame), US_PER_S)
-        yield link(name, "down", length_us, rate_bps, source, radio="lte")
+        return link(name, "down", length_us, rate_bps, radio="lte")
 
 
 class Mahimahi(LinkImporter):
@@ -134,7 +134,7 @@ class Mahimahi(LinkImporter):
         """Direction of the link; by default that of the file's ending (``.down`` or ``.up``)."""
 
     @classmethod
-    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         """The series of a file: runs of milliseconds with the same number of packets."""
         ending = next((ending for ending in (".down", ".up") if name.endswith(ending)), "")
         direction = params.direction or ending.removeprefix(".")
@@ -155,8 +155,8 @@ class Mahimahi(LinkImporter):
         start, number = edges[:-1][keep], number[keep]
         first = run_starts(number)
         length_us = np.diff(np.append(start[first], busy[-1:] + 1)) * 1000
-        name = name.removesuffix(ending)
-        yield link(name, direction, length_us, number[first] * _BPS_PER_PACKET, source)
+        rates = number[first] * _BPS_PER_PACKET
+        return link(name.removesuffix(ending), direction, length_us, rates)
 
 
 class Ucc5g(LinkImporter):
@@ -202,7 +202,7 @@ class Ucc5g(LinkImporter):
         return Imported(imported.tables, {**counts, **imported.counts}, caveats)
 
     @classmethod
-    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         """The two directions of one file."""
         file = TableFile(source)
         numbers = [*_BITRATES.values()]
@@ -236,7 +236,9 @@ class Ucc5g(LinkImporter):
             other["rtt_s"] = seconds["PINGAVG"].to_numpy() / 1000.0
         if "PINGLOSS" in numbers:
             other["loss"] = np.minimum(seconds["PINGLOSS"].to_numpy() / 100, 1)
+        ways = []
         for way, column in _BITRATES.items():
             if seconds[column].isna().all():
                 raise source.error(f"no row gives {column} while data were being downloaded")
-            yield link(name, way, length_us, seconds[column].to_numpy() * 1000.0, source, **other)
+            ways.append(link(name, way, length_us, seconds[column].to_numpy() * 1000.0, **other))
+        return pd.concat(ways)

@@ -5,6 +5,7 @@ For formats without an importer of their own, such as the logs of HSDPA commutes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import numpy as np
@@ -16,8 +17,8 @@ from fedsim.files.cells import AMOUNTS, RATES, DataUnit, Floats, Ints
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers import ImporterParams
-from fedsim.traces.importers._assemble import LinkImporter, Links, Notes, link, require_units
-from fedsim.traces.tables import run_starts
+from fedsim.traces.importers._assemble import LinkImporter, Notes, require_units
+from fedsim.traces.tables import DIRECTIONS, run_starts
 from fedsim.units import Duration
 from fedsim.vocabulary.formatting import format_names
 
@@ -70,7 +71,7 @@ class Throughput(LinkImporter):
         """Longest interval that a rate stands for; by default 30 times the median interval. Longer ones are cut out."""
 
     @classmethod
-    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> Links:
+    def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         chosen = {role: each for role in _ROLES if (each := getattr(params, role)) is not None}
         file = TableFile(source, header=any(isinstance(column, str) for column in chosen.values()))
         values: list[str] = [role for role in ("down", "up") if role in chosen]
@@ -82,7 +83,9 @@ class Throughput(LinkImporter):
             role: file.names[c - 1] if isinstance(c, int) and 0 < c <= len(file.names) else str(c)
             for role, c in chosen.items()
         }
-        frame = Frame([file], numbered).load(_ROLES, {"device", "direction"})
+        others = [each for each in file.names if each not in numbered.values()]
+        frame = Frame([file], numbered | {each: each for each in others})
+        frame.load({*_ROLES, *others}, {"device", "direction", *others})
         if not len(frame):
             raise source.error("has no rows")
         plain = params.time_format is None and frame.are_plain_numbers("time")
@@ -97,104 +100,134 @@ class Throughput(LinkImporter):
         if "device" in frame:
             device, ids = frame.text("device")
             frame.refuse(device < 0, "has no device")
-        way = np.full(len(frame), -1)
+        way = np.zeros(len(frame), np.int64)
         if "direction" in frame:
             code, words = frame.text("direction", lower=True)
             way = np.array([*(_WAYS.get(word, -1) for word in words), -1])[code]
             hint = f"it must be one of {', '.join(_WAYS)}"
             frame.refuse(way < 0, "direction is {}", hint, "direction")
-        rows = pd.DataFrame({"device": device, "way": way, "time": time_us})
-        steps = rows.diff()
-        backwards = (steps["time"] < 0) & (steps["device"] == 0) & (steps["way"] == 0)
-        others = [each for each in file.names if each not in numbered.values()]
+        link = 2 * device.astype(np.int64) + way
+        order = np.argsort(link, kind="stable")
+        heads, before = run_starts(link[order]), np.roll(time_us[order], 1)
+        wrong = np.zeros((2, len(frame)), np.bool_)
+        wrong[:, order] = ~heads & (time_us[order] < before), heads & np.roll(heads, -1)
         hint = "times must not decrease; sort the rows by time, or split the file there"
         if "device" not in frame and others:
             hint += f", or name the column of the device, -s device=..., one of {', '.join(others)}"
-        message = "the time is {}, before that of the row above it"
-        frame.refuse(backwards.to_numpy(), message, hint, "time")
-        notes.counts["same_time"] += int(rows.duplicated().sum())
-        for role in values:
-            rows[role] = frame.number(role, 1.0, unit=str(params.rate_unit))
-        groups: Any = rows.groupby(["device", "way"])
-        if others:
-            _require_one_link(file, others, groups.ngroup())
-        for (number, position), of_link in groups:
-            for direction in values if position < 0 else [("down", "up")[position]]:
-                column = of_link[direction if direction in values else values[0]].to_numpy()
-                time = of_link["time"].to_numpy()
-                length_us, rates = _rates(time, column, direction, source, params, notes)
-                if params.rate_unit in RATES and len(length_us):
-                    limit_us = (params.max_gap or _GAP * np.median(length_us) / 1e6) * 1e6
-                    gap = length_us > limit_us
-                    notes.counts["gaps"] += int(np.count_nonzero(gap))
-                    length_us, rates = length_us[~gap], rates[~gap]
-                notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates)))
-                yield link(ids[number], direction, length_us, rates, source)
+        frame.refuse(wrong[0], "the time is {}, before that of the row above it", hint, "time")
+        message = "is the only row of its link, which thus has no interval between two times"
+        frame.refuse(wrong[1], message, "remove it")
+        notes.counts["same_time"] += int(np.count_nonzero(~run_starts(link[order], time_us[order])))
+        numbers = {
+            role: frame.number(role, 1.0, unit=str(params.rate_unit))[order] for role in values
+        }
+        link, time_us = link[order], time_us[order]
+        for other in others:
+            _require_one_link(frame, other, link, order, numbers, params.kind == "counter")
+        if "direction" in frame:
+            first, last = numbers[values[0]], numbers[values[-1]]
+            numbers = {"": np.where(link % 2 == 1, last, first)}
+        pieces = []
+        for role, column in numbers.items():
+            owner, dur_us, rate_bps = _rates(link, time_us, column, source, params, notes)
+            ways = role or np.array(DIRECTIONS, object)[owner % 2]
+            facts = {"series_id": np.array(ids, object)[owner // 2], "direction": ways}
+            pieces.append(pd.DataFrame({**facts, "dur_us": dur_us, "rate_bps": rate_bps}))
+        return pd.concat(pieces)
 
 
-def _require_one_link(file: TableFile, others: list[str], link: Any) -> None:
-    """Refuse a file whose other columns name several devices, each with a time more than once in a row of turns."""
-    frame = Frame([file], {name: name for name in others}).load(others)
-    for name in others:
-        if frame.are_plain_numbers(name):
-            continue
-        code, words = frame.text(name)
-        of_link: Any = pd.Series(code).where(code >= 0).groupby(link)
-        turns, count = of_link.diff().fillna(0).ne(0).groupby(link).sum(), of_link.nunique()
-        # Few words that take turns, row by row, are the links of a file with several.
-        several = (count >= 2) & (2 * count <= of_link.size()) & (2 * turns >= of_link.size())
-        if several.any():
-            codes = of_link.unique()[several].explode().dropna().unique()
-            shown = format_names([words[int(each)] for each in codes], 4)
-            raise file.source.error(
-                f"the column {name} takes turns between {shown}: are these several devices?",
-                f"if so, give -s device={name}, or a column that joins it with another; if not, remove it",
-            )
+def _require_one_link(
+    frame: Frame,
+    column: str,
+    link: Ints,
+    order: Ints,
+    values: Mapping[str, Floats],
+    are_counters: bool,
+) -> None:
+    """Refuse a column that names several devices, each with a time more than once in a row of turns.
+
+    Those in numbers are looked for in counters alone, of which each grows, while all of them together do not.
+    """
+    plain = frame.are_plain_numbers(column)
+    if plain and not are_counters:
+        return
+    code, words = frame.text(column)
+    # Few words that take turns, row by row, are the links of a file with several.
+    known = np.flatnonzero(code[order] >= 0)
+    code, link = code[order][known].astype(np.int64), link[known]
+    same, size = ~run_starts(link), np.bincount(link)
+    several = 2 * np.bincount(link, same & run_starts(code)) >= np.maximum(size, 2)
+    if not several.any():
+        return
+    pair = link * len(words) + code
+    count = np.bincount(pd.unique(pair) // len(words))
+    several &= (count >= 2) & (2 * count <= size)
+    if plain and several.any():
+        own = np.argsort(pair, kind="stable")
+        falls, falls_alone = np.zeros((2, len(count)))
+        for each in values.values():
+            fell = np.diff(each[known], prepend=np.inf) < 0
+            falls += np.bincount(link, same & fell)
+            fell = np.diff(each[known][own], prepend=np.inf) < 0
+            falls_alone += np.bincount(link[own], ~run_starts(pair[own]) & fell)
+        several &= (8 * falls >= size) & (4 * falls_alone <= falls)
+    if several.any():
+        shown = format_names([words[each] for each in pd.unique(code[several[link]])], 4)
+        raise frame.error(
+            f"the column {column} takes turns between {shown}: are these several devices?",
+            f"if so, give -s device={column}, or a column that joins it with another; if not, remove it",
+        )
 
 
 def _rates(
-    time_us: Ints,
-    values: Floats,
-    direction: str,
-    source: SourceFile,
-    params: Throughput.Params,
-    notes: Notes,
-) -> tuple[Ints, Floats]:
-    """The length (us) and the rate (bit/s) of the interval before each time but the first one."""
-    if params.kind == "counter":
-        # Over an empty cell, a counter grows on.
-        kept = ~np.isnan(values)
-        kept[[0, -1]] = True
-        time_us, values = time_us[kept], values[kept]
-    first = run_starts(time_us)
-    length_us = np.diff(time_us[first])
-    unit = str(params.rate_unit)
-    by_time: Any = pd.Series(values).groupby(np.cumsum(first))
-    if unit in RATES:
-        if params.kind == "counter":
+    link: Ints, time_us: Ints, values: Floats, source: SourceFile, params: Any, notes: Notes
+) -> tuple[Ints, Ints, Floats]:
+    """The link, length (us) and rate (bit/s) of the interval before each time but the first one of its link."""
+    unit, is_counter = str(params.rate_unit), params.kind == "counter"
+    if is_counter:
+        if unit in RATES:
             raise source.error(f"{unit} is no amount, as counters have", "write, for example, B")
-        return length_us, by_time.mean().to_numpy()[1:] * RATES[unit]
-    amount = by_time.sum(min_count=1).to_numpy()
-    if params.kind == "counter":
-        grown = _grown(by_time.last().to_numpy(np.float64), notes.counts)
-    elif len(amount) > 9 and (np.diff(amount) > 0).all():
-        raise source.error(
-            f"the amounts of {direction} increase from row to row: are they a counter?",
-            "if so, give -s kind=counter; if not, remove a row",
-        )
+        # Over an empty cell, a counter grows on.
+        heads = run_starts(link)
+        kept = ~np.isnan(values) | heads | np.roll(heads, -1)
+        link, time_us, values = link[kept], time_us[kept], values[kept]
+    first = run_starts(link, time_us)
+    by_time: Any = pd.Series(values).groupby(np.cumsum(first) - 1)
+    link, time_us = link[first], time_us[first]
+    rest = np.flatnonzero(~run_starts(link))
+    link, length_us = link[rest], np.diff(time_us)[rest - 1]
+    if unit in RATES:
+        rates = by_time.mean().to_numpy()[rest] * RATES[unit]
+        limit_us: Any = 1e6 * (params.max_gap or 0)
+        if not limit_us:
+            limit_us = _GAP * pd.Series(length_us).groupby(link).transform("median").to_numpy()
+        gap = length_us > limit_us
+        notes.counts["gaps"] += int(np.count_nonzero(gap))
+        link, length_us, rates = link[~gap], length_us[~gap], rates[~gap]
     else:
-        grown = amount[1:]
-    return length_us, grown * AMOUNTS[unit] / (length_us / 1e6)
+        if is_counter:
+            amount = by_time.last().to_numpy(np.float64)
+            grown = _grown(amount[rest - 1], amount[rest], notes.counts)
+        else:
+            amount = by_time.sum(min_count=1).to_numpy()
+            grown = amount[rest]
+            steps = pd.Series(amount[rest] > amount[rest - 1]).groupby(link).agg(["all", "size"])
+            if (steps["all"] & (steps["size"] >= 9)).any():
+                raise source.error(
+                    "the amounts increase from row to row: are they a counter?",
+                    "if so, give -s kind=counter; if not, remove a row",
+                )
+        rates = grown * AMOUNTS[unit] / (length_us / 1e6)
+    notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rates)))
+    return link, length_us, rates
 
 
-def _grown(counter: Any, counts: dict[str, int]) -> Any:
+def _grown(before: Floats, after: Floats, counts: dict[str, int]) -> Floats:
     """How much a counter has grown in each interval; NaN at its resets. A wrap is a fall from the top of its range."""
-    grown = np.diff(counter)
+    grown = after - before
     fell = grown < 0
     for size in _WRAPS:
-        wraps = (
-            fell & (counter[:-1] > 0.9 * size) & (counter[:-1] < size) & (counter[1:] < 0.1 * size)
-        )
+        wraps = fell & (before > 0.9 * size) & (before < size) & (after < 0.1 * size)
         grown = np.where(wraps, grown + size, grown)
         counts["counter_wraps"] += int(np.count_nonzero(wraps))
         fell &= ~wraps

@@ -105,6 +105,16 @@ def random_log(seed: int, sources: int = 3) -> str:
     return "\n".join(["device,time,ap,state", "0,0,0,off", "1,0,0,on", *lines, ""])
 
 
+def ports(names: str, late: int) -> str:
+    """The counters of two ports of a host, polled one after the other."""
+    rows_ = [
+        f"sw1,{port},{300 * n + late * number},{1000 + 10**6 * number + 10**5 * n}\n"
+        for n in range(4)
+        for number, port in enumerate(names)
+    ]
+    return "".join(["host,if,t,in\n", *rows_])
+
+
 BEATS = [0, 60, 120, 180, 36000, 36060]
 BATTERY = pd.DataFrame(
     {
@@ -268,11 +278,6 @@ RUNS = METRICS.assign(
 )
 STEPS = float(METRICS.groupby("metric")["step_time"].median()["step"] / 1000)
 OF_STEPS = {"compute_unit": "ms", "online": "metric == step"}
-PORTS = "host,if,t,in\n" + "".join(
-    f"sw1,{port},{300 * n + late},{1000 + 10**5 * n}\n"
-    for n in range(4)
-    for port, late in (("a", 0), ("b", 1))
-)
 OCTETS = {"time": "t", "time_unit": "s", "down": "in", "rate_unit": "B", "kind": "counter"}
 UPS = "device,time,job,state\n" + "".join(
     f"a,2024-05-01T06:0{n}Z,node,{up}\n" for n, up in enumerate((1, 0, 0, 1))
@@ -1016,12 +1021,30 @@ KINDS: dict[str, tuple[Any, ...]] = {
         refused,
         ("Mbit/s is no amount", "for example, B"),
     ),
-    "ports of one host": (
+    **{
+        f"ports of one host, {names}, {late} s apart": (
+            "throughput",
+            ports(names, late),
+            {**OCTETS, "device": "host"},
+            refused,
+            (f"the column if takes turns between {names[0]} and {names[1]}", "that joins it"),
+        )
+        for names in ("ab", "12")
+        for late in (0, 1)
+    },
+    "numbers beside a counter that are no ports": (
         "throughput",
-        PORTS,
+        "host,t,minute,in\n" + "".join(f"a,{n},{n % 2},{n * 100}\n" for n in range(12)),
         {**OCTETS, "device": "host"},
+        mbps,
+        {"a down": 100 * 8 / 1e6},
+    ),
+    "a device with one row": (
+        "throughput",
+        "p,time,mbps\na,0,1\nb,0,1\na,1,1\n",
+        {**LINK, "device": "p"},
         refused,
-        ("the column if takes turns between a and b", "a column that joins it"),
+        ("0.csv:3: is the only row of its link", "remove it"),
     ),
     **{
         f"measurements of which some count, {name}": (
