@@ -414,9 +414,17 @@ class Frame:
         return cells.texts(pa.chunked_array([c.cast(wide) for c in encoded], wide), lower=lower)
 
     def number(
-        self, name: str, factor: float = 1.0, bounds: Bounds = cells.NOT_NEGATIVE, unit: str = ""
+        self,
+        name: str,
+        factor: float = 1.0,
+        bounds: Bounds = cells.NOT_NEGATIVE,
+        unit: str = "",
+        also: str = "",
     ) -> Floats:
-        """The numbers of a column times ``factor``, NaN if unknown; ``unit`` is that of the file, for messages."""
+        """The numbers of a column times ``factor``, NaN if unknown.
+
+        ``unit`` is that of the file, and ``also`` the end of the hint, for messages.
+        """
         pairs = [cells.numbers(column, factor) for column in self.columns(name)]
         values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
@@ -424,7 +432,10 @@ class Frame:
         unit = f" (in {unit})" if unit else ""
         limits = f" {'' if bounds.words else 'of '}{bounds}" if str(bounds) else ""
         self.refuse(
-            bad, f"{name} is {{}}", f"it must be a number{unit}{limits}, or empty if unknown", name
+            bad,
+            f"{name} is {{}}",
+            f"it must be a number{unit}{limits}, or empty if unknown{also}",
+            name,
         )
         return values
 

@@ -135,14 +135,15 @@ def implausible_times(bundle: TraceBundle) -> UserError | None:
     return None
 
 
-def implausible_rates(bundle: TraceBundle) -> UserError | None:
-    """A warning if the rates or the times per device were probably read in the wrong unit; otherwise None.
+def implausible_rates(bundle: TraceBundle, part: str = "") -> UserError | None:
+    """A warning if the rates or times of a bundle, or of its tables of a ``part``, are probably in the wrong unit.
 
     This is assumed if the median rate is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above
     400 Gbit/s; if the median round-trip time is below 10 us or above 5 s, or that of a step below 1 us or above 1 h.
     """
     for (table, column), (what, option, written, bounds) in _PLAUSIBLE.items():
-        values = bundle.numpy(table, column) if bundle.has(table, column) else np.zeros(0)
+        is_there = table.startswith(part) and bundle.has(table, column)
+        values = bundle.numpy(table, column) if is_there else np.zeros(0)
         values = values[values > 0]
         is_rate = option == "rate_unit"
         low, high = _SERVERS_BPS if is_rate and _are_servers(bundle) else bounds

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -114,12 +115,14 @@ def implausible_times(world: World) -> Iterator[UserError]:
 
 @PLANNED
 def implausible_rates(world: World) -> Iterator[UserError]:
-    """The rates, or the times of round trips and steps, of the network trace were probably read in a wrong unit.
+    """The rates, or the times of round trips and steps, of a trace were probably read in a wrong unit.
 
     Their median is below 50 kbit/s or above 2 Gbit/s; of servers, below 1 Mbit/s or above 400 Gbit/s; of round trips,
     below 10 us or above 5 s; of steps, below 1 us or above 1 h.
     """
-    yield from _of_trace(world, "network", doubt_of_rates)
+    parts: tuple[PartName, ...] = ("network", "compute")
+    for part in parts:
+        yield from _of_trace(world, part, partial(doubt_of_rates, part=part))
 
 
 def _of_trace(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, TypeGuard
@@ -38,7 +38,7 @@ from fedsim.traces.importers._assemble import (
 )
 from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import id_column, order_of, run_starts
+from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_names
 
@@ -46,24 +46,25 @@ TEXTS = ("model", "kind", "group")
 
 
 class _Number(NamedTuple):
-    """A column of numbers: its table, the valid values, and the option that gives their unit."""
+    """A column of numbers: its table and what it is there, the valid values, and the option that gives their unit."""
 
     table: str
+    column: str
     bounds: Bounds
     option: str | None = None
 
 
 NUMBERS: Mapping[str, _Number] = {
-    "sample_time": _Number("compute", NOT_NEGATIVE, "compute_unit"),
-    "step_time": _Number("compute", NOT_NEGATIVE, "compute_unit"),
-    "relative_speed": _Number("compute", POSITIVE),
-    "score": _Number("compute", POSITIVE),
-    "ram_bytes": _Number("compute", POSITIVE),
-    "down": _Number("network", POSITIVE, "rate_unit"),
-    "up": _Number("network", POSITIVE, "rate_unit"),
-    "bandwidth": _Number("network", POSITIVE, "rate_unit"),
-    "rtt": _Number("network", NOT_NEGATIVE, "latency_unit"),
-    "loss": _Number("network", SHARE, "loss_unit"),
+    "sample_time": _Number("compute", "sample_s", NOT_NEGATIVE, "compute_unit"),
+    "step_time": _Number("compute", "step_fixed_s", NOT_NEGATIVE, "compute_unit"),
+    "relative_speed": _Number("compute", "relative_speed", POSITIVE),
+    "score": _Number("compute", "score", POSITIVE),
+    "ram_bytes": _Number("compute", "ram_bytes", POSITIVE),
+    "down": _Number("network", "down", POSITIVE, "rate_unit"),
+    "up": _Number("network", "up", POSITIVE, "rate_unit"),
+    "bandwidth": _Number("network", "both", POSITIVE, "rate_unit"),
+    "rtt": _Number("network", "rtt_s", NOT_NEGATIVE, "latency_unit"),
+    "loss": _Number("network", "loss", SHARE, "loss_unit"),
 }
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time_unit": cells.TIME_UNITS,
@@ -72,12 +73,6 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "rate_unit": cells.RATES,
     "latency_unit": DURATION_UNITS,
     "loss_unit": {"share": 1.0, "percent": 0.01},
-}
-SPEEDS: Mapping[str, str] = {
-    "sample_time": "sample_s",
-    "step_time": "step_fixed_s",
-    "relative_speed": "relative_speed",
-    "score": "score",
 }
 _ROWS = ("device", "access_point", "start", "end", "duration", "time")
 COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
@@ -88,7 +83,7 @@ _CALLED: Mapping[str, str] = {
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
     "start": r"(acct)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
     r"assoc(iated)?|joined",
-    "end": r"end.*|(acct)?stop.*|returned|terminat.*time|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|"
+    "end": r"end.*|(acct)?stop.*|returned|terminat.*|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|"
     r"to|disassoc(iated)?|left",
     "duration": r"duration|length|elapsed|seconds|.*session_time",
     "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
@@ -107,6 +102,8 @@ _NOT_CALLED: Mapping[str, str] = {
     "down": r"bytes|octets",
     "up": r"bytes|octets",
 }
+# Words of names of persons, each of which may have several devices.
+_PERSON = r"user(name)?|name"
 _HOW_TO_WRITE = (
     "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
     "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); the end of an open session is empty"
@@ -178,10 +175,10 @@ class Table(Importer):
         phase: Literal["inference", "training"] = "training"
         """Whether the times are those of inference or of training."""
         online: str | None = None
-        """Rule for when a device is available, over the states of a log of changes, or for which intervals and
-        measurements count, such as ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; a bare
-        name means on, true, yes or 1. By default the only state of a log of changes, if it is one of these or their
-        opposites; any row otherwise."""
+        """Rule for when a device is available, over the states of a log of changes, or for which intervals count, as in
+        ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; only rows in which it holds count
+        as measurements. A bare name means on, true, yes or 1. By default the only state of a log of changes, if it is
+        one of these or their opposites; any row otherwise."""
         hold: Duration | None = Field(None, gt=0)
         """Longest time for which a state is believed after a device's last row, such as 5min for heartbeats every
         minute; by default until the next row."""
@@ -208,26 +205,25 @@ class Table(Importer):
     @classmethod
     def read(cls, sources: Sources, params: Params) -> Imported:
         """One device per name in the column ``device``."""
-        times = _Times(params)
         files: list[TableFile | LongFile] = [TableFile(source) for source in sources]
         if params.columns.get("device") == COLUMN:
             shared = {*COLUMNS, *map(role_name, params.columns.values())}
             files = [LongFile(file, shared) for file in files if isinstance(file, TableFile)]
         log = _Log(Frame(files, params.columns), params)
-        devices = {name: log.single(name) for name in TEXTS if name in log.frame}
+        columns = {name: log.single(name) for name in TEXTS if name in log.frame}
+        tables: dict[str, Any] = {"devices": {"device_id": log.ids, **columns}}
         eligibility: Eligibility | None = None
         horizon_us = round(params.window * 1e6) if params.window else DAY_US
-        if log.times:
-            read = log.changes if "time" in log.frame else log.intervals
-            horizon_us, tables, rule = read(times, devices)
+        if log.edges:
+            read = log.changes if log.has_changes else log.intervals
+            horizon_us, tables, rule = read(columns)
             eligibility = Eligibility(words=rule or "available", expression=rule)
-        else:
-            tables = {"devices": {"device_id": log.ids, **devices}}
         present = {column.table for name, column in NUMBERS.items() if name in log.frame}
         if "compute" in present:
             tables["compute"] = log.compute()
         if "network" in present or "radio" in log.frame:
             tables["network"] = log.network()
+        times = log.times
         return Imported(
             tables,
             log.counts,
@@ -235,31 +231,33 @@ class Table(Importer):
             eligibility=eligibility,
             horizon_us=horizon_us,
             on_end=params.on_end,
-            epoch=times.epoch,
+            epoch=None if times.epoch is None else times.epoch.isoformat(),
             clock=times.clock,
             zone=times.zone_name,
         )
 
 
 _Available = tuple[int, dict[str, Any], str | None]
+"""Time covered (us), the tables of devices and availability, and the rule, if there is one."""
 
 
 class _Log:
     """The rows of all files, and what they say about devices."""
 
     def __init__(self, frame: Frame, params: Table.Params) -> None:
-        self.frame, self.params = frame, params
+        self.frame, self.params, self.times = frame, params, _Times(params)
         self.counts: dict[str, int] = {}
         self.caveats: list[str] = []
-        self.times = [name for name in ("start", "end", "time") if name in frame]
+        self.has_changes = "time" in frame
+        self.edges = [name for name in ("start", "end", "time") if name in frame]
         if {"start", "end"}.isdisjoint(params.columns) and "time" in params.columns:
-            self.times = ["time"]
+            self.edges = ["time"]
         self.states = self._understand()
+        kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
         # The column of access points, or one that may be it; empty if there is none.
         self.point = "access_point" if "access_point" in frame else ""
-        # Files with the same columns may be those of access points, too.
-        kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
-        if "time" in frame and not self.point and "place" not in frame:
+        if self.has_changes and not self.point and "place" not in frame:
+            # Files with the same columns may be those of access points, too.
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
             self.point = _called("access_point", frame.names) or FILE * is_file
         texts = {"device", *TEXTS, "radio", *self.states, self.point}
@@ -278,52 +276,49 @@ class _Log:
         # The rows whose sessions and whose measurements count, if a rule says so.
         self.rule: Rule | None = None
         self.chosen = self.measuring = np.ones(len(frame), np.bool_)
-        if params.online is not None and "time" not in frame:
+        file = np.repeat(np.arange(len(kinds)), np.diff(frame.starts))
+        if params.online is not None and not self.has_changes:
             states = self._states()
-            words = {name: tuple(each) for name, (_, each) in states.items()}
-            self.rule = Rule(params.online, words, "online")
+            self.rule = Rule(
+                params.online, {key: (*each[1],) for key, each in states.items()}, "online"
+            )
             codes = {name: states[name][0] for name in self.rule.keys}
             self.chosen = self.rule.holds(codes) == 1
             self.counts["rows_without_the_rule"] = int(np.count_nonzero(~self.chosen))
             # Measurements in a file without these states are not subject to the rule.
-            file = np.repeat(np.arange(len(kinds)), np.diff(frame.starts))
             known = np.any([code >= 0 for code in codes.values()], axis=0)
             self.measuring = self.chosen | (np.bincount(file, known) == 0)[file]
         # Devices that some files have, and files with other columns do not.
-        if (count := len(set(kinds))) > 1:
-            kind = np.repeat(kinds, np.diff(frame.starts))
-            pairs = pd.DataFrame({"device": self.device, "kind": kind}).drop_duplicates()
-            if len(alone := np.flatnonzero(np.bincount(pairs["device"]) < count)):
+        kind, words = pd.factorize(np.array(kinds))
+        if len(words) > 1:
+            pairs = pd.DataFrame({"device": self.device, "kind": kind[file]}).drop_duplicates()
+            if len(alone := np.flatnonzero(np.bincount(pairs["device"]) < len(words))):
                 devices = format_counted(len(alone), "device")
                 first = self.ids[alone[0]]
                 self.caveats.append(f"{devices} not in all files, the first is '{first}'")
 
     def _understand(self) -> list[str]:
         """Refuse tables without the columns that they need, with the mapping that would give them; the states."""
-        frame, params = self.frame, self.params
-        if len(self.times) > 1 and "time" in frame:
+        frame, params, rows = self.frame, self.params, self.has_changes
+        if len(self.edges) > 1 and rows:
             message = "has both intervals (start, end) and changes of states (time)"
-            given = {role: name for role, name in params.columns.items() if role not in self.times}
+            given = {role: name for role, name in params.columns.items() if role not in self.edges}
             changes, intervals = (_columns({**given, role: "time"}) for role in ("time", "other"))
             hint = f"give {changes} for the changes, or {intervals} for the intervals"
             raise frame.error(message, hint)
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
-        edges = sum(name in frame for name in ("start", "end", "duration"))
-        known = {*self.times, *NUMBERS, *TEXTS} & set(frame.names)
-        edges *= "time" not in params.columns
-        if "device" not in frame or not known or edges == 1:
-            nested = [name for file in frame.files for name in file.nested]
-            also = f", and the nested columns {', '.join(nested)}, which are left out" * bool(
-                nested
-            )
+        ends = {"start", "end", "duration"} & set(frame.names)
+        known = {*self.edges, *NUMBERS, *TEXTS} & set(frame.names)
+        if "device" not in frame or not known or (len(ends) == 1 and "time" not in params.columns):
+            nested = ", ".join(name for file in frame.files for name in file.nested)
+            also = nested and f", and the nested columns {nested}, which are left out"
             raise frame.error(
                 f"has the columns {', '.join(frame.names) or '(none)'}{also}",
                 f"{_proposed(frame.names)}its first line (or each record) must name device, and two of start, end and "
                 f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
             )
-        rows = "time" in frame
         if not rows and (params.hold or params.initial):
             hint = "leave them out; online alone says which sessions and measurements count"
             raise frame.error("hold and initial need a log of changes, with a column time", hint)
@@ -335,27 +330,39 @@ class _Log:
             states = others
         elif not rows and (unused := [name for name in others if name not in states]):
             hint = _proposed([*unused, "device", "time", "start", "end"]).removesuffix("; ")
-            hint = f" ({hint} if it is one of these)" if hint else ""
+            hint = hint and f" ({hint} if it is one of these)"
             self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
         if params.online is None:
             return others if rows else []
         return states or others
 
+    def _mapping(self, role: str, name: str) -> str:
+        """The option that gives a column another role."""
+        given = dict(self.params.columns)
+        name = given.pop(name, name)
+        return _columns({**given, role: name})
+
+    @property
+    def _without_duration(self) -> str:
+        """A way out for tables whose duration is not needed, as a part of a hint."""
+        needless = {"start", "end"} <= set(self.frame.names)
+        return f"; or leave it out: {self._mapping('other', 'duration')}" * needless
+
     def _require_units(self) -> None:
         """Refuse columns whose units are not declared, all together."""
         frame, columns = self.frame, dict[str, list[str]]()
         if self.params.time_format is None:
-            columns["time_unit"] = [n for n in self.times if frame.are_plain_numbers(n)]
-        if "duration" in frame and "time" not in frame and frame.are_plain_numbers("duration"):
+            columns["time_unit"] = [n for n in self.edges if frame.are_plain_numbers(n)]
+        if "duration" in frame and not self.has_changes and frame.are_plain_numbers("duration"):
             columns["duration_unit"] = ["duration"]
         for name, column in NUMBERS.items():
             if name in frame and column.option is not None:
                 columns.setdefault(column.option, []).append(name)
         examples = {option: ", ".join(units) for option, units in UNITS.items()}
         examples |= {"rate_unit": cells.RATE_EXAMPLES}
-        if "time" in frame and columns.get("rate_unit") == ["up"]:
-            mapping = _columns({**self.params.columns, "state": "up"})
-            examples["rate_unit"] += f"; if up is a state, give {mapping}"
+        examples["duration_unit"] += self._without_duration
+        if self.has_changes and columns.get("rate_unit") == ["up"]:
+            examples["rate_unit"] += f"; if up is a state, give {self._mapping('state', 'up')}"
         if names := columns.get("time_unit"):
             fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
@@ -363,29 +370,28 @@ class _Log:
 
     # Availability ---------------------------------------------------------------------------------------------------
 
-    def intervals(self, times: _Times, devices: dict[str, Any]) -> _Available:
-        """Time covered (us), the tables of devices and availability, and the rule, if there is one."""
-        frame, params = self.frame, self.params
-        edges = [name for name in ("start", "end") if name in frame]
+    def intervals(self, devices: dict[str, Any]) -> _Available:
+        """Availability from sessions; ``devices`` are other columns of that table."""
+        frame, params, times = self.frame, self.params, self.times
         span_us: Ints | None = None
         factor = DURATION_UNITS[params.duration_unit or "s"]
         if "duration" in frame:
             said = f"{params.duration_unit or 'a unit'}, or as 1-02:00:00 or 01:30:00"
-            length = frame.number("duration", factor, NOT_NEGATIVE, said) * 1e6
+            length = frame.number("duration", factor, unit=said, also=self._without_duration) * 1e6
             span_us = np.where(np.isnan(length), NAT, length).astype(np.int64)
-        start, end = times.read(frame, edges, self.device, span_us)
-        if edges == ["end"]:
+        start, end = times.read(frame, self.edges, self.device, span_us)
+        if self.edges == ["end"]:
             frame.refuse((start == NAT) & (end != NAT), "has an end without a duration")
         open_ = (end == NAT) | (end >= FAR_US)
         if times.dated:
             low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
             open_ |= (end < low_us) | (end > high_us)
         device, empty = self.device, start == NAT
-        if len(edges) == 2 and span_us is not None:
+        if len(self.edges) == 2 and span_us is not None:
             # Each of the three may be rounded.
             off = np.abs(end - start - span_us) > max(factor, 60.0) * 1e6
             known = (span_us != NAT) & ~(open_ | empty | (end < start))
-            hint = f"correct it, or give {_columns({**params.columns, 'other': 'duration'})}"
+            hint = f"correct it{self._without_duration}"
             frame.refuse(known & off, "its duration is not the time from start to end", hint)
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
@@ -411,22 +417,21 @@ class _Log:
                 "after 2098): open until the end of the window"
             )
             end = np.where(open_, horizon_us, end)
-        window = begins_us, horizon_us
         if self.rule is not None:
             chosen = self.chosen[~empty]
             device, start, end = device[chosen], start[chosen], end[chosen]
+        window = begins_us, horizon_us
         tables, spans = observed_tables(
             self.ids, device, start, end, window, self.counts, **devices
         )
-        note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, times.origin)
-        self.counts["never_available"] = len(self.ids) - int(
-            np.count_nonzero(np.bincount(spans.device))
-        )
+        origin = "time 0" if times.epoch is None else f"time 0 ({times.epoch.isoformat()})"
+        note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, origin)
+        self.counts["never_available"] = len(self.ids) - len(np.unique(spans.device))
         return horizon_us, tables, None if self.rule is None else self.rule.text
 
-    def changes(self, times: _Times, devices: dict[str, Any]) -> _Available:
-        """Time covered (us), the tables of devices and availability, and the rule, from changes of states."""
-        frame, params, initial = self.frame, self.params, self.params.initial
+    def changes(self, devices: dict[str, Any]) -> _Available:
+        """Availability from changes of states; ``devices`` are other columns of that table."""
+        frame, initial = self.frame, self.params.initial
         codes = self._states()
         raise_all(
             frame.error(
@@ -440,7 +445,7 @@ class _Log:
             if word not in codes[name][1]:
                 codes[name][1].append(word)
         codes = {name: code for name, code in codes.items() if code[1]}
-        (time,) = times.read(frame, ["time"], self.device)
+        (time,) = self.times.read(frame, ["time"], self.device)
         known = time != NAT
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
@@ -453,23 +458,26 @@ class _Log:
                 self.caveats.append(f"states that count as offline: {format_names([*off], 12)}")
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
-        if params.window is None:
+        if self.params.window is None:
             self.caveats.append(
                 "no window was given (option window): it ends with the log's last row"
             )
-        rows = slice(None) if known.all() else known
-        time = time[rows]
+        rows: Any = slice(None) if known.all() else np.flatnonzero(known)
         after = {key: codes[key][0][rows] for key in rule.keys}
         before = {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial}
-        reports = np.arange(len(self.ids)), self.device
+        owner, source = np.arange(len(self.ids)), self.device
         if self.point and self.point not in rule.keys:
             by_point = self._by_point(stateful)
             if self.point == "access_point":
-                reports = by_point
+                owner, source = by_point
             else:
-                self._require_choice(by_point[0], after, rule, time, rows)
-        owner, source = reports
-        tables, spans = self._observed(owner, source[rows], time, after, rule, before, devices)
+                self._require_choice(by_point[0], after, rule, time[rows], rows)
+        tables, spans, offline = self._observed(
+            owner, source[rows], time[rows], after, rule, before, devices
+        )
+        if any(name in frame for name in NUMBERS):
+            self.measuring[rows] = ~offline
+            self.counts["measurements_while_offline"] = int(np.count_nonzero(offline))
         valid = int(np.count_nonzero(tables["devices"]["valid"]))
         if not valid:
             raise frame.error(
@@ -477,7 +485,7 @@ class _Log:
                 "give the length of the observation with -s window=..., such as 7d, and the states at time 0 with "
                 "-s initial.STATE=...",
             )
-        self.counts["never_available"] = valid - int(np.count_nonzero(np.bincount(spans.device)))
+        self.counts["never_available"] = valid - len(np.unique(spans.device))
         return int(np.max(tables["devices"]["window_end_us"])), tables, rule.text
 
     def _observed(
@@ -485,12 +493,12 @@ class _Log:
         owner: Ints,
         source: Ints,
         time_us: Ints,
-        codes: Mapping[str, Ints],
+        codes: dict[str, Ints],
         rule: Rule,
         initial: Mapping[str, int],
         columns: dict[str, Any],
-    ) -> tuple[dict[str, Any], Intervals]:
-        """Tables ``devices`` and ``availability`` of a log of changes, and the intervals.
+    ) -> tuple[dict[str, Any], Intervals, Bools]:
+        """Tables ``devices`` and ``availability`` of a log of changes, the intervals, and the rows that show no device.
 
         A source of reports, such as an access point that a device uses, has its own states; a device is available while
         the rule holds at one of its sources. A state lasts until the source's next row that changes it, but for
@@ -513,9 +521,9 @@ class _Log:
         if window_us is None and not initial:
             first_us = max(int(time_us.min(initial=FAR_US if len(time_us) else 0)), 0)
         end_us = int(time_us.max(initial=0)) + (hold_us or 0) if window_us is None else window_us
+        offline = np.zeros(len(time_us), np.bool_)
         inside = time_us < end_us + (window_us is None)
         counts["after_window"] = int(np.count_nonzero(~inside))
-        codes = {key: codes[key] for key in rule.keys}
         if counts["after_window"]:
             source, time_us = source[inside], time_us[inside]
             codes = {key: code[inside] for key, code in codes.items()}
@@ -528,10 +536,10 @@ class _Log:
             codes = {key: np.append(unchanged, code) for key, code in codes.items()}
         order = order_of(source, time_us)
         source, time_us = source[order], time_us[order]
+        head, following = _following(source, time_us, end_us)
         # A run of rows that no long silence interrupts; only a source's first one knows its initial states.
         run, is_first = source, np.ones(1, np.bool_)
         if hold_us is not None:
-            head, following = _following(source, time_us, end_us)
             silent = following - time_us > hold_us
             counts["states_expired"] = int(np.count_nonzero(silent))
             run = np.cumsum(head | np.append(False, silent[:-1]), dtype=source.dtype)
@@ -554,31 +562,32 @@ class _Log:
             row = np.arange(len(value))
             known = np.maximum.accumulate(np.where(value != 0, row, -1))
             value[(value == 0) & (known >= np.maximum.accumulate(np.where(head, row, 0)))] = -1
-        else:
+        in_order = np.empty(len(order), np.bool_)
+        in_order[order] = value < 0
+        offline[inside] = in_order[len(order) - np.count_nonzero(inside) :]
+        if hold_us is None:
             changes = np.flatnonzero(run_starts(source, value))
             source, time_us, value = source[changes], time_us[changes], value[changes]
             head, following = _following(source, time_us, end_us)
 
-        heads = np.flatnonzero(head)
-        begin, stop = np.zeros((2, len(owner)), np.int64)
-        begin[source[heads]], stop[source[heads]] = heads, np.append(heads[1:], len(source))
+        # A source is observed from its first row on, or from the end of its last undecided piece on.
+        since_us = np.full(len(owner), end_us)
         undecided = np.flatnonzero(value == 0)
-        begin[source[undecided]] = undecided + 1
+        since_us[source[head]] = time_us[head]
+        since_us[source[undecided]] = following[undecided]
         window = np.full((2, len(ids)), end_us)
-        decided = np.flatnonzero(begin < stop)
-        since_us = np.maximum(time_us[begin[decided]], first_us)
-        np.minimum.at(window[0], owner[decided], since_us)
+        np.minimum.at(window[0], owner, np.maximum(since_us, first_us))
         valid = window[1] > window[0]
         window[:, ~valid] = 0
         counts["not_observed"] = int(np.count_nonzero(~valid))
         period_us = np.where(valid, max(end_us - first_us, 1), 1)
         if (window[1] - window[0] != period_us)[valid].any():
-            columns["period_us"] = period_us
+            columns = {**columns, "period_us": period_us}
 
         on = np.flatnonzero((value == 1) & valid[owner[source]])
-        ends = (
-            following[on] if hold_us is None else np.minimum(following[on], time_us[on] + hold_us)
-        )
+        ends = following[on]
+        if hold_us is not None:
+            ends = np.minimum(ends, time_us[on] + hold_us)
         source, start_us, ends = join_touching(source[on], time_us[on], ends)
         device, lasting = owner[source], ends > start_us
         counts["open_at_end"] = len(np.unique(device[~lasting & (ends == end_us)]))
@@ -589,55 +598,44 @@ class _Log:
         edges = window[0], window[1]
         tables, intervals = observed_tables(ids, *spans, edges, counts, valid=valid, **columns)
         counts["out_of_order"] = disorder
-        return tables, intervals
-
-    def _require_choice(
-        self, owner: Ints, after: Mapping[str, Ints], rule: Rule, time: Ints, rows: Any
-    ) -> None:
-        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference."""
-        several = np.bincount(owner, minlength=len(self.ids)) > 1
-        # If every row shows its device online, it makes no difference where.
-        doubtful = several[self.device[rows]] & (rule.holds(after) != 1)
-        if not doubtful.any():
-            return
-        varies = f"the column {self.point} varies within a device"
-        if self.point == FILE:
-            if not self._at_once(time, after, rows):
-                return
-            varies = "several files report on a device at the same time"
-        raise self.frame.error(
-            f"{varies}, and the availability depends on whether each {self.point} has its own states, as the log of "
-            "an access point",
-            f"if so, give {self._mapping()}; if {_LAST_COUNTS}, {self._mapping('place')}",
-        )
-
-    def _at_once(self, time: Ints, columns: Mapping[str, Ints], rows: Any) -> bool:
-        """Whether different rows of several files on a device overlap in time."""
-        file, _ = self.frame.text(FILE)
-        device = self.device[rows]
-        log = pd.DataFrame({"device": device, "time": time, **columns}).assign(file=file[rows])
-        log = log[~log.duplicated(["device", "time", *columns], keep="last")]
-        spans = log.groupby(["device", "file"])["time"].agg(["min", "max"]).reset_index()
-        spans = spans.sort_values(["device", "min"])
-        latest = spans.groupby("device")["max"].cummax().shift()
-        again = spans["device"] == spans["device"].shift()
-        return bool((again & (spans["min"] < latest)).any())
+        return tables, intervals, offline
 
     def _by_point(self, stateful: Bools) -> tuple[Ints, Ints]:
         """The device of each pair of a device and an access point, and the pair of each row."""
         point, words = self.frame.text(self.point)
         if self.point == "access_point":
-            hint = f"name it; or, if {_LAST_COUNTS}, give {self._mapping('place')}"
+            hint = f"name it; or, if {_LAST_COUNTS}, give {self._mapping('place', self.point)}"
             self.frame.refuse(stateful & (point < 0), "has no access point", hint)
         pairs = self.device.astype(np.int64) * (len(words) + 1) + point + 1
         source, found = pd.factorize(pairs)
         return found // (len(words) + 1), source
 
-    def _mapping(self, role: str = "access_point") -> str:
-        """The option that gives the column of access points this role."""
-        given = dict(self.params.columns)
-        name = given.pop("access_point", self.point)
-        return _columns({**given, role: name})
+    def _require_choice(
+        self, owner: Ints, after: Mapping[str, Ints], rule: Rule, time: Ints, rows: Any
+    ) -> None:
+        """Refuse a log in which a column, or the file, may be that of access points, unless it makes no difference."""
+        several, device = np.bincount(owner, minlength=len(self.ids)) > 1, self.device[rows]
+        # If every row shows its device online, it makes no difference where.
+        if not (several[device] & (rule.holds(after) != 1)).any():
+            return
+        varies = f"the column {self.point} varies within a device"
+        if self.point == FILE:
+            # Files of other times continue each other; they may have rows in common.
+            log = pd.DataFrame({"device": device, "time": time, **after})
+            log["file"] = self.frame.text(FILE)[0][rows]
+            log = log[~log.duplicated(["device", "time", *after], keep="last")]
+            spans = log.groupby(["device", "file"])["time"].agg(["min", "max"])
+            spans = spans.sort_values(["device", "min"])
+            latest = spans.groupby("device")["max"].transform(lambda each: each.cummax().shift())
+            if not (spans["min"] < latest).any():
+                return
+            varies = "several files report on a device at the same time"
+        raise self.frame.error(
+            f"{varies}, and the availability depends on whether each {self.point} has its own states, as the log of "
+            "an access point",
+            f"if so, give {self._mapping('access_point', self.point)}; if {_LAST_COUNTS}, "
+            f"{self._mapping('place', self.point)}",
+        )
 
     def _states(self) -> dict[str, tuple[Ints, list[str]]]:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
@@ -654,11 +652,11 @@ class _Log:
             frame.refuse(number < 0, "has no key")
             code, words = frame.text("state", lower=True)
             for position, key in enumerate(map(role_name, keys)):
-                chosen = np.where(number == position, code, -1)
-                own = np.unique(chosen[chosen >= 0])
-                recoded = np.full(len(words) + 1, -1)
-                recoded[own] = np.arange(len(own))
-                result[key] = recoded[chosen], [words[each] for each in own]
+                own, recoded = np.unique(code[number == position], return_inverse=True)
+                # The first one may be that of an empty cell.
+                is_known = own >= 0
+                result[key] = np.full(len(frame), -1), [words[each] for each in own[is_known]]
+                result[key][0][number == position] = recoded - np.count_nonzero(~is_known)
         return result
 
     def _rule(self, words: Mapping[str, tuple[str, ...]]) -> Rule:
@@ -678,18 +676,19 @@ class _Log:
                     hold and len(words[name]),
                 ),
             )
-            if len(words) > 1 or not set(words[text]) <= ON | OFF:
+            own = words[text]
+            if len(words) > 1 or not set(own) <= ON | OFF:
                 example = next(
-                    (f"== {each}" for each in words[text] if _POSITIVE.fullmatch(each)), "== ..."
+                    (f"== {each}" for each in own if _POSITIVE.fullmatch(each)), "== ..."
                 )
-                levels = pd.to_numeric(pd.Series(words[text]), errors="coerce")
-                if hold is not None and levels.notna().all() and not set(words[text]) <= ON | OFF:
+                levels = pd.to_numeric(pd.Series(own), errors="coerce")
+                if hold is not None and levels.notna().all() and not set(own) <= ON | OFF:
                     # Rows with a measurement are heartbeats, whatever it is.
-                    example = f">= {words[text][int(levels.argmin())]}"
-                also = f"; if each {self.point} reports its own states, also {self._mapping()}"
-                hint = (
-                    f"give it, such as -s online='{text} {example}'{also * (self.point in words)}"
-                )
+                    example = f">= {own[int(levels.argmin())]}"
+                hint = f"give it, such as -s online='{text} {example}'"
+                if self.point in words:
+                    points = self._mapping("access_point", self.point)
+                    hint += f"; if each {self.point} reports its own states, also {points}"
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
                 raise frame.error(message, hint)
@@ -713,35 +712,46 @@ class _Log:
         self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
         return id_column(by_device.first().fillna(-1).to_numpy(np.int64), words)
 
-    def measured(self, name: str) -> pd.DataFrame:
-        """The median of each device in SI units (NaN if unknown), the number of measurements, their mean and spread."""
-        _, bounds, option = NUMBERS[name]
-        unit = getattr(self.params, option) if option else ""
-        factor = UNITS[option][unit] if option else 1.0
-        high = bounds.high * (1.0 if name == "loss" else factor)
-        scaled = Bounds(bounds.low * factor, high, bounds.open_low)
-        said = unit if name != "loss" else "a share, or -s loss_unit=percent"
-        values = pd.Series(self.frame.number(name, factor, scaled, said)).where(self.measuring)
-        table = values.groupby(self.device).agg(["median", "count", "mean", "std"])
-        if _differ(table):
-            count = int(table["count"].sum())
-            self.counts["measurements"] = max(self.counts.get("measurements", 0), count)
-        return table
+    def _measured(self, table: str, *needed: str) -> dict[str, pd.DataFrame]:
+        """Of each device, the median in SI units (NaN if unknown), the number, mean and spread of its measurements.
+
+        By the columns of ``table``, one of the ``needed`` of which the file must have.
+        """
+        if not any(name in self.frame for name in needed):
+            hint = (
+                "ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time"
+            )
+            raise self.frame.error(f"has none of the columns {', '.join(needed)}", hint)
+        result = {}
+        for name, (own, column, bounds, option) in NUMBERS.items():
+            if own != table or name not in self.frame:
+                continue
+            unit = getattr(self.params, option) if option else ""
+            factor = UNITS[option][unit] if option else 1.0
+            high = bounds.high * (1.0 if name == "loss" else factor)
+            scaled = Bounds(bounds.low * factor, high, bounds.open_low)
+            said = unit if name != "loss" else "a share, or -s loss_unit=percent"
+            values = pd.Series(self.frame.number(name, factor, scaled, said))
+            by_device = values.where(self.measuring).groupby(self.device)
+            result[column] = by_device.agg(["median", "count", "mean", "std"])
+            if _differ(result[column]):
+                count = int(result[column]["count"].sum())
+                self.counts["measurements"] = max(self.counts.get("measurements", 0), count)
+        return result
 
     def compute(self) -> dict[str, Any]:
         """The table ``compute``."""
         frame = self.frame
-        self._require_one_of(*SPEEDS)
+        measured = self._measured("compute", "sample_time", "step_time", "relative_speed", "score")
         steps = [frame.number(name) for name in ("sample_time", "step_time") if name in frame]
         if steps:
             zero = ~np.isnan(steps).all(axis=0) & (np.nansum(steps, axis=0) == 0)
             fix = "correct it, or leave it empty if it is unknown"
             frame.refuse(zero & self.measuring, "a step takes no time", fix)
-        measured = {column: self.measured(name) for name, column in SPEEDS.items() if name in frame}
         values = pd.DataFrame({column: table["median"] for column, table in measured.items()})
-        some = values.notna().any(axis=1)
-        if "ram_bytes" in frame:
-            values["ram_bytes"] = self.measured("ram_bytes")["median"].round()
+        some = values.drop(columns="ram_bytes", errors="ignore").notna().any(axis=1)
+        if "ram_bytes" in values:
+            values["ram_bytes"] = values["ram_bytes"].round()
         # If only one of the two times of a step is known, the other is 0.
         for name, other in (("step_fixed_s", "sample_s"), ("sample_s", "step_fixed_s")):
             if other in values:
@@ -758,34 +768,29 @@ class _Log:
     def network(self) -> dict[str, Any]:
         """The table ``network``."""
         frame = self.frame
-        self._require_one_of("down", "up", "bandwidth", "rtt")
         if "bandwidth" in frame and ("down" in frame or "up" in frame):
             hint = "bandwidth applies to both directions; give either bandwidth, or down and up"
             raise frame.error("has both bandwidth and down or up", hint)
-        names = {"both": "bandwidth", "down": "down", "up": "up"}
-        rates = {way: self.measured(name) for way, name in names.items() if name in frame}
-        rtt = self.measured("rtt") if "rtt" in frame else None
-        spread = any(map(_differ, rates.values()))
+        measured = self._measured("network", "down", "up", "bandwidth", "rtt")
+        rates = {way: measured[way] for way in DIRECTIONS if way in measured}
         # Of pings alone, the rates are unknown.
-        factor = 1.0 if rates else np.nan
-        if not rates and rtt is not None:
-            rates = {"both": rtt}
-        table = pd.concat([each.assign(way=way) for way, each in enumerate(rates.values())])
+        ways = rates or {"both": measured["rtt_s"]}
+        table = pd.concat([each.assign(way=way) for way, each in enumerate(ways.values())])
         table = table[table["median"].notna()].sort_index(kind="stable")
         device = table.index.to_numpy()
         columns: dict[str, Any] = {
             "device_id": id_column(device, self.ids),
-            "direction": id_column(table["way"].to_numpy(), list(rates)),
-            "bandwidth_bps": table["median"].to_numpy() * factor,
+            "direction": id_column(table["way"].to_numpy(), list(ways)),
+            "bandwidth_bps": table["median"].to_numpy() * (1.0 if rates else np.nan),
         }
-        if spread:
+        if any(map(_differ, rates.values())):
             columns["bandwidth_cv"] = (table["std"] / table["mean"]).to_numpy(np.float32)
-        if rtt is not None:
+        if (rtt := measured.get("rtt_s")) is not None:
             columns["rtt_s"] = rtt["median"].to_numpy()[device]
             if _differ(rtt):
                 columns["rtt_error_s"] = (rtt["std"] / np.sqrt(rtt["count"])).to_numpy()[device]
-        if "loss" in frame:
-            columns["loss"] = self.measured("loss")["median"].to_numpy(np.float32)[device]
+        if "loss" in measured:
+            columns["loss"] = measured["loss"]["median"].to_numpy(np.float32)[device]
         if "radio" in frame:
             # Of several, the most common one.
             code, words = frame.text("radio")
@@ -795,14 +800,6 @@ class _Log:
             number = usual.set_index("device")["radio"].reindex(device, fill_value=-1)
             columns["radio"] = id_column(number.to_numpy(), words)
         return columns
-
-    def _require_one_of(self, *names: str) -> None:
-        """Refuse a table with none of the columns ``names``, which its other columns refer to."""
-        if not any(name in self.frame for name in names):
-            hint = (
-                "ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time"
-            )
-            raise self.frame.error(f"has none of the columns {', '.join(names)}", hint)
 
 
 def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
@@ -815,6 +812,9 @@ def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
     """Whether some device has different measurements."""
     return table is not None and bool((table["std"] > 0).any())
+
+
+# Proposals ----------------------------------------------------------------------------------------------------------
 
 
 def _proposed(names: list[str]) -> str:
@@ -845,13 +845,15 @@ def _proposed(names: list[str]) -> str:
 
 def _called(role: str, names: list[str]) -> str:
     """The column that may have this role, by its name; empty if there is none."""
-    never = re.compile(_NOT_CALLED.get(role, " ")).fullmatch
+
+    def are(pattern: str, words: Iterable[str]) -> bool:
+        return any(re.fullmatch(pattern, word) for word in words)
+
     free = [name for name in names if name not in (*COLUMNS, "state", "key")]
-    words = {name: [name, *name.split("_")] for name in free}
-    free = [name for name in free if not any(map(never, words[name]))]
-    # A name that consists of such a word goes before one that contains it.
-    fitting = [n for n in free if any(re.fullmatch(_CALLED[role], word) for word in words[n])]
-    fitting.sort(key=lambda name: re.fullmatch(_CALLED[role], name) is None)
+    free = [n for n in free if not are(_NOT_CALLED.get(role, " "), [n, *n.split("_")])]
+    fitting = [n for n in free if are(_CALLED[role], [n, *n.split("_")])]
+    # An id goes before a person's name, and a name that consists of such a word before one that contains it.
+    fitting.sort(key=lambda n: (are(_PERSON, n.split("_")), not are(_CALLED[role], [n])))
     return next(iter(fitting or get_close_matches(role, free, 1, 0.75)), "")
 
 
@@ -860,45 +862,20 @@ def _columns(mapping: Mapping[str, str]) -> str:
     return f"-s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'"
 
 
-def _both_ends(names: list[str], times: list[Ints], span_us: Ints | None) -> list[Ints]:
-    """The starts and ends of intervals, from their lengths where only one of the two is known."""
-    if span_us is None:
-        return times
-    given, unknown = dict(zip(names, times, strict=True)), np.full(len(span_us), NAT)
-    start, end = (given.get(name, unknown) for name in ("start", "end"))
-    # Beside both, the duration of a session that is still open may be 0.
-    known = (span_us >= len(names) - 1) & ((start == NAT) != (end == NAT))
-    return [
-        np.where(known & (start == NAT), end - span_us, start),
-        np.where(known & (end == NAT), start + span_us, end),
-    ]
+# Times --------------------------------------------------------------------------------------------------------------
 
 
 class _Times:
-    """Times of a table as microseconds from time 0 on, and the meaning of time 0.
-
-    Attributes:
-        epoch: ISO 8601 timestamp of time 0; None if times are relative.
-        clock: meaning of time 0.
-        zone_name: zone of the local time; None if it is not known.
-        dated: whether the files contain timestamps.
-        epoch_us: time 0 as a Unix time (us).
-    """
+    """Times of a table as microseconds from time 0 on, and the meaning of time 0."""
 
     def __init__(self, params: Table.Params) -> None:
         self.params = params
-        self.zone = cells.time_zone(params.time_zone)
-        self.zone_name = params.time_zone
-        self.epoch = params.epoch.isoformat() if params.epoch else None
+        self.zone, self.zone_name = cells.time_zone(params.time_zone), params.time_zone
+        self.epoch = params.epoch
         self.clock = params.clock or "device-relative"
         self.dated = False
         self.epoch_us = 0
         self.caveats: list[str] = []
-
-    @property
-    def origin(self) -> str:
-        """Time 0 in words."""
-        return "time 0" if self.epoch is None else f"time 0 ({self.epoch})"
 
     def read(
         self, frame: Frame, names: list[str], device: Ints, span_us: Ints | None = None
@@ -919,7 +896,6 @@ class _Times:
         if year is not None and form is None:
             form = _SYSLOG
         columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
-        times = [column.us for column in columns]
         are_dates = all(column.local.any() and column.are_dates() for column in columns)
         if are_dates and (clock := frame.clock()):
             message = (
@@ -927,22 +903,25 @@ class _Times:
             )
             raise frame.error(message, "join them in one column, as in 2024-05-01 08:00:00")
         self.dated = any(column.dated for column in columns)
+        times = self._utc(frame, names, columns, device)
+        if span_us is not None:
+            given, unknown = dict(zip(names, times, strict=True)), np.full(len(span_us), NAT)
+            start, end = (given.get(name, unknown) for name in ("start", "end"))
+            # Beside both, the duration of a session that is still open may be 0.
+            known = (span_us >= len(names) - 1) & ((start == NAT) != (end == NAT))
+            times = [
+                np.where(known & (start == NAT), end - span_us, start),
+                np.where(known & (end == NAT), start + span_us, end),
+            ]
         if not self.dated:
             self.zone_name = None
-            return _both_ends(names, times, span_us)
+            return times
         if (fit := cells.fitting_unit(times[0], unit)) is not None:
             years = float(np.median(times[0])) / 31_556_952e6
             raise frame.error(
                 f"in {unit}, the times would be in the year {1970 + years:.0f}",
                 f"they fit -s time_unit={fit}",
             )
-        local = [
-            column.local & (us != NAT) & (us < FAR_US)
-            for column, us in zip(columns, times, strict=True)
-        ]
-        if any(each.any() for each in local):
-            times = self._of_local(frame, names, times, local, device)
-        times = _both_ends(names, times, span_us)
         first = times[0] if (times[0] != NAT).all() else times[0][times[0] != NAT]
         begin_us, last_us = int(first.min(initial=FAR_US)), int(first.max(initial=0))
         if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):
@@ -953,32 +932,45 @@ class _Times:
         offsets = {column.offset for column in columns if (column.us != NAT).any()}
         if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
             self.zone, self.zone_name = cells.time_zone(offset), offset
-        epoch = self._epoch(_UNIX + timedelta(microseconds=begin_us if first.size else 0))
-        self.epoch = epoch.isoformat()
         self.clock = self.params.clock or ("local" if self.zone else "utc")
-        self.epoch_us = (epoch - _UNIX) // timedelta(microseconds=1)
+        epoch = self.params.epoch
+        if epoch is None:
+            epoch = _UNIX + timedelta(microseconds=begin_us if first.size else 0)
+            if self.zone is not None:
+                day = epoch.astimezone(self.zone).date()
+                epoch = datetime.combine(day, datetime.min.time(), self.zone)
+        elif epoch.tzinfo is None:
+            epoch = epoch.replace(tzinfo=self.zone or UTC)
+        # With a fixed offset from UTC, which no change of the clocks alters.
+        self.epoch = epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
+        self.epoch_us = (self.epoch - _UNIX) // timedelta(microseconds=1)
         for column, us in enumerate(times):
-            shifted = us - self.epoch_us
+            times[column] = us - self.epoch_us
             never = (us == NAT) | (us >= FAR_US)
             if never.any():
-                shifted[never] = us[never]
-            times[column] = shifted
+                times[column][never] = us[never]
         return times
 
-    def _of_local(
-        self, frame: Frame, names: list[str], times: list[Ints], local: list[Bools], device: Ints
+    def _utc(
+        self, frame: Frame, names: list[str], columns: Sequence[cells.Instants], device: Ints
     ) -> list[Ints]:
-        """``times`` in UTC, from times of the local clock where ``local``; refuses them without a zone."""
+        """The times of columns, from those of the local clock, which are refused without a zone."""
+        times = [column.us for column in columns]
+        local = [
+            column.local & (us != NAT) & (us < FAR_US) & self.dated
+            for column, us in zip(columns, times, strict=True)
+        ]
+        if not any(each.any() for each in local):
+            return times
         if self.zone is None:
             for name, each in zip(names, local, strict=True):
                 message = f"{name} is {{}}, which has no offset from UTC"
                 hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
                 frame.refuse(each, message, hint, name)
-            return times
         flat, skipped, unclear = cells.localize(
             np.column_stack(times).ravel(),
             np.column_stack(local).ravel(),
-            self.zone,
+            self.zone or UTC,
             np.repeat(device, len(names)),
         )
         for number, name in enumerate(names):
@@ -988,15 +980,3 @@ class _Times:
             count = format_counted(unclear, "time")
             self.caveats.append(f"{count} in an hour that clocks show twice, taken as the first")
         return list(flat.reshape(-1, len(names)).T)
-
-    def _epoch(self, first: datetime) -> datetime:
-        """Time 0, with a fixed offset from UTC, which no change of the clocks alters."""
-        if self.params.epoch is not None:
-            epoch = self.params.epoch
-            epoch = epoch if epoch.tzinfo else epoch.replace(tzinfo=self.zone or UTC)
-        elif self.zone is None:
-            epoch = first
-        else:
-            day = first.astimezone(self.zone).date()
-            epoch = datetime.combine(day, datetime.min.time(), self.zone)
-        return epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))

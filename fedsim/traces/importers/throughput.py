@@ -125,8 +125,7 @@ class Throughput(LinkImporter):
         for other in others:
             _require_one_link(frame, other, link, order, numbers, params.kind == "counter")
         if "direction" in frame:
-            first, last = numbers[values[0]], numbers[values[-1]]
-            numbers = {"": np.where(link % 2 == 1, last, first)}
+            numbers = {"": np.where(link % 2 == 1, numbers[values[-1]], numbers[values[0]])}
         pieces = []
         for role, column in numbers.items():
             owner, dur_us, rate_bps = _rates(link, time_us, column, source, params, notes)

@@ -29,6 +29,7 @@ STATIC = {"name": "static", **LINKS}
 PHONES = {"name": "trace", "trace": "builtin:phones_week"}
 RATES = {"network": {"direction": ["both"] * 4, "bandwidth_bps": [1e6] * 4, "rtt_s": [0.08] * 4}}
 FAST = {"network": {**RATES["network"], "bandwidth_bps": [6.5e9] * 4}}
+SLOW = {"compute": {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [1e5] * 4}}
 STEPS = {"task": ["*"] * 4, "phase": ["training"] * 4, "sample_s": [0.01] * 4}
 
 
@@ -347,6 +348,15 @@ def test_a_method_is_called_fedavg_if_and_only_if_its_models_are_those_of_fedavg
                 "2 of 8 links of the topology have a latency above 1 s, the first from server to n0",
                 "2 of 8 links of the topology have less than 10 kbit/s, the first from server to n0",
             ],
+        ),
+        (
+            lambda folder: traced(
+                folder,
+                FAST | SLOW,
+                network={"name": "static", "latency": "bundle"},
+                compute={"name": "trace"},
+            ),
+            ["the median rate is 6.50 Gbit/s", "the median sample time is"],
         ),
         (
             quadratic({"every_rounds": 6, "at_start": False}, {"rounds": 5}),

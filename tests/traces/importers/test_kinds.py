@@ -279,6 +279,13 @@ RUNS = METRICS.assign(
 STEPS = float(METRICS.groupby("metric")["step_time"].median()["step"] / 1000)
 OF_STEPS = {"compute_unit": "ms", "online": "metric == step"}
 OCTETS = {"time": "t", "time_unit": "s", "down": "in", "rate_unit": "B", "kind": "counter"}
+RATED = "device,time,state,down\n" + "".join(
+    f"a,{time},{state},{rate}\n"
+    for time, state, rate in (
+        *((0, "up", 40), (10, "down", 1), (20, "", 2), (30, "up", 50), (40, "up", 30)),
+        *((50, "down", ""), (60, "down", "")),
+    )
+)
 UPS = "device,time,job,state\n" + "".join(
     f"a,2024-05-01T06:0{n}Z,node,{up}\n" for n, up in enumerate((1, 0, 0, 1))
 )
@@ -602,6 +609,17 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         ":2: its duration is not the time",
         "{other: duration}",
     ),
+    **{
+        f"a duration beside both ends, {name}": (
+            SPANS.format("2024-05-01T07:00Z", length).replace("00:10:00", "60"),
+            {} if part[0] == "u" else {"duration_unit": "min"},
+            *(part, "; or leave it out: -s columns='{other: duration}'"),
+        )
+        for name, length, part in (
+            ("in words", "1 hrs 23 min", ":3: duration is '1 hrs 23 min'"),
+            ("without a unit", "60", "unit of the column duration is not declared"),
+        )
+    },
     "a hint for switches in numbers": (UPS, {"hold": "90s"}, "-s online='state == 1'"),
     "a state that is called up": (
         UPS.replace("state", "up"),
@@ -856,6 +874,14 @@ PROPOSED: dict[str, tuple[str, str]] = {
         "device: client, access_point: ap, state: event",
         "",
     ),
+    "user_name,launch_time,terminated_at,instance_id\nann,1,2,i-1\n": (
+        "device: instance_id, start: launch_time, end: terminated_at",
+        "",
+    ),
+    "User,Host,Login time,Logout\nann,pc1,1,2\n": (
+        "device: host, start: login_time, end: logout",
+        "",
+    ),
     "Hostname,Lease Obtained,AcctStopTime\na,1,2\n": (
         "device: hostname, start: lease_obtained, end: acctstoptime",
         "",
@@ -1056,6 +1082,29 @@ KINDS: dict[str, tuple[Any, ...]] = {
         )
         for name, table in {"alone": METRICS, "with sessions": RUNS}.items()
     },
+    **{
+        f"measurements in a log of changes, {name}": (
+            "table",
+            RATED,
+            {"rate_unit": "Mbit/s", "time_unit": "s", "online": rule},
+            lambda bundle: (
+                column("network", "bandwidth_bps")(bundle),
+                bundle.manifest.counts["measurements"],
+            ),
+            (right, number),
+        )
+        for name, rule, right, number in (
+            ("online", "state == up", [40e6], 3),
+            ("offline", "state == down", [1.5e6], 2),
+        )
+    },
+    "measurements before the first state": (
+        "table",
+        "device,time,state,down\na,0,,10\na,1,down,1\na,2,up,20\na,9,up,\n",
+        {"rate_unit": "Mbit/s", "time_unit": "s", "online": "state == up"},
+        column("network", "bandwidth_bps"),
+        [15e6],
+    ),
     "measurements in a file without the states": (
         "table",
         {
