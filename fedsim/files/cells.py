@@ -333,6 +333,14 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     return _stamps(values, form)
 
 
+def are_rounded(values: Any) -> Bools:
+    """Which cells are Unix times with an exponent and too few digits for a second, such as 1.71455E+12."""
+    if not _is_text(values.type):
+        return np.zeros(len(values), np.bool_)
+    short = pc.match_substring_regex(values.cast(pa.string()), r"^\s*\d\.\d{1,8}[eE]\+?\d+\s*$")
+    return np.asarray(short.fill_null(False))
+
+
 def with_years(text: Sequence[Any], form: str, year: int) -> Any:
     """Instants without a year, in chunks of text, with the year in front: that of the first one, and those after it.
 

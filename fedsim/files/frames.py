@@ -2,7 +2,7 @@
 
 CSV with any separator, Parquet, Feather, Arrow, JSON lines and Excel, recognized by their content; compressed files are
 unpacked by :mod:`fedsim.files.sources`. A file is opened for the names of its columns; only the columns that are asked
-for are read. Objects are columns with a point, such as ``object.name``, except in Parquet; lists are left out.
+for are read. Fields of objects are columns with a point, such as ``object.name``; lists are left out.
 """
 
 from __future__ import annotations
@@ -79,10 +79,9 @@ class TableFile:
             return
         schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
         own = schema.names
-        while isinstance(self._whole, pa.Table) and any(map(pa.types.is_struct, schema.types)):
-            flat = self._whole.flatten()
-            self._whole = pa.table(dict(zip(flat.column_names, flat.columns, strict=True)))
-            schema = self._whole.schema
+        if isinstance(self._whole, pa.Table):
+            self._whole = _flat(self._whole)
+        schema = _flat(schema.empty_table()).schema
         self.fields = [name for name in schema.names if name not in own]
         self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
         self.names: list[str] = [f.name for f in schema if f.name not in self.nested]
@@ -133,15 +132,26 @@ class TableFile:
         except UnicodeDecodeError:
             text = self.source.text()  # raises the error that names the line
         lines = text.splitlines()
-        first = next((n for n, line in enumerate(lines) if line.strip() and line[0] != "#"), None)
+        # Spreadsheets say sep=; above the header.
+        told = re.fullmatch("sep=(.)", lines[0]) if lines else None
+        rest = range(1 if told else 0, len(lines))
+        first = next((n for n in rest if lines[n].strip() and lines[n][0] != "#"), None)
         if first is None:
             raise self.source.error("is empty")
-        # Zeek names its columns in a comment, behind which the rows begin.
-        named = next((line for line in lines[:first] if line.startswith("#fields")), lines[first])
-        self._is_zeek = named is not lines[first]
-        if self._is_zeek:
-            self._header, named = False, named[len("#fields") + 1 :]
-        self._separator = next((mark for mark in ",;\t|" if mark in named), None)
+        marks = (*(told.groups() if told else ()), ",", ";", "\t", "|")
+        # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
+        named = next((line for line in lines[:first] if line.startswith("#fields")), "")
+        named = named[len("#fields") + 1 :]
+        above = lines[first - 1] if first and self._header and not named else ""
+        mark = next((mark for mark in marks if mark in lines[first]), "")
+        if mark and above.startswith("# ") and re.search(rf"(^|[{mark}])\s*-?\d", lines[first]):
+            is_header = above.count(mark) == lines[first].count(mark)
+            named = above[2:] if is_header and not re.search(rf"[{mark}]\s*\d", above) else ""
+        is_in_comment, named = bool(named), named or lines[first]
+        # As in other text, dashes of Zeek are unknown values.
+        self._is_zeek = is_in_comment and lines[first - 1].startswith("#types")
+        self._header &= not is_in_comment
+        self._separator = next((mark for mark in marks if mark in named), None)
         for number, line in enumerate(lines[first + 1 :][:_PREAMBLE], first + 2):
             if self._separator is None and (mark := max(",;\t|", key=line.count)) in line[1:-1]:
                 some = ", ".join(line.split(mark)[:3])
@@ -150,8 +160,9 @@ class TableFile:
         cells_ = next(self._reader([named])) if self._separator else named.split()
         names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
-        is_named = self._header or self._is_zeek
-        self.names = names if is_named else [str(n) for n in range(1, len(names) + 1)]
+        self.names = (
+            names if self._header or is_in_comment else [str(n) for n in range(1, len(names) + 1)]
+        )
         for name in self.names:
             if self.names.count(name) > 1:
                 message = f"has the column '{name}' twice"
@@ -221,7 +232,7 @@ class TableFile:
         if self._whole is None:
             table = self._read_text(names, words)
         elif hasattr(self._whole, "read"):
-            table = self._whole.read(columns=list(names))
+            table = _flat(self._whole.read(columns=list(names))).select(list(names))
         else:
             table = self._whole.select(list(names))
         empty: Any = None
@@ -291,6 +302,14 @@ class LongFile:
         return self._file.place(row % self._rows)
 
 
+def _flat(table: Any) -> Any:
+    """A table with the fields of its objects as columns, such as ``object.name``."""
+    while any(map(pa.types.is_struct, table.schema.types)):
+        flat = table.flatten()
+        table = pa.table(dict(zip(flat.column_names, flat.columns, strict=True)))
+    return table
+
+
 def _converted(rows: Any) -> Any:
     """A pandas table of objects, or rows, in Arrow: text where the types of a column's cells differ."""
     import pandas as pd
@@ -357,12 +376,16 @@ class Frame:
                 self.names.append(role)
             elif role not in self.names:
                 known = list(dict.fromkeys(name for file in files for name in file.names))
+                nested = ", ".join(dict.fromkeys(name for file in files for name in file.nested))
                 hint = f"{nearest(str(name), known)}its columns are {', '.join(known)}"
+                hint += nested and f"; the lists {nested} are left out"
                 raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
         self.mistakes: dict[tuple[int, str], UserError] | None = None
         """The cells refused so far, by row and column, if the frame collects them; None to raise the first."""
+        self.chosen: Bools | None = None
+        """The rows whose cells matter: those of others are not refused. None: all."""
 
     def error(self, message: str, hint: str | None = None) -> UserError:
         """The error for a mistake in the files taken together."""
@@ -452,6 +475,11 @@ class Frame:
             fix = "write %I, the hours from 1 to 12 of AM and PM"
             raise self.error(f"the form '{form}' has %H, the hours from 0 to 23, with %p", fix)
         columns = self.columns(name)
+        if unit in cells.UNIX_UNITS:
+            rounded = [cells.are_rounded(column) for column in columns]
+            fix = "export the times again, with all digits (in a spreadsheet, as numbers without decimals)"
+            message = f"{name} is {{}}, which a spreadsheet has rounded"
+            self.refuse(np.concatenate(rounded), message, fix, name)
         if year is not None:
             # One file continues the other.
             texts = [chunk for column in columns for chunk in _chunks(column.cast(pa.string()))]
@@ -486,6 +514,10 @@ class Frame:
         """Whether a column of instants has numbers, whose unit must be declared."""
         return any(cells.are_plain_numbers(column) for column in self.columns(name))
 
+    def _called(self, name: str) -> list[str]:
+        """What the files call a column."""
+        return [named[name] for named in self._named if name in named]
+
     def place(self, row: int) -> str:
         """File and line of a row."""
         number = int(np.searchsorted(self.starts, row, side="right")) - 1
@@ -507,11 +539,14 @@ class Frame:
 
         If the frame collects its :attr:`mistakes`, all these rows are added to them instead.
         """
-        for row in map(int, np.flatnonzero(bad)):
+        for row in map(int, np.flatnonzero(bad if self.chosen is None else bad & self.chosen)):
             text, fix = message, hint
             if name is not None:
-                fix = without_comma(self.cell(name, row).strip("'")) or hint
-                text = message.format(self.cell(name, row))
+                cell = self.cell(name, row)
+                fix = without_comma(cell.strip("'")) or hint
+                if role_name(cell) in (name, *map(role_name, self._called(name))):
+                    fix = "this is the header again: remove the line"
+                text = message.format(cell)
             error = UserError(text, where=self.place(row), hint=fix)
             if self.mistakes is None:
                 raise error

@@ -24,7 +24,10 @@ from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.units import parse_size_bytes
 
 # Files that accompany a data set.
-_COMPANION = re.compile(r"\.|readme|licen[cs]e|copying|sha256sums", re.IGNORECASE)
+_COMPANION = re.compile(
+    r"\.|readme|licen[cs]e|copying|sha256sums|_(success|metadata|common_metadata|started|committed)",
+    re.IGNORECASE,
+)
 _CHUNK_BYTES = 1 << 24
 MOST_UNPACKED = "FEDSIM_MAX_UNPACKED"
 """The environment variable with the size to which a file may unpack instead of :func:`most_unpacked`."""

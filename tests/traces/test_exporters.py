@@ -351,6 +351,7 @@ def test_pensieve_round_trip(tmp_path: Path) -> None:
     (folder / "a").write_text("0.0\t9.0\n0.5\t1.5\n2.0\t0.25\n")
     (folder / "b").write_text("3.25\t9.0\n4.0\t0.1\n")
     (folder / "README.md").write_text("not a trace")
+    (folder / "_SUCCESS").touch()
     bundle = import_("pensieve", folder)
     assert export("pensieve", bundle, tmp_path / "out") == {"series": 2, "other_direction": 0}
     assert (tmp_path / "out" / "a").read_text() == "0.0\t1.5\n0.5\t1.5\n2.0\t0.25\n"

@@ -40,7 +40,7 @@ from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
-from fedsim.vocabulary.formatting import format_counted, format_names
+from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 TEXTS = ("model", "kind", "group")
 
@@ -78,14 +78,14 @@ _ROWS = ("device", "access_point", "start", "end", "duration", "time")
 COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
-    "device": r"host.*|client|node.*|user(name)?|computer|mac|imei|imsi|msisdn|uuid|serial|id|phone|probe|machine|"
-    r"name|sensor|worker|entity|station|instance.*|vehicle.*|dev|device.+",
+    "device": r"host.*|client|node.*|user(name)?|computer|mac|hwaddr|imei|imsi|msisdn|uuid|serial|id|phone|probe|name|"
+    r"machine.*|sensor|worker|entity|station|instance.*|vehicle|car|dev(eui|addr)?|device.+|target|monitor|plug|pc",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
-    "start": r"(acct)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
+    "start": r"(acct|time)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
     r"assoc(iated)?|joined",
-    "end": r"end.*|(acct)?stop.*|returned|terminat.*|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|until|"
-    r"to|disassoc(iated)?|left",
-    "duration": r"duration|length|elapsed|seconds|.*session_time",
+    "end": r"(time)?end.*|(acct)?stop.*|returned|terminat.*|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|"
+    r"until|to|disassoc(iated)?|left",
+    "duration": r"duration|length|elapsed|seconds|.*session_time|.*lifetime",
     "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
     "state": r"state|status|event|action|reason|value",
     "down": r"down(load|link)?|dl|rx",
@@ -99,16 +99,19 @@ _NOT_CALLED: Mapping[str, str] = {
     "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
     "start": r"ap|bssid",
     "time": r"step",
+    "state": r"ts|time.*|at|date",
     "down": r"bytes|octets",
     "up": r"bytes|octets",
 }
-# Words of names of persons, each of which may have several devices.
-_PERSON = r"user(name)?|name"
+# The devices of the last choice: persons, who may have several, and what may be the id of a row.
+_WEAK = r"user(name)?|name|id|uuid|serial"
 _HOW_TO_WRITE = (
-    "write 2024-05-01T08:00:00+02:00, or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); the end of an open session is empty"
+    "the end of an open session is empty (instead of Unknown); write 2024-05-01T08:00:00+02:00, "
+    "or name the zone or the form: -s time_zone=Europe/Berlin, "
+    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00)"
 )
 _SYSLOG = "%b %d %H:%M:%S"
+_MANY = 10
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
@@ -252,6 +255,7 @@ class _Log:
         self.edges = [name for name in ("start", "end", "time") if name in frame]
         if {"start", "end"}.isdisjoint(params.columns) and "time" in params.columns:
             self.edges = ["time"]
+        self.unused: list[str] = []
         self.states = self._understand()
         kinds = [" ".join(sorted(map(role_name, file.names))) for file in frame.files]
         # The column of access points, or one that may be it; empty if there is none.
@@ -272,6 +276,10 @@ class _Log:
         lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in self.ids])
         expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
         frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
+        if self.edges and len(self.ids) == len(frame) >= _MANY:
+            self.caveats.append(
+                "each row is another device: is the column of the device the right one?"
+            )
         self._require_units()
         # The rows whose sessions and whose measurements count, if a rule says so.
         self.rule: Rule | None = None
@@ -287,6 +295,7 @@ class _Log:
             self.counts["rows_without_the_rule"] = int(np.count_nonzero(~self.chosen))
             # Measurements in a file without these states are not subject to the rule.
             known = np.any([code >= 0 for code in codes.values()], axis=0)
+            frame.chosen = self.chosen
             self.measuring = self.chosen | (np.bincount(file, known) == 0)[file]
         # Devices that some files have, and files with other columns do not.
         kind, words = pd.factorize(np.array(kinds))
@@ -329,6 +338,7 @@ class _Log:
         if params.online is not None and {"key", "state"} <= set(others):
             states = others
         elif not rows and (unused := [name for name in others if name not in states]):
+            self.unused = unused
             hint = _proposed([*unused, "device", "time", "start", "end"]).removesuffix("; ")
             hint = hint and f" ({hint} if it is one of these)"
             self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
@@ -386,7 +396,7 @@ class _Log:
         if times.dated:
             low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
             open_ |= (end < low_us) | (end > high_us)
-        device, empty = self.device, start == NAT
+        device, empty, rows = self.device, start == NAT, np.arange(len(start))
         if len(self.edges) == 2 and span_us is not None:
             # Each of the three may be rounded.
             off = np.abs(end - start - span_us) > max(factor, 60.0) * 1e6
@@ -395,7 +405,9 @@ class _Log:
             frame.refuse(known & off, "its duration is not the time from start to end", hint)
         if empty.any():
             frame.refuse(empty & (end != NAT), "has an end without a start")
-            start, end, device, open_ = (each[~empty] for each in (start, end, device, open_))
+            start, end, device, open_, rows = (
+                each[~empty] for each in (start, end, device, open_, rows)
+            )
         if params.window is not None:
             horizon_us, begins_us = round(params.window * 1e6), 0
         else:
@@ -410,6 +422,11 @@ class _Log:
                 "has no interval after time 0 and no window",
                 "give the length of the observation with -s window=..., such as 7d",
             )
+        if self.rule is not None:
+            chosen = self.chosen[rows]
+            device, start, end, open_, rows = (
+                each[chosen] for each in (device, start, end, open_, rows)
+            )
         if opened := int(np.count_nonzero(open_)):
             self.counts["open_sessions"] = opened
             self.caveats.append(
@@ -417,17 +434,37 @@ class _Log:
                 "after 2098): open until the end of the window"
             )
             end = np.where(open_, horizon_us, end)
-        if self.rule is not None:
-            chosen = self.chosen[~empty]
-            device, start, end = device[chosen], start[chosen], end[chosen]
         window = begins_us, horizon_us
         tables, spans = observed_tables(
             self.ids, device, start, end, window, self.counts, **devices
         )
         origin = "time 0" if times.epoch is None else f"time 0 ({times.epoch.isoformat()})"
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, origin)
+        if self.unused and self.counts["overlapping"]:
+            self._note_overlaps(device, start, end, rows)
         self.counts["never_available"] = len(self.ids) - len(np.unique(spans.device))
         return horizon_us, tables, None if self.rule is None else self.rule.text
+
+    def _note_overlaps(self, device: Ints, start: Ints, end: Ints, rows: Ints) -> None:
+        """Add a caveat if sessions that overlap differ in a column that is not used, but may choose among them."""
+        order = order_of(device, start)
+        first, second = order[:-1], order[1:]
+        over = np.flatnonzero((device[first] == device[second]) & (start[second] < end[first]))
+        files = [TableFile(file.source) for file in self.frame.files]
+        again = Frame(files, self.params.columns)
+        again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
+        # Sessions of several access points are joined.
+        for name in (each for each in self.unused if not _called("access_point", [each])):
+            if len(again) == len(self.frame) and not again.are_plain_numbers(name):
+                code, words = again.text(name)
+                differs = code[rows[first[over]]] != code[rows[second[over]]]
+                if 2 * len(words) <= len(code) and 2 * np.count_nonzero(differs) >= len(over):
+                    shown = f"sessions that overlap differ in the column {name}, {format_names(words, 8)}"
+                    mapping = self._mapping("device", name)
+                    rule = f"-s online='{name} == \"{words[0].lower()}\"'"
+                    self.caveats.append(
+                        f"{shown}: if it names the device, give {mapping}; if some count, {rule}"
+                    )
 
     def changes(self, devices: dict[str, Any]) -> _Available:
         """Availability from changes of states; ``devices`` are other columns of that table."""
@@ -459,8 +496,9 @@ class _Log:
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if self.params.window is None:
+            later = f", and {format_duration(self.params.hold)} (hold)" if self.params.hold else ""
             self.caveats.append(
-                "no window was given (option window): it ends with the log's last row"
+                f"no window was given (option window): it ends with the log's last row{later}"
             )
         rows: Any = slice(None) if known.all() else np.flatnonzero(known)
         after = {key: codes[key][0][rows] for key in rule.keys}
@@ -682,10 +720,13 @@ class _Log:
                     (f"== {each}" for each in own if _POSITIVE.fullmatch(each)), "== ..."
                 )
                 levels = pd.to_numeric(pd.Series(own), errors="coerce")
-                if hold is not None and levels.notna().all() and not set(own) <= ON | OFF:
+                hint = ""
+                if levels.notna().all() and not set(own) <= ON | OFF:
                     # Rows with a measurement are heartbeats, whatever it is.
                     example = f">= {own[int(levels.argmin())]}"
-                hint = f"give it, such as -s online='{text} {example}'"
+                    if hold is None:
+                        hint = "if each row shows its device online, say for how long, such as -s hold=5min; otherwise "
+                hint += f"give it, such as -s online='{text} {example}'"
                 if self.point in words:
                     points = self._mapping("access_point", self.point)
                     hint += f"; if each {self.point} reports its own states, also {points}"
@@ -722,7 +763,7 @@ class _Log:
                 "ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time"
             )
             raise self.frame.error(f"has none of the columns {', '.join(needed)}", hint)
-        result = {}
+        result, self.frame.chosen = {}, self.measuring
         for name, (own, column, bounds, option) in NUMBERS.items():
             if own != table or name not in self.frame:
                 continue
@@ -831,29 +872,47 @@ def _proposed(names: list[str]) -> str:
         mapping[edge] = mapping.pop("time", "time")
     elif "time" in {*mapping, *names} and len(edges) == 1:
         mapping.pop(edges.pop(), None)
-    if {"start", "end", "duration", *NUMBERS} & {*mapping, *names}:
+    edges = {"start", "end", "duration"} & {*mapping, *names}
+    if edges or (
+        NUMBERS.keys() & {*mapping, *names} and not {"time", "state"} <= {*mapping, *names}
+    ):
         of_changes = ("time", "state", "access_point")
         mapping = {role: name for role, name in mapping.items() if role not in of_changes}
     given = {*mapping, *names}
     if "device" not in given and given & {*COLUMNS}:
         mapping = {"device": FILE, **mapping}
-        if "time" in given and len(names) > 2:
-            wide = _columns({**mapping, "device": COLUMN})
-            return f"give {_columns(mapping)} if each file is one device, or {wide} if each column is; "
+        others = [name for name in names if name not in {*mapping.values(), *COLUMNS, "state"}]
+        if not others:
+            return f"give {_columns(mapping)} if each file is one device; "
+        hint = f"give {_columns({**mapping, 'device': 'X'})} with the column of the devices as X "
+        hint += f"({format_names(others, 8)}), or {_columns(mapping)} if each file is one device"
+        if "time" in given:
+            hint += f", or {_columns({**mapping, 'device': COLUMN})} if each column is"
+        return f"{hint}; "
     return f"give {_columns(mapping)}; " if mapping else ""
 
 
 def _called(role: str, names: list[str]) -> str:
     """The column that may have this role, by its name; empty if there is none."""
 
+    def words(name: str) -> list[str]:
+        return [name, *name.split("_")]
+
     def are(pattern: str, words: Iterable[str]) -> bool:
         return any(re.fullmatch(pattern, word) for word in words)
 
     free = [name for name in names if name not in (*COLUMNS, "state", "key")]
-    free = [n for n in free if not are(_NOT_CALLED.get(role, " "), [n, *n.split("_")])]
-    fitting = [n for n in free if are(_CALLED[role], [n, *n.split("_")])]
-    # An id goes before a person's name, and a name that consists of such a word before one that contains it.
-    fitting.sort(key=lambda n: (are(_PERSON, n.split("_")), not are(_CALLED[role], [n])))
+    free = [n for n in free if not are(_NOT_CALLED.get(role, " "), words(n))]
+    fitting = [n for n in free if are(_CALLED[role], words(n))]
+    # A name of which the last word is such a word goes first, before one that contains it.
+    strong = re.compile(rf"(?!({_WEAK})$)({_CALLED[role]})").fullmatch
+    fitting.sort(
+        key=lambda n: (
+            not any(map(strong, words(n))),
+            not strong(words(n)[-1]),
+            not are(_CALLED[role], [n]),
+        )
+    )
     return next(iter(fitting or get_close_matches(role, free, 1, 0.75)), "")
 
 

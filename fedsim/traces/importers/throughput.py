@@ -77,6 +77,7 @@ class Throughput(LinkImporter):
         values: list[str] = [role for role in ("down", "up") if role in chosen]
         if "time" not in chosen or not values:
             first = ", ".join(f"{n} {cell}" for n, cell in enumerate(TableFile(source).names, 1))
+            first += "".join(f", and {name}, a list" for name in file.nested)
             hint = "give the names or numbers of those to import: -s time=... and -s down=... or -s up=..."
             raise source.error(f"has several columns: {first}", hint)
         numbered = {
@@ -123,7 +124,7 @@ class Throughput(LinkImporter):
         }
         link, time_us = link[order], time_us[order]
         for other in others:
-            _require_one_link(frame, other, link, order, numbers, params.kind == "counter")
+            _require_one_link(frame, other, link, time_us, order, numbers, params.kind == "counter")
         if "direction" in frame:
             numbers = {"": np.where(link % 2 == 1, numbers[values[-1]], numbers[values[0]])}
         pieces = []
@@ -139,11 +140,12 @@ def _require_one_link(
     frame: Frame,
     column: str,
     link: Ints,
+    time_us: Ints,
     order: Ints,
     values: Mapping[str, Floats],
     are_counters: bool,
 ) -> None:
-    """Refuse a column that names several devices, each with a time more than once in a row of turns.
+    """Refuse a column that names several devices or measurements, which take turns or are of the same times.
 
     Those in numbers are looked for in counters alone, of which each grows, while all of them together do not.
     """
@@ -155,7 +157,9 @@ def _require_one_link(
     known = np.flatnonzero(code[order] >= 0)
     code, link = code[order][known].astype(np.int64), link[known]
     same, size = ~run_starts(link), np.bincount(link)
-    several = 2 * np.bincount(link, same & run_starts(code)) >= np.maximum(size, 2)
+    differs, at_once = same & run_starts(code), ~run_starts(link, time_us[known])
+    several = 2 * np.bincount(link, differs) >= np.maximum(size, 2)
+    several |= 10 * np.bincount(link, differs & at_once) >= np.maximum(size, 1)
     if not several.any():
         return
     pair = link * len(words) + code
@@ -174,7 +178,8 @@ def _require_one_link(
         shown = format_names([words[each] for each in pd.unique(code[several[link]])], 4)
         raise frame.error(
             f"the column {column} takes turns between {shown}: are these several devices?",
-            f"if so, give -s device={column}, or a column that joins it with another; if not, remove it",
+            f"if so, give -s device={column}, or a column that joins it with another; if not, keep the rows "
+            "of one of them, or remove the column",
         )
 
 

@@ -356,7 +356,7 @@ def test_a_method_is_called_fedavg_if_and_only_if_its_models_are_those_of_fedavg
                 network={"name": "static", "latency": "bundle"},
                 compute={"name": "trace"},
             ),
-            ["the median rate is 6.50 Gbit/s", "the median sample time is"],
+            ["the median rate is 6.5 Gbit/s", "the median sample time is"],
         ),
         (
             quadratic({"every_rounds": 6, "at_start": False}, {"rounds": 5}),

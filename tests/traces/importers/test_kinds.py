@@ -115,6 +115,17 @@ def ports(names: str, late: int) -> str:
     return "".join(["host,if,t,in\n", *rows_])
 
 
+def parquet_of(table: pd.DataFrame) -> bytes:
+    content = io.BytesIO()
+    table.to_parquet(content)
+    return content.getvalue()
+
+
+def notes(part: str) -> Callable[[TraceBundle], list[str]]:
+    """The limits that a manifest names with these words."""
+    return lambda bundle: [each for each in bundle.manifest.caveats if part in each]
+
+
 BEATS = [0, 60, 120, 180, 36000, 36060]
 BATTERY = pd.DataFrame(
     {
@@ -308,6 +319,27 @@ INFLUX = (
     ",1,2024-05-01T00:00Z,2024-05-01T09:00Z,2024-05-01T08:00Z,0,pi\n"
 )
 ONLINE_ANYWHERE = "device,time,ap,state\na,0,x,on\na,60,y,on\na,90,x,on\na,120,y,on\n"
+
+CHARGES = "Started,Finished,Odometer (km),Car\n" + "".join(
+    f"2024-05-01 0{n}:00,2024-05-01 0{n + 2}:00,{n},{'ab'[n % 2]}\n" for n in range(6)
+)
+AT_ONE_CAR = {"device": "file", "start": "started", "end": "finished"}
+HISTORIAN = "device,metric,start,end\n" + "".join(
+    f"p,{metric},{start},{end}\n"
+    for start in (0, 100, 200)
+    for metric, end in (("Plugged", start + 10), ("Screen", start + 50))
+)
+ZABBIX = "host,key,value\na,ping,0\na,ping,1\na,net,5e6\na,net,7e6\n"
+POLLED = "host,clock,key,value\n" + "".join(
+    f"a,{60 * n},icmpping,1.0\n" + f"a,{60 * n},net.if.in,{10**6 * n}\n" * (n % 5 == 0)
+    for n in range(20)
+)
+JOBS = (
+    "NodeName|State|Start|End\nn1|RUNNING|2024-05-01T08:00|2024-05-01T09:00\n"
+    "n1|PENDING|Unknown|Unknown\nn2|RUNNING|2024-05-01T08:00|\nn2|FAILED|2024-05-01T08:00|\n"
+)
+SADF = "# host;interval;time;rx\nn1;600;0;1.0\nn1;600;600;3.0\nn1;600;1200;5.0\n"
+FRAMES = "device,time,fcnt\n" + "".join(f"a,{15 * n},{n}\n" for n in range(20))
 
 HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
     "the repeated hour": (FALL, BERLIN, {"ann": 3.0}),
@@ -555,6 +587,36 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         {"time_unit": "min"},
         {"007": 1.0, "7": 0.5},
     ),
+    "jobs of which some never began": (
+        JOBS,
+        {**BERLIN, "columns": {"device": "NodeName"}, "online": "state == running"},
+        {"n1": 1.0, "n2": 1.0},
+    ),
+    "fields of objects in Parquet": (
+        {
+            "part-0.parquet": parquet_of(
+                pd.DataFrame(
+                    {
+                        "device": [{"id": "a", "tags": ["x"]}, {"id": "b", "tags": []}],
+                        "start": [0, 10],
+                        "end": [60, 40],
+                    }
+                )
+            ),
+        },
+        {"columns": {"device": "device.id"}, "time_unit": "min"},
+        {"a": 1.0, "b": 0.5},
+    ),
+    "a separator above the header": (
+        "sep=;\ndevice;start;end\na;0;60\n",
+        {"time_unit": "min"},
+        {"a": 1.0},
+    ),
+    "a comment above the header": (
+        "# of 5, b, c\ndevice,start,end\na,0,60\n",
+        {"time_unit": "min"},
+        {"a": 1.0},
+    ),
     **{
         f"random changes at access points {seed}": (
             random_log(seed),
@@ -575,6 +637,35 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "sessions of several cars in one file": (
+        CHARGES.replace("Car", "Asset"),
+        BERLIN,
+        "{device: X, start: started, end: finished}' with the column of the devices as X",
+        "odometer_km and asset",
+    ),
+    "heartbeats with the number of a frame": (
+        FRAMES,
+        {"time_unit": "min"},
+        "if each row shows its device online, say for how long, such as -s hold=5min",
+        "-s online='fcnt >= 0'",
+    ),
+    "unix times that a spreadsheet rounded": (
+        "device,time,state\na,1.71455E+12,on\na,1.71456E+12,off\n",
+        {"time_unit": "unix_ms"},
+        ":2: time is '1.71455E+12', which a spreadsheet has rounded",
+        "with all digits",
+    ),
+    "a header in the midst": (
+        "device,time,state\na,1,on\ndevice,time,state\na,9,off\n",
+        {"time_unit": "s"},
+        ":3: time is 'time'",
+        "the header again: remove the line",
+    ),
+    "a list that is no column": (
+        pd.DataFrame({"device": ["a"], "start": [0], "end": [1], "tags": [["x"]]}),
+        {"columns": {"model": "tags"}},
+        "its columns are device, start, end; the lists tags are left out",
+    ),
     "a list of Kubernetes over several lines": (
         '{\n "apiVersion": "v1",\n "items": []\n}\n',
         {},
@@ -882,6 +973,29 @@ PROPOSED: dict[str, tuple[str, str]] = {
         "device: host, start: login_time, end: logout",
         "",
     ),
+    '{"id": "AQ", "content": {"timestamp": 1, "host": "i", "attributes": {"status": "OK"}}}\n': (
+        "device: content_host, time: content_timestamp, state: content_attributes_status",
+        "",
+    ),
+    "TimeCreated,Id,MachineName,LogonId\n1,4624,PC1,2\n": (
+        "device: machinename, time: timecreated",
+        "",
+    ),
+    '{"deviceInfo": {"tenantName": "t", "devEui": "70b3"}, "time": 1}\n': (
+        "device: deviceinfo_deveui",
+        "",
+    ),
+    "timestamp,target,rtt_ms,status\n1,gw,2,up\n": (
+        "device: target, time: timestamp, state: status, rtt: rtt_ms",
+        "",
+    ),
+    "Event,Monitor,Date-Time,Reason\nUp,web,1,OK\n": (
+        "device: monitor, time: date_time, state: event",
+        "",
+    ),
+    CHARGES: ("device: car, start: started, end: finished", ""),
+    EVENTS_OF_NODES: ("device: nodename, start: timestart, end: timeend", ""),
+    KEA: ("device: hwaddr, end: expire, duration: valid_lifetime", ""),
     "Hostname,Lease Obtained,AcctStopTime\na,1,2\n": (
         "device: hostname, start: lease_obtained, end: acctstoptime",
         "",
@@ -1132,6 +1246,72 @@ KINDS: dict[str, tuple[Any, ...]] = {
         )
         for value in ("3D", "No Fix")
     },
+    "overlapping sessions of several cars": (
+        "table",
+        CHARGES,
+        {**BERLIN, "columns": AT_ONE_CAR},
+        lambda bundle: (
+            hours(bundle),
+            "{device: car, start: started, end: finished}" in str(notes("overlap")(bundle)),
+        ),
+        ({"0": 7.0}, True),
+    ),
+    "overlapping sessions of several kinds": (
+        "table",
+        HISTORIAN,
+        {"time_unit": "s"},
+        lambda bundle: "-s online='metric == \"plugged\"'" in notes("differ in")(bundle)[0],
+        True,
+    ),
+    "overlapping sessions at access points": (
+        "table",
+        HISTORIAN.replace("metric", "ap"),
+        {"time_unit": "s"},
+        notes("differ in"),
+        [],
+    ),
+    "a device in each row": (
+        "table",
+        "device,start,end\n" + "".join(f"{n},{n},{n + 9}\n" for n in range(20)),
+        {"time_unit": "s"},
+        notes("each row"),
+        ["each row is another device: is the column of the device the right one?"],
+    ),
+    "numbers of rows that do not count": (
+        "table",
+        ZABBIX,
+        {
+            "columns": {"device": "host", "down": "value"},
+            "online": "key == net",
+            "rate_unit": "bit/s",
+        },
+        column("network", "bandwidth_bps"),
+        [6e6],
+    ),
+    "a window that ends with hold": (
+        "table",
+        FRAMES,
+        {"time_unit": "min", "hold": "20min", "online": "fcnt >= 0"},
+        lambda bundle: (
+            hours(bundle),
+            notes("last row")(bundle)[0].endswith("row, and 20 min (hold)"),
+        ),
+        ({"a": round((19 * 15 + 20) / 60, 6)}, True),
+    ),
+    "a header in a comment": (
+        "throughput",
+        SADF,
+        {"time": "time", "time_unit": "s", "down": "rx", "rate_unit": "MB/s", "device": "host"},
+        mbps,
+        {"n1 down": 32.0},
+    ),
+    "several measurements of one device": (
+        "throughput",
+        POLLED,
+        {**OCTETS, "time": "clock", "down": "value", "kind": "amount", "device": "host"},
+        refused,
+        ("the column key takes turns between icmpping and net.if.in", "keep the rows of one"),
+    ),
     "columns that the rule does not name": (
         "table",
         METRICS.assign(note="x"),
