@@ -6,7 +6,7 @@ each other are below. All checks are whole-column operations; only the findings 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -86,7 +86,7 @@ def validate_bundle(
         for name in sorted(bundle.altered)
     ]
     for name in tables or bundle.tables:
-        findings += _TableChecker(bundle, name, limit).run()
+        findings += _Table(bundle, name).findings(limit)
     return findings
 
 
@@ -175,148 +175,143 @@ def _repeats(numbers: Ints) -> Bools:
     return repeats
 
 
-class _TableChecker:
-    """The checks of one table."""
+_Checks = Iterator[tuple[Any, ...]]
+"""Rows that are wrong (None: the table as a whole), a message, and what fills its braces: columns, or texts by name."""
 
-    def __init__(self, bundle: TraceBundle, name: str, limit: int) -> None:
-        self.bundle, self.name, self.limit = bundle, name, limit
-        self.table = bundle.tables[name]
+
+class _Table:
+    """A table and its columns as arrays."""
+
+    def __init__(self, bundle: TraceBundle, name: str) -> None:
+        self.bundle, self.name, self.table = bundle, name, bundle.tables[name]
         self.present = set(self.table.column_names)
-        self.findings: list[Finding] = []
 
-    def run(self) -> list[Finding]:
-        """The problems."""
+    def findings(self, limit: int) -> Iterator[Finding]:
+        """The problems, at most ``limit`` of each kind."""
+        for bad, message, *values in self._checks():
+            if bad is None:
+                yield Finding(self.name, None, message)
+                continue
+            rows = np.flatnonzero(bad)
+            if len(rows):
+                values = [
+                    self.bundle.texts(self.name, v) if isinstance(v, str) else v for v in values
+                ]
+            for row in rows[:limit].tolist():
+                text = message.format(*(value[row] for value in values))
+                yield Finding(self.name, row, text)
+            if len(rows) > limit:
+                more = f"and {format_counted(len(rows) - limit, 'more row')} of the same kind"
+                yield Finding(self.name, None, more)
+
+    def _checks(self) -> _Checks:
         schema = TABLES[self.name]
         for column in schema.columns.values():
             if column.name in self.present:
-                self._column(column)
+                yield from self._column(column)
         if schema.unique:
             repeats = _repeats(self._numbered([n for n in schema.unique if n in self.present]))
-            self.add(repeats, f"repeats the {', '.join(schema.unique)} of an earlier row")
+            yield repeats, f"repeats the {', '.join(schema.unique)} of an earlier row"
         if schema.order:
-            self._order(schema.order)
-        relations = getattr(self, f"_{self.name}", None)
-        if relations is not None:
-            relations()
-        return self.findings
+            yield from self._order(schema.order)
+        yield from getattr(self, f"_{self.name}", lambda: ())()
 
-    def add(self, bad: Bools, message: str, *values: Any) -> None:
-        """Report the rows marked by ``bad``; ``values`` fill the braces of ``message``: columns, or texts by name."""
-        rows = np.flatnonzero(bad)
-        if len(rows):
-            values = tuple(
-                self.bundle.texts(self.name, v) if isinstance(v, str) else v for v in values
-            )
-        for row in rows[: self.limit]:
-            text = message.format(*(value[row] for value in values))
-            self.findings.append(Finding(self.name, int(row), text))
-        if len(rows) > self.limit:
-            more = f"and {format_counted(len(rows) - self.limit, 'more row')} of the same kind"
-            self.findings.append(Finding(self.name, None, more))
-
-    def _column(self, column: Column) -> None:
+    def _column(self, column: Column) -> _Checks:
         """What the schema declares."""
         name, values = column.name, self.values(column.name)
         if not column.nullable and values.null_count:
-            self.add(to_numpy(pc.is_null(values)), f"{name} is null")
+            yield to_numpy(pc.is_null(values)), f"{name} is null"
         if column.refers == "devices":
             # Its texts are those of the devices, which are checked there.
-            self.add(self.devices < 0, "'{}' is not in the table devices", name)
+            yield self.devices < 0, "'{}' is not in the table devices", name
             if (self.devices >= 0).all():
                 return
         elif column.refers in self.bundle.tables:
             known = pc.unique(self.bundle.tables[column.refers].column(name).cast(pa.string()))
             unknown = ~to_numpy(pc.is_in(values.cast(pa.string()), value_set=known))
-            self.add(unknown, f"'{{}}' is not in the table {column.refers}", name)
+            yield unknown, f"'{{}}' is not in the table {column.refers}", name
         elif column.refers is not None:
-            self.findings.append(Finding(self.name, None, f"there is no table {column.refers}"))
+            yield None, f"there is no table {column.refers}"
         if column.words:
             message = f"{name} is {{!r}}; it must be one of {', '.join(column.words)}"
-            self.add(~self._are(name, *column.words, None), message, name)
+            yield ~self._are(name, *column.words, None), message, name
         if column.bounds is not None:
             known, numbers = to_numpy(pc.is_valid(values)), to_numpy(values)
             inside, finite = column.bounds.contain(numbers), np.isfinite(numbers)
             unit = f" {column.unit}" if column.unit else ""
             message = f"{name} is {{}}{unit}; it must be {column.bounds}"
-            self.add(known & finite & ~inside, message, numbers)
-            self.add(known & ~finite, f"{name} is {{}}, which is not finite", numbers)
+            yield known & finite & ~inside, message, numbers
+            yield known & ~finite, f"{name} is {{}}, which is not finite", numbers
         text = values.dictionary if pa.types.is_dictionary(values.type) else values
         if text.type == pa.string() and pc.any(pc.match_substring_regex(text, CONTROL)).as_py():
             bad = to_numpy(pc.match_substring_regex(values.cast(pa.string()), CONTROL))
-            self.add(bad, f"{name} is {{!r}}, which contains a control character", name)
+            yield bad, f"{name} is {{!r}}, which contains a control character", name
 
-    def _order(self, columns: Sequence[str]) -> None:
-        """Report unsorted rows and, for intervals, reversed, empty and overlapping ones, and gaps unless allowed."""
+    def _order(self, columns: Sequence[str]) -> _Checks:
+        """Unsorted rows and, for intervals, reversed, empty and overlapping ones, and gaps unless allowed."""
         first = next(n for n, name in enumerate(columns) if name.endswith("_us"))
         group, start = self._numbered(columns[:first]), self.integers(columns[first])
         heads = run_starts(group)
         unsorted = ~heads & (start < np.roll(start, 1))
         interrupted = np.zeros(len(group), np.bool_)
         interrupted[heads] = _repeats(group[heads])
-        self.add(interrupted, "continues a group that other rows have interrupted; sort the table")
-        self.add(unsorted, "is at {} us, before the row above it", start)
+        yield interrupted, "continues a group that other rows have interrupted; sort the table"
+        yield unsorted, "is at {} us, before the row above it", start
         if columns[first + 1 :] == ():
             return
         follows = columns[-1] == "dur_us"
         end = self.integers(columns[-1]) + (start if follows else 0)
         above = np.roll(end, 1)
-        self.add(end < start, "the interval [{}, {}) us is reversed", start, end)
-        self.add(end == start, "the interval [{}, {}) us has zero length", start, end)
+        yield end < start, "the interval [{}, {}) us is reversed", start, end
+        yield end == start, "the interval [{}, {}) us has zero length", start, end
         overlaps, gap = ~heads & ~unsorted & (start < above), ~heads & (start > above) & follows
         ends = "the row above it, which ends at {} us"
-        self.add(overlaps, f"starts at {{}} us and overlaps {ends}", start, above)
+        yield overlaps, f"starts at {{}} us and overlaps {ends}", start, above
         # The pieces of a series follow each other.
-        self.add(gap, f"starts at {{}} us and leaves a gap after {ends}", start, above)
-
-    def _numbered(self, columns: Sequence[str]) -> Ints:
-        """One number per combination of the columns' values."""
-        number: Ints = np.zeros(self.table.num_rows, np.int64)
-        for column in columns:
-            codes = self.codes(column) + 1
-            number = number * (codes.max(initial=0) + 1) + codes
-        return number
+        yield gap, f"starts at {{}} us and leaves a gap after {ends}", start, above
 
     # Relations between columns, by table ------------------------------------------------------------------------------
 
-    def _devices(self) -> None:
-        self.add(to_numpy(pc.binary_length(self.values("device_id"))) == 0, "device_id is empty")
+    def _devices(self) -> _Checks:
+        yield to_numpy(pc.binary_length(self.values("device_id"))) == 0, "device_id is empty"
         start, end = self.integers("window_start_us"), self.integers("window_end_us")
         # An invalid device may have an empty window.
         empty = (end < start) | (self.bundle.valid & (end == start))
-        self.add(empty, "the window [{}, {}) us has no length", start, end)
+        yield empty, "the window [{}, {}) us has no length", start, end
         if "period_us" in self.present:
             period = self.bundle.numpy("devices", "period_us")
             with np.errstate(invalid="ignore"):
-                self.add(period < end - start, "period_us {} is shorter than the window", period)
+                yield period < end - start, "period_us {} is shorter than the window", period
         if not self.bundle.device_count:
-            self.findings.append(Finding(self.name, None, "there is no device"))
+            yield None, "there is no device"
 
-    def _availability(self) -> None:
+    def _availability(self) -> _Checks:
         known = self.devices >= 0
         start, end = self.integers("start_us"), self.integers("end_us")
         low, high = (edge[self.devices] for edge in self.bundle.windows)
         outside = known & ((start < low) | (end > high))
         message = "[{}, {}) us is not inside the window [{}, {}) us of its device"
-        self.add(outside, message, start, end, low, high)
-        self.add(known & ~self.bundle.valid[self.devices], "belongs to an invalid device")
+        yield outside, message, start, end, low, high
+        yield known & ~self.bundle.valid[self.devices], "belongs to an invalid device"
 
-    def _compute(self) -> None:
+    def _compute(self) -> _Checks:
         speeds = {"step_fixed_s", "sample_s", "relative_speed", "score"} & self.present
         unknown = [to_numpy(pc.is_null(self.values(name))) for name in speeds]
         none = np.logical_and.reduce([np.ones(self.table.num_rows, np.bool_), *unknown])
-        self.add(none, "gives no speed: neither a time, a relative speed nor a score")
+        yield none, "gives no speed: neither a time, a relative speed nor a score"
 
-    def _network(self) -> None:
+    def _network(self) -> _Checks:
         both = self._are("direction", "both")
         has_both = np.zeros(self.bundle.device_count + 1, np.bool_)
         has_both[self.devices[both]] = True
         bad = ~both & has_both[self.devices] & (self.devices >= 0)
-        self.add(bad, "its device already has a row for both directions")
+        yield bad, "its device already has a row for both directions"
 
-    def _grid(self) -> None:
-        units = self.values("unit").cast(pa.string())
-        bad = ~to_numpy(pc.match_substring_regex(units, "^(g|[A-Z]{3})/kWh$"))
-        self.add(bad, "unit is {!r}; it must be g/kWh, or as EUR/kWh for prices", "unit")
+    def _grid(self) -> _Checks:
+        bad = ~to_numpy(
+            pc.match_substring_regex(self.values("unit").cast(pa.string()), "^(g|[A-Z]{3})/kWh$")
+        )
+        yield bad, "unit is {!r}; it must be g/kWh, or as EUR/kWh for prices", "unit"
 
     # Columns as arrays ------------------------------------------------------------------------------------------------
 
@@ -326,7 +321,6 @@ class _TableChecker:
         return self.bundle.device_rows(self.name)
 
     def values(self, column: str) -> Any:
-        """A column as one Arrow array."""
         return single_chunk(self.table.column(column))
 
     def integers(self, column: str) -> Ints:
@@ -340,14 +334,17 @@ class _TableChecker:
         rows: Bools = hits[filled(values.indices, len(hits) - 1)]
         return rows
 
-    def codes(self, column: str) -> Ints:
-        """Numbers that are equal for equal values of a column; -1 for null and for unknown devices."""
-        if column == "device_id" and self.name != "devices":
-            return self.devices
-        values = self.values(column)
-        if not pa.types.is_dictionary(values.type):
-            values = values.dictionary_encode()
-        unique = pc.index_in(values.dictionary, value_set=values.dictionary.unique())
-        lookup = np.append(to_numpy(unique).astype(np.int64), -1)
-        codes: Ints = lookup[filled(values.indices, len(lookup) - 1)]
-        return codes
+    def _numbered(self, columns: Sequence[str]) -> Ints:
+        """One number per combination of the columns' values, where null and unknown devices are values, too."""
+        number: Ints = np.zeros(self.table.num_rows, np.int64)
+        for column in columns:
+            codes = self.devices if column == "device_id" and self.name != "devices" else None
+            if codes is None:
+                values = self.values(column)
+                if not pa.types.is_dictionary(values.type):
+                    values = values.dictionary_encode()
+                unique = pc.index_in(values.dictionary, value_set=values.dictionary.unique())
+                lookup = np.append(to_numpy(unique).astype(np.int64), -1)
+                codes = lookup[filled(values.indices, len(lookup) - 1)]
+            number = number * (codes.max(initial=-1) + 2) + codes + 1
+        return number
