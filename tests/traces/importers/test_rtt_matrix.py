@@ -1,13 +1,11 @@
 """Importing round-trip matrices: values, what is dropped and counted, and what is refused."""
 
-import gzip
-import io
-import random
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from pydantic import ValidationError
 
@@ -51,30 +49,32 @@ def test_the_median_of_several_files_counts(tmp_path: Path) -> None:
     assert pairs(median) == pytest.approx({("n0", "n1"): 0.03, ("n1", "n0"): 0.03})
 
 
+def require_medians(bundle: Any, slices: list[Any]) -> None:
+    """Every pair has the median of the slices (s) that are not 0, by masked arrays."""
+    table = bundle.tables["rtt_matrix"].to_pandas()
+    src, dst = (table[name].astype(str).str[1:].astype(int) for name in ("src", "dst"))
+    expected = np.ma.median(np.ma.masked_equal(np.array(slices), 0), axis=0)
+    np.testing.assert_allclose(table["rtt_s"], expected[src, dst], rtol=1e-6)
+    off = ~np.eye(bundle.device_count, dtype=bool)
+    assert len(table) == expected[off].count()
+
+
 @pytest.mark.real_data
 def test_real_planetlab(real_traces: Path) -> None:
     files = sorted((real_traces / "netlatency").glob("PlanetLab*.gz"))
     bundle = import_("rtt_matrix", *files, unit="ms")
-    stack = np.array([np.loadtxt(io.BytesIO(gzip.decompress(path.read_bytes()))) for path in files])
-    read_pairs = pairs(bundle)
-    assert len(read_pairs) == 490 * 489
-    generator = random.Random(0)
-    for _ in range(200):
-        src, dst = generator.sample(range(490), 2)
-        expected = sorted(stack[:, src, dst])[1] / 1000
-        assert read_pairs[f"n{src}", f"n{dst}"] == pytest.approx(expected, rel=1e-6)
-    assert np.median(list(read_pairs.values())) == pytest.approx(0.135, abs=0.002)
+    slices = [pd.read_csv(path, sep=r"\s+", header=None).to_numpy() / 1000 for path in files]
+    require_medians(bundle, slices)
+    assert bundle.tables["rtt_matrix"].num_rows == 490 * 489
 
 
 @pytest.mark.real_data
-def test_real_seattle(real_traces: Path) -> None:
-    source = real_traces / "netlatency" / "seattle_every8th.zip"
-    bundle = import_("rtt_matrix", source, unit="s")
+def test_real_seattle(real_traces: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(real_traces / "netlatency" / "seattle_every8th.zip") as archive:
+        files = [Path(archive.extract(name, tmp_path)) for name in archive.namelist()[:20]]
+    bundle = import_("rtt_matrix", *files, unit="s")
     assert bundle.device_count == 99
-    assert bundle.manifest.counts["slices"] == 86
-    with zipfile.ZipFile(source) as archive:
-        stack = np.array([np.loadtxt(io.BytesIO(archive.read(n))) for n in archive.namelist()])
-    zeros = (stack == 0) & ~np.eye(99, dtype=bool)
-    assert bundle.manifest.counts["zero_off_diagonal"] == zeros.sum() == 4826
-    seen = np.ma.median(np.ma.masked_equal(stack[:, 3, 7], 0))
-    assert pairs(bundle)["n3", "n7"] == pytest.approx(float(seen), rel=1e-6)
+    slices = [pd.read_csv(path, sep=r"\s+", header=None).to_numpy() for path in files]
+    zeros = (np.array(slices) == 0) & ~np.eye(99, dtype=bool)
+    assert bundle.manifest.counts["zero_off_diagonal"] == zeros.sum() > 0
+    require_medians(bundle, slices)
