@@ -166,7 +166,8 @@ class TableFile:
         for name in self.names:
             if self.names.count(name) > 1:
                 message = f"has the column '{name}' twice"
-                raise self.source.error(message, "remove or rename one of them", line=first + 1)
+                hint = "remove or rename one of them; the first line must name the columns"
+                raise self.source.error(message, hint, line=first + 1)
 
     def _reader(self, lines: Iterable[str]) -> Any:
         return csv.reader(lines, delimiter=self._separator or ",", skipinitialspace=True)
@@ -498,17 +499,21 @@ class Frame:
         self.refuse(bad, f"{name} is {{}}, which is not {what}", hint, name)
         return Instants(us, local, bad, any(part.dated for part in known), offset)
 
-    def clock(self) -> str:
-        """The first column with times of day that is no duration; empty if there is none."""
+    def require_times(self, name: str, columns: Sequence[Instants]) -> None:
+        """Refuse dates without a time beside a column of times of day; ``name`` is the first of the ``columns``."""
+        if not all(column.local.any() and column.are_dates() for column in columns):
+            return
         for file, named in zip(self.files, self._named, strict=True):
             again = TableFile(file.source)  # Another reading would change the places of rows.
-            for name in again.names:
-                cells_ = again.read([name]).column(0)[:_CLOCKS]
+            for clock in again.names:
+                cells_ = again.read([clock]).column(0)[:_CLOCKS]
                 if cells._is_text(cells_.type) or pa.types.is_time(cells_.type):
                     are = pc.match_substring_regex(cells_.cast(pa.string()), _TIME_OF_DAY)
-                    if pc.any(are).as_py() and named.get("duration") != name:
-                        return name
-        return ""
+                    if pc.any(are).as_py() and named.get("duration") != clock:
+                        raise self.error(
+                            f"{name} has dates without a time, but the column {clock} has times of day",
+                            "join them in one column, as in 2024-05-01 08:00:00",
+                        )
 
     def are_plain_numbers(self, name: str) -> bool:
         """Whether a column of instants has numbers, whose unit must be declared."""

@@ -108,13 +108,16 @@ _WEAK = r"user(name)?|name|id|uuid|serial"
 _HOW_TO_WRITE = (
     "the end of an open session is empty (instead of Unknown); write 2024-05-01T08:00:00+02:00, "
     "or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00)"
+    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); of a date and a time of day, make one column"
 )
 _SYSLOG = "%b %d %H:%M:%S"
 _MANY = 10
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
+)
+_NEGATIVE = re.compile(
+    r"down.*|off(line)?|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
 )
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
@@ -264,7 +267,9 @@ class _Log:
             # Files with the same columns may be those of access points, too.
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
             self.point = _called("access_point", frame.names) or FILE * is_file
-        texts = {"device", *TEXTS, "radio", *self.states, self.point}
+        # States of sessions, some of which may be those of a device that is offline.
+        doubtful = [name for name in self.unused if re.fullmatch("state|status|event", name)]
+        texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
             raise frame.error("has no rows")
@@ -281,6 +286,12 @@ class _Log:
                 "each row is another device: is the column of the device the right one?"
             )
         self._require_units()
+        for name in doubtful if self.edges and params.online is None else ():
+            own = frame.text(name, lower=True)[1]
+            if any(map(_NEGATIVE.fullmatch, own)):
+                good = next(filter(_POSITIVE.fullmatch, own), "...")
+                message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
+                raise frame.error(message, f"give it, such as -s online='{name} == {good}'")
         # The rows whose sessions and whose measurements count, if a rule says so.
         self.rule: Rule | None = None
         self.chosen = self.measuring = np.ones(len(frame), np.bool_)
@@ -374,7 +385,12 @@ class _Log:
         if self.has_changes and columns.get("rate_unit") == ["up"]:
             examples["rate_unit"] += f"; if up is a state, give {self._mapping('state', 'up')}"
         if names := columns.get("time_unit"):
-            fit = cells.recent_unit(cells.numbers(frame.columns(names[0])[0])[0])
+            some = cells.numbers(frame.columns(names[0])[0])[0]
+            fit = cells.recent_unit(some)
+            # From 2000 to 2099; most are not at midnight.
+            days = (some > 36_526) & (some < 73_050) & (some % 1 > 0)
+            if fit is None and 2 * np.count_nonzero(days) > len(some):
+                fit = "excel"
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
         require_units(frame, self.params, columns, examples)
 
@@ -955,12 +971,7 @@ class _Times:
         if year is not None and form is None:
             form = _SYSLOG
         columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
-        are_dates = all(column.local.any() and column.are_dates() for column in columns)
-        if are_dates and (clock := frame.clock()):
-            message = (
-                f"{names[0]} has dates without a time, but the column {clock} has times of day"
-            )
-            raise frame.error(message, "join them in one column, as in 2024-05-01 08:00:00")
+        frame.require_times(names[0], columns)
         self.dated = any(column.dated for column in columns)
         times = self._utc(frame, names, columns, device)
         if span_us is not None:
@@ -1026,16 +1037,35 @@ class _Times:
                 message = f"{name} is {{}}, which has no offset from UTC"
                 hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
                 frame.refuse(each, message, hint, name)
+        order, group = _in_time(times[0], device)
         flat, skipped, unclear = cells.localize(
-            np.column_stack(times).ravel(),
-            np.column_stack(local).ravel(),
+            np.column_stack(times)[order].ravel(),
+            np.column_stack(local)[order].ravel(),
             self.zone or UTC,
-            np.repeat(device, len(names)),
+            np.repeat(group, len(names)),
         )
+        back = np.empty_like(order)
+        back[order] = np.arange(len(order))
         for number, name in enumerate(names):
             message = f"{name} is {{}}, a local time that the clocks skip"
-            frame.refuse(skipped[number :: len(names)], message, "correct it", name)
+            frame.refuse(skipped[number :: len(names)][back], message, "correct it", name)
         if unclear:
             count = format_counted(unclear, "time")
             self.caveats.append(f"{count} in an hour that clocks show twice, taken as the first")
-        return list(flat.reshape(-1, len(names)).T)
+        return list(flat.reshape(-1, len(names))[back].T)
+
+
+def _in_time(clock: Ints, device: Ints) -> tuple[Ints, Ints]:
+    """The rows by device, the oldest first, and the device of each; one per row where rows are in no order."""
+    order = np.argsort(device, kind="stable")
+    head, known = run_starts(device[order]), clock[order] != NAT
+    step = np.where(head | ~known | ~np.roll(known, 1), 0, np.diff(clock[order], prepend=0))
+    owner = device[order]
+    backwards = np.bincount(owner, np.sign(step)) < 0
+    # Where clocks are set back, rows in order go back by less than an hour, too.
+    contrary = (np.abs(step) > 3.6e9) & ((step < 0) != backwards[owner])
+    mixed = 10 * np.bincount(owner, contrary) > np.bincount(owner)
+    rank = np.where(backwards[owner], -np.arange(len(order)), np.arange(len(order)))
+    again = np.lexsort((rank, owner))
+    order, owner = order[again], owner[again].astype(np.int64)
+    return order, np.where(mixed[owner], len(mixed) + np.arange(len(order)), owner)

@@ -5,6 +5,7 @@ For formats without an importer of their own, such as the logs of HSDPA commutes
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -95,7 +96,9 @@ class Throughput(LinkImporter):
         examples = {"rate_unit": cells.RATE_EXAMPLES, "time_unit": ", ".join(cells.TIME_UNITS)}
         require_units(frame, params, of_file, examples)
         form = "give -s time_format='%d.%m.%Y %H:%M', the form of the times"
-        time_us = frame.instants("time", params.time_unit, params.time_format, form).us
+        instants = frame.instants("time", params.time_unit, params.time_format, form)
+        frame.require_times("time", [instants])
+        time_us = instants.us
         frame.refuse(time_us == cells.NAT, "has no time")
         device, ids = np.zeros(len(frame), np.int64), [name]
         if "device" in frame:
@@ -113,7 +116,11 @@ class Throughput(LinkImporter):
         wrong = np.zeros((2, len(frame)), np.bool_)
         wrong[:, order] = ~heads & (time_us[order] < before), heads & np.roll(heads, -1)
         hint = "times must not decrease; sort the rows by time, or split the file there"
-        if "device" not in frame and others:
+        if instants.local.any():
+            hint += "; where clocks were set back, write times in UTC or with an offset"
+        if params.time_format and not re.search("%[dejUcxsDF]", params.time_format):
+            hint = "after midnight, times need a date: join it with the time in one column"
+        elif "device" not in frame and others:
             hint += f", or name the column of the device, -s device=..., one of {', '.join(others)}"
         frame.refuse(wrong[0], "the time is {}, before that of the row above it", hint, "time")
         message = "is the only row of its link, which thus has no interval between two times"

@@ -341,6 +341,20 @@ JOBS = (
 SADF = "# host;interval;time;rx\nn1;600;0;1.0\nn1;600;600;3.0\nn1;600;1200;5.0\n"
 FRAMES = "device,time,fcnt\n" + "".join(f"a,{15 * n},{n}\n" for n in range(20))
 
+NIGHT = [("02:20:00", "03:10:00"), ("02:50:00", "02:10:00"), ("02:20:00", "02:30:00")]
+NIGHT += [("01:00:00", "01:30:00"), ("00:10:00", "00:30:00")]
+NEWEST_FIRST = [f"a,2024-10-27 {start},2024-10-27 {end}\n" for start, end in NIGHT]
+TURNS = [
+    f"a,2024-10-27 {h:02d}:{m:02d},{'on' if m else 'off'}\n" for h in range(6) for m in (0, 30)
+]
+OUTAGES = (
+    "device,start,end,state\na,2024-05-01T08:00Z,2024-05-01T09:00Z,up\n"
+    "a,2024-05-01T09:00Z,2024-05-01T12:00Z,down\na,2024-05-01T12:00Z,2024-05-01T13:00Z,up\n"
+)
+DAY_AND_TIME = "date,clock,mbps\n" + "".join(
+    f"2024-05-0{day},{hour}:00:00,5\n" for day in (1, 2) for hour in (22, 23)
+)
+
 HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
     "the repeated hour": (FALL, BERLIN, {"ann": 3.0}),
     "day first": (
@@ -587,6 +601,15 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         {"time_unit": "min"},
         {"007": 1.0, "7": 0.5},
     ),
+    **{
+        f"sessions over a change of the clocks, {name}": (
+            "device,start,end\n" + "".join(lines),
+            BERLIN,
+            {"a": round((20 + 30 + 10 + 20 + 50) / 60, 6)},
+        )
+        for name, lines in (("newest", NEWEST_FIRST), ("oldest first", NEWEST_FIRST[::-1]))
+    },
+    "states of sessions": (OUTAGES, {"online": "state == up"}, {"a": 2.0}),
     "jobs of which some never began": (
         JOBS,
         {**BERLIN, "columns": {"device": "NodeName"}, "online": "state == running"},
@@ -637,6 +660,24 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "states of sessions without a rule": (
+        OUTAGES,
+        {},
+        "no rule says which intervals count (state: up and down)",
+        "-s online='state == up'",
+    ),
+    "days of a spreadsheet without a unit": (
+        "device,start,end\na,45413.25,45413.5\n",
+        {},
+        "not declared",
+        "they fit excel",
+    ),
+    "a time of day without its date": (
+        "device,date,time,state\na,2024-05-01,08:00,on\na,2024-05-01,09:00,off\n",
+        {**BERLIN, "online": "state == on"},
+        ":2: time is '08:00'",
+        "of a date and a time of day, make one column",
+    ),
     "sessions of several cars in one file": (
         CHARGES.replace("Car", "Asset"),
         BERLIN,
@@ -1298,6 +1339,30 @@ KINDS: dict[str, tuple[Any, ...]] = {
         ),
         ({"a": round((19 * 15 + 20) / 60, 6)}, True),
     ),
+    "changes of states in no order over a change of the clocks": (
+        "table",
+        "device,time,state\n" + "".join(TURNS[::2] + TURNS[1::2][::-1]),
+        {**BERLIN, "online": "state == on"},
+        notes("clocks show twice"),
+        ["2 times in an hour that clocks show twice, taken as the first"],
+    ),
+    **{
+        f"a date and a time of day, {name}": (
+            "throughput",
+            DAY_AND_TIME,
+            {"down": "mbps", "rate_unit": "Mbit/s", **options},
+            refused,
+            parts,
+        )
+        for name, options, parts in (
+            ("date", {"time": "date"}, ("time has dates without a time", "join them in one")),
+            (
+                "time",
+                {"time": "clock", "time_format": "%H:%M:%S"},
+                (":4: the time is", "after midnight, times need a date"),
+            ),
+        )
+    },
     "a header in a comment": (
         "throughput",
         SADF,
