@@ -33,18 +33,12 @@ TRAIN_FACTOR = 3.0
 
 @dataclass(frozen=True)
 class Exporter:
-    """A format.
-
-    Args:
-        description: one line for the list of formats.
-        files: from a sound bundle (:func:`~fedsim.traces.validation.require_sound`), the file (or the folder for one
-            file per series), parameters and counts to files. The counts receive the numbers of items written, and of
-            those that the format cannot express.
-        Params: the model of its parameters.
-    """
+    """A format: its line in the list of formats, its writer, and the model of its parameters."""
 
     description: str
     files: Callable[[TraceBundle, Path, Any, dict[str, int]], Files]
+    """From a sound bundle, the file (or the folder for one file per series), parameters and counts to files. The counts
+    receive the numbers of items written, and of those that the format cannot express."""
     Params: type[Parameters] = Parameters
 
     def write(
@@ -91,19 +85,13 @@ def whole_seconds(rows: pd.DataFrame, counts: dict[str, int]) -> pd.DataFrame:
 
 
 class Link(NamedTuple):
-    """One direction of one series.
-
-    Attributes:
-        series_id, direction: name and direction of the series.
-        file_name: the series' name as a file name.
-        edges_us: start of the first piece (0) and ends of all pieces, shape (n + 1,).
-        rate_bps: rate of each piece, shape (n,).
-    """
+    """One direction of one series: its name, also as that of a file, and its n pieces."""
 
     series_id: str
     direction: str
     file_name: str
     edges_us: Ints
+    """Start of the first piece (0) and ends of all, shape (n + 1,)."""
     rate_bps: Floats
 
 

@@ -16,26 +16,17 @@ HOST = "https://raw.githubusercontent.com"
 
 @dataclass(frozen=True)
 class PublicTrace:
-    """Files that one importer turns into a bundle.
-
-    Attributes:
-        description: one line for lists.
-        repository: GitHub repository.
-        commit: its commit.
-        folder: folder of the files in it.
-        files: SHA-256 of each file by its name.
-        importer: name of the importer.
-        license: license of the files, as their repository gives it.
-        citation: what to cite.
-    """
+    """Files of a folder of a repository of GitHub that one importer turns into a bundle."""
 
     description: str
     repository: str
     commit: str
     folder: str
     files: Mapping[str, str]
+    """SHA-256 of each file by its name."""
     importer: str
     license: str
+    """License of the files, as their repository gives it."""
     citation: str
 
     def fetch(self, name: str, bundle_name: str) -> TraceBundle:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -117,21 +116,8 @@ present and known, ``?`` that it must be present, and ``.`` that it must be know
 """
 
 
-@dataclass(frozen=True)
-class Column:
-    """One column of a table.
-
-    Args:
-        name: column name.
-        type: Arrow type.
-        unit: unit of the values; empty if there is none.
-        description: meaning of the values.
-        required: whether the column must be present.
-        nullable: whether values may be unknown.
-        bounds: range of valid numbers.
-        words: the valid values of a text; any if empty.
-        refers: table whose column of the same name lists the valid values.
-    """
+class Column(NamedTuple):
+    """One column of a table, as a line of :data:`DECLARED` declares it."""
 
     name: str
     type: Any
@@ -142,10 +128,11 @@ class Column:
     bounds: Bounds | None = None
     words: tuple[str, ...] = ()
     refers: str | None = None
+    """Table whose column of the same name lists the valid values."""
 
     @classmethod
     def parse(cls, line: str) -> Column:
-        """The column that a line of :data:`DECLARED` declares."""
+        """The column of a line."""
         named, unit, rule, description = (cell.strip() for cell in line.split("|"))
         name, type_ = named.split()
         rules: dict[str, Any] = {}
@@ -171,12 +158,8 @@ class Column:
         return pa.field(self.name, self.type, nullable=True, metadata=metadata)
 
 
-@dataclass(frozen=True)
-class Schema:
-    """One table: its columns in their order on disk, the columns that identify a row, and the order of its rows.
-
-    ``order`` has the columns of the group, and then those of the start, and of the end or length of an interval.
-    """
+class Schema(NamedTuple):
+    """One table: its columns in their order on disk, and those that identify a row or give the order of the rows."""
 
     columns: Mapping[str, Column]
     unique: tuple[str, ...] = ()

@@ -34,9 +34,6 @@ def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
     assert "time_unit" not in refused("table", put(tmp_path / "b.csv", dated))
 
 
-"""From 2024-05-01T08:00:00Z on."""
-
-
 def test_profiles_in_a_second_file(tmp_path: Path) -> None:
     first = put(tmp_path / "a.csv", "device,start,end,kind\na,0,10,pc\nb,0,5,\n")
     second = put(
@@ -65,10 +62,6 @@ def test_profiles_in_a_second_file(tmp_path: Path) -> None:
         ("b", "down", 8e6, 0.05, 0.5, "wifi"),
         ("b", "up", 2e6, 0.05, 0.5, "wifi"),
     ]
-
-
-# 2024-03-31 is the day on which Berlin's clocks skip from 02:00 (+01:00) to 03:00 (+02:00). By hand, in UTC:
-# a: 00:30 to 01:30 (half an hour before to half an hour after the change), b: 22:30 of the day before to 06:00.
 
 
 def test_an_epoch_of_ones_own_and_fractions_of_a_second(tmp_path: Path) -> None:
