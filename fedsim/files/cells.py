@@ -37,6 +37,7 @@ UNKNOWN = (*UNKNOWN_TEXT, "-", "NA", "N/A", "n/a", "#N/A", "None", "none", "NaT"
 _HEAD = 1000
 NAT = np.iinfo(np.int64).min
 """An unknown instant (us)."""
+_HOUR_US = 3_600_000_000
 FAR_US = 2**62
 """An instant (us) that stands for "never"."""
 
@@ -433,38 +434,45 @@ def localize(
     """Instants of UTC from times of the local clock, which of them the clock never showed, and how many stay unclear.
 
     A time that clocks show twice is the first of the two, unless the same device has a later time of that hour before
-    it: then it is the second.
+    it: then it is the second. Rows may also begin with the last; where they are in no order, such a time is unclear.
 
     Args:
-        us: instants of the local clock (us) where ``local``, else of UTC; in the order in which they happened.
+        us: instants of the local clock (us) where ``local``, else of UTC; shape (rows,) or (rows, columns).
         local: whether each is a time of the local clock.
         zone: its zone.
-        group: the device of each; None: one.
+        group: the device of each row; None: one.
     """
     import pandas as pd
 
     # Python knows the zones of years with four digits.
-    rows = np.flatnonzero(local & (np.abs(us) < 10**16))
-    naive = pd.DatetimeIndex(us[rows].view("M8[us]"))
+    cells_ = np.flatnonzero(local & (np.abs(us) < 10**16))
+    naive = pd.DatetimeIndex(us.ravel()[cells_].view("M8[us]"))
     early, late = (
-        naive.tz_localize(zone, ambiguous=np.full(len(rows), first), nonexistent="NaT").asi8
+        naive.tz_localize(zone, ambiguous=np.full(len(cells_), first), nonexistent="NaT").asi8
         for first in (True, False)
     )
-    result, skipped = us.copy(), np.zeros(len(us), np.bool_)
-    result[rows], skipped[rows] = early, early == NAT
+    result, skipped = us.copy(), np.zeros(us.shape, np.bool_)
+    result.flat[cells_], skipped.flat[cells_] = early, early == NAT
     twice = np.flatnonzero(early != late)
     if not len(twice):
         return result, skipped, 0
-    where = rows[twice]
-    clock = pd.Series(us[where])
-    night = [
-        np.zeros(len(where)) if group is None else group[where],
-        early[twice] // 43_200_000_000,
-    ]
-    latest = clock.groupby(night).cummax()
-    second = (clock < latest).groupby(night).cummax()
+    known = np.where(np.abs(us) < 10**16, us, np.nan).reshape(len(us), -1)
+    owner = np.zeros(len(us), np.int64) if group is None else group
+    ends = pd.DataFrame({row: row.reduce(known, axis=1) for row in (np.fmin, np.fmax)})
+    steps = ends.groupby(owner).diff()
+    falls = (np.sign(steps).sum(axis=1).groupby(owner).transform("sum") < 0).to_numpy()
+    # Clocks that are put back go an hour back; rows that go farther back are in no order.
+    strays = (steps.mul(np.where(falls, -1, 1), axis=0) < -_HOUR_US).all(axis=1)
+    strays |= strays.groupby(owner).shift(-1, fill_value=False)
+    row, column = np.divmod(cells_[twice], known.shape[1])
+    order = np.lexsort((column, np.where(falls[row], -row, row)))
+    row, twice = row[order], twice[order]
+    night = [owner[row], early[twice] // 43_200_000_000]
+    clock = pd.Series(us.flat[cells_[twice]])
+    second = (clock < clock.groupby(night).cummax()).groupby(night).cummax()
+    second &= ~pd.Series(strays.to_numpy()[row]).groupby(night).transform("any")
     unclear = ~second.groupby(night).transform("any")
-    result[where[second]] = late[twice[second]]
+    result.flat[cells_[twice[second]]] = late[twice[second]]
     return result, skipped, int(unclear.sum())
 
 

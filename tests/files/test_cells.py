@@ -126,13 +126,17 @@ def test_a_repeated_hour_is_told_apart_by_the_order_of_the_rows(
     moments = [begin + timedelta(minutes=step * n) for n in range(360 // step)]
     shown = [moment.astimezone(ZoneInfo(zone)).replace(tzinfo=None) for moment in moments]
     us = np.repeat(pd.DatetimeIndex(shown).as_unit("us").asi8, 2)
-    found, skipped, _ = localize(
-        us, np.ones(len(us), bool), ZoneInfo(zone), np.tile([0, 1], len(shown))
-    )
+    devices, local = np.tile([0, 1], len(shown)), np.ones(len(us), bool)
     right = np.repeat(pd.DatetimeIndex(moments).as_unit("us").asi8, 2)
-    assert not skipped.any()
-    # A time is unclear only if no row before it has a later time of its hour: the first of the two is right then.
-    assert (found == right).all()
+    for order in (slice(None), slice(None, None, -1)):  # Also with the last row first.
+        found, skipped, _ = localize(us[order], local, ZoneInfo(zone), devices[order])
+        assert not skipped.any()
+        # A time is unclear only if no row before it has a later time of its hour: the first of the two is right then.
+        assert (found == right[order]).all()
+    order = np.random.default_rng(step).permutation(len(us))
+    found, _, unclear = localize(us[order], local, ZoneInfo(zone), devices[order])
+    assert (found <= right[order]).all()
+    assert unclear >= (found != right[order]).sum() > 0
 
 
 def test_far_and_skipped_local_times() -> None:

@@ -1037,35 +1037,13 @@ class _Times:
                 message = f"{name} is {{}}, which has no offset from UTC"
                 hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
                 frame.refuse(each, message, hint, name)
-        order, group = _in_time(times[0], device)
-        flat, skipped, unclear = cells.localize(
-            np.column_stack(times)[order].ravel(),
-            np.column_stack(local)[order].ravel(),
-            self.zone or UTC,
-            np.repeat(group, len(names)),
+        utc, skipped, unclear = cells.localize(
+            np.column_stack(times), np.column_stack(local), self.zone or UTC, device
         )
-        back = np.empty_like(order)
-        back[order] = np.arange(len(order))
-        for number, name in enumerate(names):
+        for name, each in zip(names, skipped.T, strict=True):
             message = f"{name} is {{}}, a local time that the clocks skip"
-            frame.refuse(skipped[number :: len(names)][back], message, "correct it", name)
+            frame.refuse(each, message, "correct it", name)
         if unclear:
             count = format_counted(unclear, "time")
             self.caveats.append(f"{count} in an hour that clocks show twice, taken as the first")
-        return list(flat.reshape(-1, len(names))[back].T)
-
-
-def _in_time(clock: Ints, device: Ints) -> tuple[Ints, Ints]:
-    """The rows by device, the oldest first, and the device of each; one per row where rows are in no order."""
-    order = np.argsort(device, kind="stable")
-    head, known = run_starts(device[order]), clock[order] != NAT
-    step = np.where(head | ~known | ~np.roll(known, 1), 0, np.diff(clock[order], prepend=0))
-    owner = device[order]
-    backwards = np.bincount(owner, np.sign(step)) < 0
-    # Where clocks are set back, rows in order go back by less than an hour, too.
-    contrary = (np.abs(step) > 3.6e9) & ((step < 0) != backwards[owner])
-    mixed = 10 * np.bincount(owner, contrary) > np.bincount(owner)
-    rank = np.where(backwards[owner], -np.arange(len(order)), np.arange(len(order)))
-    again = np.lexsort((rank, owner))
-    order, owner = order[again], owner[again].astype(np.int64)
-    return order, np.where(mixed[owner], len(mixed) + np.arange(len(order)), owner)
+        return list(utc.T)

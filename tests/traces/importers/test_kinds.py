@@ -247,6 +247,10 @@ ZEEK = (
     "#separator \\x09\n#fields\tts\tid.orig_h\tduration\n#types\ttime\taddr\tinterval\n"
     "1714550400.5\t10.0.0.1\t3600.0\n1714560000.0\t-\t1.0\n1714551000.0\t10.0.0.2\t60.25\n#close\t2024\n"
 )
+THREE_SESSIONS = (
+    "device,start,end\na,2024-10-27 02:20:00,2024-10-27 03:10:00\n"
+    "a,2024-10-27 02:50:00,2024-10-27 02:10:00\na,2024-10-27 02:20:00,2024-10-27 02:30:00\n"
+)
 WIDE = pd.DataFrame({"Time": [0, 1, 2], "p1": [1, 1, 0], "p2": [0, 1, np.nan]})
 SYSLOG = "device,time,state\n" + "".join(
     f"a,{time},{state}\n"
@@ -532,6 +536,11 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
             "duration_unit": "s",
         },
         {"10.0.0.1": 1.0, "10.0.0.2": round(60.25 / 3600, 6)},
+    ),
+    "three sessions, the newest first, in an hour that clocks show twice": (
+        THREE_SESSIONS,
+        {"time_zone": "Europe/Berlin"},
+        {"a": round(80 / 60, 6)},
     ),
     "one column per device": (
         WIDE,
