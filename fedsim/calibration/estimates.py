@@ -13,7 +13,7 @@ import pandas as pd
 from scipy import stats
 
 from fedsim.calibration.log import Rounds, rounds_of
-from fedsim.calibration.transfers import FASTEST_BPS, Link, Transfers, identify
+from fedsim.calibration.transfers import CANDIDATES, FASTEST_BPS, Link, Transfers, identify
 from fedsim.errors import UserError
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
@@ -50,7 +50,7 @@ _LEAST_P = 0.01
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Facts from the scenario that a log may lack.
+    """Facts from the scenario of a log that the log may lack.
 
     Attributes:
         transport: how transfers send their bytes, unless the log clearly shows otherwise.
@@ -62,9 +62,10 @@ class Assumptions:
         kinds: kind of each client's device, None if unknown.
         ram_bytes: memory of each client's device, NaN if unknown.
         always_online: whether rounds never wait for clients to come online.
+        shares_links: whether the clients share links.
     """
 
-    transport: Transport
+    transport: Transport = CANDIDATES[0]
     latency_s: FloatArray | None = None
     transfers_s: FloatArray | None = None
     bytes_down: float = math.nan
@@ -73,6 +74,7 @@ class Assumptions:
     kinds: Sequence[str | None] | None = None
     ram_bytes: FloatArray | None = None
     always_online: bool = True
+    shares_links: bool = False
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ class Estimates(Transfers):
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
         rounds: what the log shows about the server between rounds.
-        kinds, ram_bytes: kinds and memory of the devices, as the scenario gives them.
+        assumptions: facts that the log may lack.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
     """
 
@@ -144,8 +146,7 @@ class Estimates(Transfers):
     rates_bps: tuple[Varying, Varying]
     rate_slopes: FloatArray
     rounds: Rounds
-    kinds: Sequence[str | None] | None = None
-    ram_bytes: FloatArray | None = None
+    assumptions: Assumptions
     online: tuple[tuple[str, float, float], ...] = ()
 
     def perturbed(self, generator: np.random.Generator) -> Estimates:
@@ -328,8 +329,7 @@ def estimate(
         rates_bps=(rates[0], rates[1]),
         rate_slopes=slopes,
         rounds=rounds,
-        kinds=assumptions.kinds,
-        ram_bytes=assumptions.ram_bytes,
+        assumptions=assumptions,
         online=_online(log, clients),
     )
 
@@ -474,36 +474,29 @@ def family_p(client: Ints, values: FloatArray) -> float:
 def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> TraceBundle:
     """The estimates as a trace bundle that covers ``seconds``, with one device per client in the same order."""
     ids = list(estimates.clients)
-    count = len(ids)
     horizon_us = max(round(seconds * 1e6), 1)
-    devices = {
-        "device_id": ids,
-        "window_start_us": [0] * count,
-        "window_end_us": [horizon_us] * count,
-        "valid": [True] * count,
-    }
-    if estimates.kinds is not None:
-        devices["kind"] = list(estimates.kinds)
+    devices = {"device_id": ids, "window_start_us": 0, "window_end_us": horizon_us, "valid": True}
+    if estimates.assumptions.kinds is not None:
+        devices["kind"] = list(estimates.assumptions.kinds)
     compute = {
         "device_id": ids,
-        "task": ["*"] * count,
-        "phase": ["training"] * count,
+        "task": "*",
+        "phase": "training",
         "step_fixed_s": estimates.step_s.mean,
-        "sample_s": np.zeros(count),
+        "sample_s": 0.0,
     }
     if estimates.step_s.shows_spread:
         compute["step_fixed_error"] = estimates.step_s.error
-    if estimates.ram_bytes is not None:
-        ram_bytes = estimates.ram_bytes
+    if (ram_bytes := estimates.assumptions.ram_bytes) is not None:
         compute["ram_bytes"] = [None if math.isnan(each) else int(each) for each in ram_bytes]
     tables = {"devices": make_table("devices", devices), "compute": make_table("compute", compute)}
     if estimates.knows_links:
         rates = estimates.rates_bps
         network = {
             "device_id": [each for each in ids for _ in range(2)],
-            "direction": ["down", "up"] * count,
+            "direction": ["down", "up"] * len(ids),
             "bandwidth_bps": np.stack([rate.mean for rate in rates], 1).ravel(),
-            "bandwidth_cv": np.tile([rate.cv for rate in rates], count),
+            "bandwidth_cv": np.tile([rate.cv for rate in rates], len(ids)),
             "rtt_s": np.repeat(2 * estimates.latency_s, 2),
             "rtt_error_s": np.repeat(2 * estimates.latency_errors, 2),
         }

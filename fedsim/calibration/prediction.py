@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +23,6 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.vocabulary.outcomes import Outcome
-from fedsim.vocabulary.timeline import Aggregate
 
 BAND = 0.9
 REPLICATES = 40
@@ -119,25 +120,15 @@ def _close(value: float) -> float:
     return 1e-9 * max(abs(value), 1.0)
 
 
-class _Rows:
-    """Keeps the rows of a simulation in memory; versions are not needed."""
-
-    def __init__(self) -> None:
-        self.ended: list[Ended] = []
-
-    def append_dispatch(self, ended: Ended) -> None:
-        self.ended.append(ended)
-
-    def append_aggregation(self, aggregate: Aggregate) -> None:
-        pass
-
-
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     """The dispatches of a simulation, as a log with the numbers of the clients."""
-    rows = _Rows()
+    ended: list[Ended] = []
+    recorder: Any = SimpleNamespace(
+        append_dispatch=ended.append, append_aggregation=lambda aggregate: None
+    )
     world = build(loaded, timing_only=True)
-    build_server(world, None, rows).run()
-    table = pd.DataFrame(dispatch_columns(world.population.power, rows.ended))
+    build_server(world, None, recorder).run()
+    table = pd.DataFrame(dispatch_columns(world.population.power, ended))
     log = table.rename(
         columns={
             "client_id": "client",
