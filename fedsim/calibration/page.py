@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -216,8 +216,8 @@ def _quantiles(calibration: Calibration) -> Figure:
         for name, pair in calibration.distributions.items()
         for source, values in zip(("logged", "simulated"), pair, strict=True)
     ]
-    shares = [(format_level(share, "share"), "time") for share in QUANTILES]
-    return _table("quantiles", "Quantiles", rows, ("Quantity", "text"), ("Source", "text"), *shares)
+    shares: dict[str, Kind] = {format_level(share, "share"): "time" for share in QUANTILES}
+    return _table("quantiles", "Quantiles", rows, {"Quantity": "text", "Source": "text", **shares})
 
 
 def _coverage(predictions: list[Prediction]) -> Figure:
@@ -232,11 +232,13 @@ def _coverage(predictions: list[Prediction]) -> Figure:
         "coverage",
         "Coverage",
         rows,
-        ("Quantity", "text"),
-        ("Values", "count"),
-        ("Mean in the log", "text"),
-        ("Mean predicted band", "text"),
-        ("Coverage", "share"),
+        {
+            "Quantity": "text",
+            "Values": "count",
+            "Mean in the log": "text",
+            "Mean predicted band": "text",
+            "Coverage": "share",
+        },
     )
 
 
@@ -246,6 +248,7 @@ def _devices(calibration: Calibration) -> Figure:
     title = "Estimates by device"
     if count > _DEVICES:
         title = f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle contains all"
+    latency = ", ".join(filter(None, ["One-way latency", _LATENCY_FROM[estimates.latency_from]]))
     columns = [
         (_seconds, estimates.step_s.mean, estimates.step_s.mean * estimates.step_s.error),
         *((_rate, rate.mean, rate.mean * rate.error) for rate in estimates.rates_bps),
@@ -259,20 +262,13 @@ def _devices(calibration: Calibration) -> Figure:
         )
         for row in sorted(np.argsort(-estimates.dispatches, kind="stable")[:_DEVICES])
     ]
-    return _table(
-        "devices",
-        title,
-        rows,
-        ("Device", "text"),
-        ("Dispatches", "count"),
-        ("Step time", "text"),
-        ("Rate down", "text"),
-        ("Rate up", "text"),
-        (
-            ", ".join(filter(None, ["One-way latency", _LATENCY_FROM[estimates.latency_from]])),
-            "text",
-        ),
-    )
+    texts = "Step time", "Rate down", "Rate up", latency
+    named: dict[str, Kind] = {
+        "Device": "text",
+        "Dispatches": "count",
+        **dict.fromkeys(texts, "text"),
+    }
+    return _table("devices", title, rows, named)
 
 
 def _lateness(late: Lateness) -> Figure:
@@ -288,24 +284,24 @@ def _lateness(late: Lateness) -> Figure:
         "lateness",
         "Predicted and actual lateness",
         rows,
-        ("Predicted probability", "text"),
-        ("Dispatches", "count"),
-        ("Mean predicted", "share"),
-        ("Late in the log", "share"),
+        {
+            "Predicted probability": "text",
+            "Dispatches": "count",
+            "Mean predicted": "share",
+            "Late in the log": "share",
+        },
     )
 
 
 def _table(
-    id_: str, finding: str, rows: Sequence[tuple[Any, ...]], *columns: tuple[str, Kind]
+    id_: str, finding: str, rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, Kind]
 ) -> Figure:
-    """A figure with these rows; columns are label and kind."""
-    values = zip(*rows, strict=True) if rows else [()] * len(columns)
-    named = zip(columns, values, strict=True)
-    return Figure(
-        id_,
-        finding,
-        tuple(Column(_id(label), label, kind, list(of)) for (label, kind), of in named),
-    )
+    """A figure with these rows; ``kinds`` says how the values of each column are written."""
+    columns = [
+        Column(_id(label), label, kind, [row[number] for row in rows])
+        for number, (label, kind) in enumerate(kinds.items())
+    ]
+    return Figure(id_, finding, tuple(columns))
 
 
 def _with_error(written: str, value: float, error: float) -> str:
