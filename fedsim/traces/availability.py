@@ -368,14 +368,8 @@ class AvailabilityIndex:
         # From an edge of this lap to simulated time (us).
         to_time = lap * period[owner] - offset[owner]
         first, last = first[owner], last[owner]
-        # Most laps lie completely within the span, and need no search.
-        row_low, row_high = first >> 1, last >> 1
-        position = low - to_time
-        cut = np.flatnonzero((first < last) & (self._edges.take(first, mode="clip") < position))
-        row_low[cut] = self._edge_after(position[cut], first[cut], last[cut]) >> 1
-        position = high - 1 - to_time
-        cut = np.flatnonzero((first < last) & (self._edges.take(last - 1, mode="clip") > position))
-        row_high[cut] = (self._edge_after(position[cut], first[cut], last[cut]) + 1) >> 1
+        row_low = self._edge_after(low - to_time, first, last) >> 1
+        row_high = (self._edge_after(high - 1 - to_time, first, last) + 1) >> 1
         count = np.maximum(row_high - row_low, 0)
         edge = 2 * (np.repeat(row_low, count) + ranks(count))
         to_time = np.repeat(to_time, count)
@@ -386,20 +380,11 @@ class AvailabilityIndex:
         some = end > begin
         return join_touching(owner[some], begin[some], end[some])
 
-    def online_summary(self, step_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-        """The number of clients online over time, and how long each is online.
-
-        Args:
-            step_ns: time between the instants, which begin with 0 and end at or before ``end_ns``.
-            end_ns: end of the span in which time online is summed.
-
-        Returns:
-            Number of clients online at each instant, shape (n,), and the time online (ns) of each client, shape
-            (clients,).
-        """
+    def online_counts(self, step_ns: int, end_ns: int) -> Ints:
+        """The number of clients online at 0, ``step_ns``, 2 ``step_ns``, ... until ``end_ns``, shape (n,)."""
         last = end_ns // step_ns
         change = np.zeros(last + 2, np.int64)
-        beyond_ns = max(end_ns, last * step_ns + 1)
+        beyond_ns = last * step_ns + 1
         # Ranges of clients whose intervals fit in memory together.
         span_us = -(-beyond_ns // _NS)
         first, behind, _, period = self._layout.T
@@ -410,7 +395,7 @@ class AvailabilityIndex:
             _, begin, until = self.intervals_between(clients, 0, beyond_ns)
             change += np.bincount(-(-begin // step_ns), minlength=len(change))
             change -= np.bincount(-(-until // step_ns), minlength=len(change))
-        return np.cumsum(change[:-1]), self.online_between_ns(0, end_ns)
+        return np.cumsum(change[:-1])
 
     def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
         """Time (ns) that each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
@@ -476,9 +461,13 @@ class Sweep:
         self._from_ns = self._until_ns = NEVER
         self._online_clients: Ints | None = None
 
+    def is_at(self, t_ns: int) -> bool:
+        """Whether its state is that at ``t_ns``."""
+        return self._from_ns <= t_ns < self._until_ns
+
     def advance(self, t_ns: int) -> None:
         """Move to ``t_ns``; going back in time looks up every client again."""
-        if self._from_ns <= t_ns < self._until_ns:
+        if self.is_at(t_ns):
             return
         if t_ns >= self._index.horizon_ns:
             self._index._refuse(t_ns)
@@ -560,7 +549,7 @@ class OnlineSampler:
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
         self._sweep = index._sweep.narrowed(index._sweep.clients)
-        self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
+        self._bin_start = self._bin_end = self._listed_start = -1
         self._entered_until = -1
         # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so
         # that one draw in 100,000 fails while few are busy.
@@ -652,7 +641,10 @@ class OnlineSampler:
                 uniforms = self._stream.uniforms(draw, np.arange(attempts, last))
                 positions = (uniforms * self._count).astype(np.int64)
                 clients = self._listed[positions]
-                accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
+                online = self._sure_until[positions] > t_ns
+                unsure = np.flatnonzero(~online)
+                online[unsure] = self._index.state_many(clients[unsure], t_ns)[0]
+                accepted = clients[~busy[clients] & online]
             attempts = last
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
@@ -704,8 +696,8 @@ class OnlineSampler:
         """
         worth = self._SWEEP_WORTH + self._CHANGE_WORTH * self._share
         if self._looked_up > worth * self._index.clients:
-            self._sweep_bin()
-        swept = self._swept_start == self._bin_start
+            self._sweep.advance(self._bin_start)
+        swept = self._sweep.is_at(self._bin_start)
         end_ns = self._bin_end if swept else t_ns + 2 * self._bin_ns
         # Twice as many as the last time if these were used up, and half as many if most were not.
         used, count = draw - self._first_ahead, self._draws_ahead
@@ -762,12 +754,6 @@ class OnlineSampler:
         clients = self._present.online_clients
         return clients[~busy[clients]]
 
-    def _online(self, positions: Ints, clients: Ints, t_ns: int) -> Bools:
-        online = self._sure_until[positions] > t_ns
-        unsure = np.flatnonzero(~online)
-        online[unsure] = self._index.state_many(clients[unsure], t_ns)[0]
-        return online
-
     def _enter(self, t_ns: int) -> None:
         """Turn to the bin that holds ``t_ns``."""
         horizon_ns = self._index.horizon_ns
@@ -795,16 +781,10 @@ class OnlineSampler:
         self._share = share if share >= self._FAIR_SHARE else 0.0
         self._most_attempts = int(12 / (share or 1)) + self._ATTEMPTS
 
-    def _sweep_bin(self) -> None:
-        """Find which of all clients are online at any instant of the bin."""
-        if self._swept_start != self._bin_start:
-            self._swept_start = self._bin_start
-            self._sweep.advance(self._bin_start)
-
     def _list(self) -> None:
         """List the clients that are online at any instant of the bin."""
         self._listed_start = self._bin_start
-        self._sweep_bin()
+        self._sweep.advance(self._bin_start)
         online, change_ns = self._sweep.online, self._sweep.change_ns
         self._present = self._sweep.narrowed(np.flatnonzero(online | (change_ns < self._bin_end)))
         self._listed = self._present.clients
