@@ -17,7 +17,7 @@ from fedsim.calibration.transfers import CANDIDATES, FASTEST_BPS, Link, Transfer
 from fedsim.errors import UserError
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import Ints, make_table
+from fedsim.traces.tables import Floats, Ints, make_table
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -28,7 +28,6 @@ from fedsim.vocabulary.formatting import (
 )
 from fedsim.vocabulary.numbers import varies
 
-FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
 """Variation below which rates count as constant."""
 _BEYOND = 3.0
@@ -66,13 +65,13 @@ class Assumptions:
     """
 
     transport: Transport = CANDIDATES[0]
-    latency_s: FloatArray | None = None
-    transfers_s: FloatArray | None = None
+    latency_s: Floats | None = None
+    transfers_s: Floats | None = None
     bytes_down: float = math.nan
     bytes_up: float = math.nan
-    steps: FloatArray | None = None
+    steps: Floats | None = None
     kinds: Sequence[str | None] | None = None
-    ram_bytes: FloatArray | None = None
+    ram_bytes: Floats | None = None
     always_online: bool = True
     shares_links: bool = False
 
@@ -88,8 +87,8 @@ class Varying:
         cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
     """
 
-    mean: FloatArray
-    error: FloatArray
+    mean: Floats
+    error: Floats
     seen: npt.NDArray[np.bool_]
     cv: float = 0.0
     cv_error: float = 0.0
@@ -99,7 +98,7 @@ class Varying:
         """Whether some client has two values, which show how much they vary."""
         return not bool(np.isnan(self.error).any())
 
-    def perturbed(self, generator: np.random.Generator, *, is_rate: bool) -> FloatArray:
+    def perturbed(self, generator: np.random.Generator, *, is_rate: bool) -> Floats:
         """Means drawn within their errors, as another log of the same clients might give them.
 
         Clients that the log does not show are drawn from a lognormal distribution that is fitted to the others: around
@@ -111,7 +110,7 @@ class Varying:
             is_rate: whether clients with larger values are faster.
         """
         error = np.nan_to_num(self.error)
-        means: FloatArray = self.mean * np.exp(error * generator.standard_normal(len(self.mean)))
+        means: Floats = self.mean * np.exp(error * generator.standard_normal(len(self.mean)))
         unseen, seen = int((~self.seen).sum()), int(self.seen.sum())
         if unseen and seen > 1:
             logs = np.log(means[self.seen])
@@ -144,7 +143,7 @@ class Estimates(Transfers):
     dispatches: Ints
     step_s: Varying
     rates_bps: tuple[Varying, Varying]
-    rate_slopes: FloatArray
+    rate_slopes: Floats
     rounds: Rounds
     assumptions: Assumptions
     online: tuple[tuple[str, float, float], ...] = ()
@@ -173,16 +172,16 @@ class Estimates(Transfers):
         )
 
     @cached_property
-    def medians(self) -> FloatArray:
+    def medians(self) -> Floats:
         """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
 
         The errors are computed from draws of the estimates within their errors, with a fixed seed. A latency that is
         not estimated has none (NaN).
         """
 
-        def median(of: Estimates) -> FloatArray:
+        def median(of: Estimates) -> Floats:
             rates = [rate.mean for rate in of.rates_bps]
-            values: FloatArray = np.median([of.step_s.mean, *rates, of.latency_s], axis=1)
+            values: Floats = np.median([of.step_s.mean, *rates, of.latency_s], axis=1)
             return values
 
         generator = np.random.default_rng(0)
@@ -197,7 +196,7 @@ class Estimates(Transfers):
         return all(bool(np.isfinite(rate.mean).all()) for rate in self.rates_bps)
 
 
-def _slowest(logs: FloatArray) -> float:
+def _slowest(logs: Floats) -> float:
     """The slowest draw of a client that a log does not show: three local spreads beyond the slowest that it shows.
 
     One slow client determines how long the whole run takes. The local spread is the root mean square distance from the
@@ -336,7 +335,7 @@ def estimate(
 
 def _links(
     done: pd.DataFrame, client: Ints, count: int, assumptions: Assumptions, flags: list[str]
-) -> tuple[Transfers, list[Varying], FloatArray] | None:
+) -> tuple[Transfers, list[Varying], Floats] | None:
     """Transfers, rates and their slopes; None if the log does not show them. Adds to ``flags``."""
 
     def shown(way: str) -> tuple[Ints, Link]:
@@ -412,7 +411,7 @@ def horizon_s(log: pd.DataFrame) -> float:
     return float(np.nanmax(log[["start_s", "end_s", "ended_s"]].to_numpy(float))) + 1.0
 
 
-def _by_client(client: Ints, values: FloatArray, count: int) -> Varying:
+def _by_client(client: Ints, values: Floats, count: int) -> Varying:
     """The means of ``count`` clients, and their variation.
 
     The error of the variation is that of a standard deviation, ``sqrt((kurtosis - 1) / n) / 2``.
@@ -434,7 +433,7 @@ def _by_client(client: Ints, values: FloatArray, count: int) -> Varying:
 
 
 def _fit_flags(
-    name: str, family: str, fitted: Varying, client: Ints, values: FloatArray
+    name: str, family: str, fitted: Varying, client: Ints, values: Floats
 ) -> Iterator[str]:
     """A flag if the values do not vary as in the simulation."""
     if not fitted.cv:
@@ -448,7 +447,7 @@ def _fit_flags(
         )
 
 
-def family_p(client: Ints, values: FloatArray) -> float:
+def family_p(client: Ints, values: Floats) -> float:
     """The share of normal samples that are farther from a normal distribution than the values are.
 
     Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), from

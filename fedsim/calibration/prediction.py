@@ -15,10 +15,11 @@ import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
+from fedsim.calibration.estimates import Estimates, horizon_s, to_bundle
 from fedsim.calibration.log import IN_TIME, INSTANTS, WORK, round_durations_s
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
+from fedsim.files.cells import Floats
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
@@ -74,7 +75,7 @@ class Lateness:
 
     client: list[int]
     round: list[int]
-    probability: FloatArray
+    probability: Floats
     late: npt.NDArray[np.bool_]
 
     @property
