@@ -129,8 +129,8 @@ def ask(folder: Path, devices: int, days: float) -> list[Row]:
         lambda: [index.online_clients(middle + (i + 1) * 60 * NS) for i in range(minutes)]
     )
     rows.append(("online_clients a minute later (ms)", 1e3 * seconds / minutes))
-    seconds, _ = timed(lambda: index.online_counts(60 * NS, span_ns))
-    rows.append(("online_counts, every minute of the days (s)", seconds))
+    seconds, _ = timed(lambda: index.online_summary(60 * NS, span_ns))
+    rows.append(("online_summary, every minute of the days (s)", seconds))
     seconds, _ = timed(lambda: index.online_between_ns(0, span_ns))
     rows.append(("online_between_ns, all clients (s)", seconds))
     rows.append(("draw one client (timeouts)", draw_us(index, span_ns) / unit_us))

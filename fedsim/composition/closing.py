@@ -56,8 +56,7 @@ def write_population(
     folder, network, availability = run.folder, population.network, population.availability
     step_ns = max(to_ns(_ONLINE_STEP_S), end_ns // _ONLINE_POINTS)
     step_ns = max(1, min(step_ns, end_ns // 50))
-    counts = availability.online_counts(step_ns, end_ns)
-    online_ns = availability.online_between_ns(0, end_ns)
+    counts, online_ns = availability.online_summary(step_ns, end_ns)
     absences = _Absences(run, population, end_ns)
     footprint = population.footprint
     known = dict(names or {})

@@ -167,8 +167,9 @@ def test_spans_agree_with_the_reference(case, start_ns, length_ns):
         assert table[client, a // US : -(-b // US)].all()
     for step_ns in (700, US, 10**6):
         instants = np.arange(0, end_ns + 1, step_ns)
-        counts = index.online_counts(step_ns, end_ns)
+        counts, online_ns = index.online_summary(step_ns, end_ns)
         assert counts.tolist() == table[:, instants // US].sum(axis=0).tolist()
+        assert online_ns.tolist() == index.online_between_ns(0, end_ns).tolist()
 
 
 @settings(max_examples=60, deadline=None)
@@ -200,7 +201,7 @@ def test_on_end_error_refuses_instants_beyond_the_window():
         lambda: index.finish_after(0, 10 * US, 1),
         lambda: index.state_many([0], 10 * US)[0],
         lambda: index.online_between_ns(0, 11 * US),
-        lambda: index.online_counts(US, 10 * US),
+        lambda: index.online_summary(US, 10 * US),
     ):
         with pytest.raises(UserError, match="on_end is error"):
             ask()
@@ -223,7 +224,7 @@ def test_always_and_nobody():
     assert index.finish_after(1, 7, 5) == 12
     assert index.online_clients(10**15).tolist() == [0, 1, 2]
     assert index.online_between_ns(5, 10**15).tolist() == [10**15 - 5] * 3
-    assert index.online_counts(10**14, 10**14).tolist() == [3, 3]
+    assert index.online_summary(10**14, 10**14)[0].tolist() == [3, 3]
     assert index.next_arrival(0) == NEVER
     nobody = AvailabilityIndex.from_bundle(one([]))
     assert nobody.next_online(0, 3) == NEVER
