@@ -68,13 +68,10 @@ class Lateness:
     """Whether the dispatches of the rounds after the fit were predicted to be late, one entry per dispatch.
 
     Attributes:
-        client, round: number of the client and of the round of each dispatch.
         probability: the share of simulations in which it is late, among those in which it arrives.
         late: whether it was late in the log.
     """
 
-    client: list[int]
-    round: list[int]
     probability: Floats
     late: npt.NDArray[np.bool_]
 
@@ -217,10 +214,7 @@ def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Late
     late = logged.loc[drawn.index].to_numpy(bool)
     if not late.any() and not (drawn == 1).to_numpy().any():
         return None
-    rounds, clients = (drawn.index.get_level_values(name) for name in ("round", "client"))
-    return Lateness(
-        clients.tolist(), rounds.astype(int).tolist(), drawn.mean(axis=1).to_numpy(float), late
-    )
+    return Lateness(drawn.mean(axis=1).to_numpy(float), late)
 
 
 def _outcomes(log: pd.DataFrame) -> pd.Series:

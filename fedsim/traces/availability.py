@@ -3,7 +3,7 @@
 The edges of all intervals (start, end, start, ...) are one column, ordered by device (compressed sparse rows). A client
 is a range of edges, an offset and a period, so clients that replay the same device share its edges; it is online if an
 odd number of its edges lie at or before the instant. Nothing here is an event: every query, even past the end of the
-trace, is answered in closed form. Internally, times are the bundle's integer microseconds; the interface uses integer
+trace, is answered from the edges. Internally, times are the bundle's integer microseconds; the interface uses integer
 nanoseconds of simulated time. That is exact: a half-open interval whose ends are whole microseconds contains an instant
 if and only if it contains that instant rounded down to a microsecond.
 """
