@@ -113,11 +113,9 @@ class Log:
 
 def numbered(dispatches: pd.DataFrame, clients: Sequence[str]) -> pd.DataFrame:
     """Dispatches whose ``client`` is the number of its name in ``clients``, instead of the name."""
-    names = dispatches["client"].cat
-    number = {name: index for index, name in enumerate(clients)}
-    numbers = np.array([number[name] for name in names.categories], np.int64)
     result = dispatches.copy(deep=False)
-    result["client"] = numbers[names.codes]
+    numbers = dispatches["client"].cat.set_categories(clients).cat.codes
+    result["client"] = numbers.astype(np.int64)
     return result
 
 
