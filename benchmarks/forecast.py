@@ -138,10 +138,10 @@ def deployment_trial(document: dict[str, Any], folder: Path) -> list[bool]:
     folder.mkdir()
     rows[rows["ended_s"] <= document["fitted_until_s"]].to_csv(folder / "log.csv", index=False)
     read, name = read_log(folder / "log.csv"), document["deployed"]["name"]
-    facts, first = known(scenario, read.clients(), read.named_by, name), read.dispatches
-    estimates = estimate(numbered(first, facts.clients), facts.clients, facts.assumptions)
+    clients, assumptions, _ = known(scenario, read.clients(), read.named_by, name)
+    estimates = estimate(numbered(read.dispatches, clients), clients, assumptions)
     to_bundle(estimates, name, "log", 3600.0).write(folder / "bundle", overwrite=True)
-    data = calibrated(scenario, folder / "bundle", estimates, facts.shares_links)
+    data = calibrated(scenario, folder / "bundle", estimates)
     arrived = np.sort(rows["arrived_s"].dropna().to_numpy())
     versions = np.array(document["versions_s"])
     inside = []
@@ -150,7 +150,7 @@ def deployment_trial(document: dict[str, Any], folder: Path) -> list[bool]:
         loaded = load({**data, "stop": {key: count, "simulated_time": "10min"}})
         times = []
         for seed in range(1, RUNS + 1):
-            run = replicate(loaded, seed, len(facts.clients), folder / f"{key}", Shared())
+            run = replicate(loaded, seed, len(clients), folder / f"{key}", Shared())
             simulation = build_server(build(run, timing_only=True), None, _Nothing())
             simulation.run()
             times.append(simulation.server.now_ns / 1e9)

@@ -132,8 +132,9 @@ def calibrated_on_first_fifth(
         columns={"dispatched_s": "start_s", "arrived_s": "end_s", "steps_done": "steps"}
     )
     first["client"] = first.pop("client_id").astype(str)
-    facts = known(loaded, sorted(first["client"].unique()), "client_id", scenario["name"])
-    estimates = estimate(numbered(first, facts.clients), facts.clients, facts.assumptions)
+    names = sorted(first["client"].unique())
+    clients, assumptions, _ = known(loaded, names, "client_id", scenario["name"])
+    estimates = estimate(numbered(first, clients), clients, assumptions)
     steps = [f"{step_s:.9f}s" for step_s in estimates.step_s.mean]
     devices = {**scenario["devices"], "compute": {"name": "values", "step": steps}}
     return {

@@ -28,8 +28,6 @@ from fedsim.calibration.scenario import (
     known,
     until_end_of_log,
 )
-from fedsim.network.transports.fluid import Fluid
-from fedsim.parts.parameters import Parameters
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.scheduling.schedules.sync import Sync
 from fedsim.tasks.kinds.flower import FlowerTask
@@ -113,15 +111,13 @@ def calibrate(
     if scenario is not None and issubclass(scenario.scenario.task.type, FlowerTask):
         scenario, log, app_flags = as_timing(scenario, log)
         flags += app_flags
-    assumptions = Assumptions(Fluid(Parameters()))
-    shares_links = False
+    assumptions = Assumptions()
     stop: dict[str, Any] = {}
     if scenario is not None:
         stop = scenario.resolved()["stop"]
         scenario = until_end_of_log(scenario, horizon_s(log))
-        facts = known(scenario, clients, read.named_by, str(path))
-        clients, assumptions, shares_links = facts.clients, facts.assumptions, facts.shares_links
-        flags += facts.flags
+        clients, assumptions, guesses = known(scenario, clients, read.named_by, str(path))
+        flags += guesses
     # From here on clients are numbers: a simulated log has no names.
     log = numbered(log, clients)
     estimates = estimate(log, clients, assumptions)
@@ -129,8 +125,8 @@ def calibrate(
     is_synchronous = scenario is None or issubclass(scenario.scenario.server.schedule.type, Sync)
     flags += _doubts(log, estimates.rounds, is_synchronous=is_synchronous)
     if scenario is not None:
-        flags += _differences(scenario, estimates, log, assumptions)
-    if shares_links:
+        flags += _differences(scenario, estimates, log)
+    if assumptions.shares_links:
         flags.append(
             "The scenario's links are shared: the rates in a log include the effect of sharing, so the scenario's links"
             " are kept."
@@ -141,7 +137,7 @@ def calibrate(
             "Without a scenario to simulate (--scenario), nothing is compared or predicted."
         )
         return Calibration(log, estimates, None, {}, [], None, watts, tuple(flags))
-    data = calibrated(scenario, bundle, estimates, shares_links)
+    data = calibrated(scenario, bundle, estimates)
     simulated = simulated_log(load_scenario_dict(data, bundle.parent))
     data = {**data, "name": f"{data['name']}-calibrated", "stop": stop}
     data["devices"]["energy"] |= {name: value for name, value in watts.items() if name != "idle_w"}
@@ -174,7 +170,7 @@ def calibrate(
         script = [sorted(map(int, clients.unique())) for _, clients in of_rounds]
 
         def scenario_of(folder: Path, drawn: Estimates, seed: int) -> LoadedScenario:
-            replicate = calibrated(scenario, folder, drawn, shares_links)
+            replicate = calibrated(scenario, folder, drawn)
             replicate["seed"] = seed
             if issubclass(scenario.scenario.server.schedule.type, Sync):
                 cohort = replicate["server"]["selection"].get("cohort")
@@ -239,7 +235,7 @@ def _doubts(log: pd.DataFrame, rounds: Rounds, *, is_synchronous: bool) -> Itera
 
 
 def _differences(
-    scenario: LoadedScenario, estimates: Estimates, log: pd.DataFrame, assumptions: Assumptions
+    scenario: LoadedScenario, estimates: Estimates, log: pd.DataFrame
 ) -> Iterator[str]:
     """Flags if the log's server takes a different time between rounds, or its transfers have other sizes."""
     server, rounds = scenario.scenario.server, estimates.rounds
@@ -257,7 +253,8 @@ def _differences(
             )
     unlike = []
     for way in ("down", "up"):
-        logged, planned = float(log[f"bytes_{way}"].median()), getattr(assumptions, f"bytes_{way}")
+        logged = float(log[f"bytes_{way}"].median())
+        planned = getattr(estimates.assumptions, f"bytes_{way}")
         if logged > 0 and abs(logged - planned) > _SAME_SIZE * max(logged, planned):
             unlike.append(f"{format_bytes(logged)} {way}, {format_bytes(planned)} in the scenario")
     if unlike:

@@ -13,11 +13,11 @@ import pandas as pd
 from scipy import stats
 
 from fedsim.calibration.log import Rounds, rounds_of
-from fedsim.calibration.transfers import FASTEST_BPS, Link, Transfers, identify
+from fedsim.calibration.transfers import CANDIDATES, FASTEST_BPS, Link, Transfers, identify
 from fedsim.errors import UserError
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
-from fedsim.traces.tables import Ints, make_table
+from fedsim.traces.tables import Floats, Ints, make_table
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -28,7 +28,6 @@ from fedsim.vocabulary.formatting import (
 )
 from fedsim.vocabulary.numbers import varies
 
-FloatArray = npt.NDArray[np.float64]
 _LEAST_CV = 1e-3
 """Variation below which rates count as constant."""
 _BEYOND = 3.0
@@ -50,7 +49,7 @@ _LEAST_P = 0.01
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Facts from the scenario that a log may lack.
+    """Facts from the scenario of a log that the log may lack.
 
     Attributes:
         transport: how transfers send their bytes, unless the log clearly shows otherwise.
@@ -62,17 +61,19 @@ class Assumptions:
         kinds: kind of each client's device, None if unknown.
         ram_bytes: memory of each client's device, NaN if unknown.
         always_online: whether rounds never wait for clients to come online.
+        shares_links: whether the clients share links.
     """
 
-    transport: Transport
-    latency_s: FloatArray | None = None
-    transfers_s: FloatArray | None = None
+    transport: Transport = CANDIDATES[0]
+    latency_s: Floats | None = None
+    transfers_s: Floats | None = None
     bytes_down: float = math.nan
     bytes_up: float = math.nan
-    steps: FloatArray | None = None
+    steps: Floats | None = None
     kinds: Sequence[str | None] | None = None
-    ram_bytes: FloatArray | None = None
+    ram_bytes: Floats | None = None
     always_online: bool = True
+    shares_links: bool = False
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,8 @@ class Varying:
         cv, cv_error: coefficient of variation of all clients together, and its relative standard error.
     """
 
-    mean: FloatArray
-    error: FloatArray
+    mean: Floats
+    error: Floats
     seen: npt.NDArray[np.bool_]
     cv: float = 0.0
     cv_error: float = 0.0
@@ -97,7 +98,7 @@ class Varying:
         """Whether some client has two values, which show how much they vary."""
         return not bool(np.isnan(self.error).any())
 
-    def perturbed(self, generator: np.random.Generator, *, is_rate: bool) -> FloatArray:
+    def perturbed(self, generator: np.random.Generator, *, is_rate: bool) -> Floats:
         """Means drawn within their errors, as another log of the same clients might give them.
 
         Clients that the log does not show are drawn from a lognormal distribution that is fitted to the others: around
@@ -109,7 +110,7 @@ class Varying:
             is_rate: whether clients with larger values are faster.
         """
         error = np.nan_to_num(self.error)
-        means: FloatArray = self.mean * np.exp(error * generator.standard_normal(len(self.mean)))
+        means: Floats = self.mean * np.exp(error * generator.standard_normal(len(self.mean)))
         unseen, seen = int((~self.seen).sum()), int(self.seen.sum())
         if unseen and seen > 1:
             logs = np.log(means[self.seen])
@@ -134,7 +135,7 @@ class Estimates(Transfers):
         rate_slopes: relative change of each rate per second of latency, shape ``(2, clients)``: with a longer latency,
             transfers as long as the log's need a higher rate.
         rounds: what the log shows about the server between rounds.
-        kinds, ram_bytes: kinds and memory of the devices, as the scenario gives them.
+        assumptions: facts that the log may lack.
         online: intervals (client, start, end) of seconds in which clients count as online; empty: not estimated.
     """
 
@@ -142,10 +143,9 @@ class Estimates(Transfers):
     dispatches: Ints
     step_s: Varying
     rates_bps: tuple[Varying, Varying]
-    rate_slopes: FloatArray
+    rate_slopes: Floats
     rounds: Rounds
-    kinds: Sequence[str | None] | None = None
-    ram_bytes: FloatArray | None = None
+    assumptions: Assumptions
     online: tuple[tuple[str, float, float], ...] = ()
 
     def perturbed(self, generator: np.random.Generator) -> Estimates:
@@ -172,16 +172,16 @@ class Estimates(Transfers):
         )
 
     @cached_property
-    def medians(self) -> FloatArray:
+    def medians(self) -> Floats:
         """Medians of step time, rates down and up, and latency, and their standard errors, shape ``(2, 4)``.
 
         The errors are computed from draws of the estimates within their errors, with a fixed seed. A latency that is
         not estimated has none (NaN).
         """
 
-        def median(of: Estimates) -> FloatArray:
+        def median(of: Estimates) -> Floats:
             rates = [rate.mean for rate in of.rates_bps]
-            values: FloatArray = np.median([of.step_s.mean, *rates, of.latency_s], axis=1)
+            values: Floats = np.median([of.step_s.mean, *rates, of.latency_s], axis=1)
             return values
 
         generator = np.random.default_rng(0)
@@ -196,7 +196,7 @@ class Estimates(Transfers):
         return all(bool(np.isfinite(rate.mean).all()) for rate in self.rates_bps)
 
 
-def _slowest(logs: FloatArray) -> float:
+def _slowest(logs: Floats) -> float:
     """The slowest draw of a client that a log does not show: three local spreads beyond the slowest that it shows.
 
     One slow client determines how long the whole run takes. The local spread is the root mean square distance from the
@@ -328,15 +328,14 @@ def estimate(
         rates_bps=(rates[0], rates[1]),
         rate_slopes=slopes,
         rounds=rounds,
-        kinds=assumptions.kinds,
-        ram_bytes=assumptions.ram_bytes,
+        assumptions=assumptions,
         online=_online(log, clients),
     )
 
 
 def _links(
     done: pd.DataFrame, client: Ints, count: int, assumptions: Assumptions, flags: list[str]
-) -> tuple[Transfers, list[Varying], FloatArray] | None:
+) -> tuple[Transfers, list[Varying], Floats] | None:
     """Transfers, rates and their slopes; None if the log does not show them. Adds to ``flags``."""
 
     def shown(way: str) -> tuple[Ints, Link]:
@@ -412,7 +411,7 @@ def horizon_s(log: pd.DataFrame) -> float:
     return float(np.nanmax(log[["start_s", "end_s", "ended_s"]].to_numpy(float))) + 1.0
 
 
-def _by_client(client: Ints, values: FloatArray, count: int) -> Varying:
+def _by_client(client: Ints, values: Floats, count: int) -> Varying:
     """The means of ``count`` clients, and their variation.
 
     The error of the variation is that of a standard deviation, ``sqrt((kurtosis - 1) / n) / 2``.
@@ -434,7 +433,7 @@ def _by_client(client: Ints, values: FloatArray, count: int) -> Varying:
 
 
 def _fit_flags(
-    name: str, family: str, fitted: Varying, client: Ints, values: FloatArray
+    name: str, family: str, fitted: Varying, client: Ints, values: Floats
 ) -> Iterator[str]:
     """A flag if the values do not vary as in the simulation."""
     if not fitted.cv:
@@ -448,7 +447,7 @@ def _fit_flags(
         )
 
 
-def family_p(client: Ints, values: FloatArray) -> float:
+def family_p(client: Ints, values: Floats) -> float:
     """The share of normal samples that are farther from a normal distribution than the values are.
 
     Kolmogorov-Smirnov test with estimated mean of each client and estimated common variance (Lilliefors, 1967), from
@@ -474,36 +473,29 @@ def family_p(client: Ints, values: FloatArray) -> float:
 def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> TraceBundle:
     """The estimates as a trace bundle that covers ``seconds``, with one device per client in the same order."""
     ids = list(estimates.clients)
-    count = len(ids)
     horizon_us = max(round(seconds * 1e6), 1)
-    devices = {
-        "device_id": ids,
-        "window_start_us": [0] * count,
-        "window_end_us": [horizon_us] * count,
-        "valid": [True] * count,
-    }
-    if estimates.kinds is not None:
-        devices["kind"] = list(estimates.kinds)
+    devices = {"device_id": ids, "window_start_us": 0, "window_end_us": horizon_us, "valid": True}
+    if estimates.assumptions.kinds is not None:
+        devices["kind"] = list(estimates.assumptions.kinds)
     compute = {
         "device_id": ids,
-        "task": ["*"] * count,
-        "phase": ["training"] * count,
+        "task": "*",
+        "phase": "training",
         "step_fixed_s": estimates.step_s.mean,
-        "sample_s": np.zeros(count),
+        "sample_s": 0.0,
     }
     if estimates.step_s.shows_spread:
         compute["step_fixed_error"] = estimates.step_s.error
-    if estimates.ram_bytes is not None:
-        ram_bytes = estimates.ram_bytes
+    if (ram_bytes := estimates.assumptions.ram_bytes) is not None:
         compute["ram_bytes"] = [None if math.isnan(each) else int(each) for each in ram_bytes]
     tables = {"devices": make_table("devices", devices), "compute": make_table("compute", compute)}
     if estimates.knows_links:
         rates = estimates.rates_bps
         network = {
             "device_id": [each for each in ids for _ in range(2)],
-            "direction": ["down", "up"] * count,
+            "direction": ["down", "up"] * len(ids),
             "bandwidth_bps": np.stack([rate.mean for rate in rates], 1).ravel(),
-            "bandwidth_cv": np.tile([rate.cv for rate in rates], count),
+            "bandwidth_cv": np.tile([rate.cv for rate in rates], len(ids)),
             "rtt_s": np.repeat(2 * estimates.latency_s, 2),
             "rtt_error_s": np.repeat(2 * estimates.latency_errors, 2),
         }

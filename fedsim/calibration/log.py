@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,52 +29,42 @@ from fedsim.vocabulary.formatting import (
 )
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
 
+_DECLARED = """
+client: client client_id client_name device device_id | name | name of the client
+start_s: start start_s dispatched dispatched_s | instant | dispatch by the server
+downloaded_s: downloaded downloaded_s download_end download_end_s | instant | end of the download
+computed_s: computed computed_s compute_end compute_end_s | instant | end of the local steps
+end_s: end end_s arrived arrived_s upload_end upload_end_s | instant |
+    arrival of the update at the server; empty if it never arrived
+ended_s: ended ended_s | instant | end of a dispatch without an arrival
+steps: steps steps_done local_steps | number | local steps done
+bytes_down: bytes_down download_bytes | number | bytes that the client received
+bytes_up: bytes_up upload_bytes | number | bytes that the client sent
+round: round server_round | number | round, or version of the model that was dispatched
+outcome: outcome | outcome | what became of the update
+download_s: download_s | number | seconds of the download, without pauses
+compute_s: compute_s | number | seconds of the local steps, without pauses
+upload_s: upload_s | number | seconds of the upload, without pauses
+"""
 
-@dataclass(frozen=True)
-class Column:
-    """A column of the format: its spellings, the first of which is its name; what it means; what its cells are."""
 
-    spellings: tuple[str, ...]
+class Column(NamedTuple):
+    """A column of the format: its spellings, the first of which is its name; what its cells are; what it means."""
+
+    spellings: Sequence[str]
+    cell: str
     meaning: str
-    cell: str = "number"
 
 
 FORMAT = {
-    "client": Column(
-        ("client", "client_id", "client_name", "device", "device_id"), "name of the client", "name"
-    ),
-    "start_s": Column(
-        ("start", "start_s", "dispatched", "dispatched_s"), "dispatch by the server", "instant"
-    ),
-    "downloaded_s": Column(
-        ("downloaded", "downloaded_s", "download_end", "download_end_s"),
-        "end of the download",
-        "instant",
-    ),
-    "computed_s": Column(
-        ("computed", "computed_s", "compute_end", "compute_end_s"),
-        "end of the local steps",
-        "instant",
-    ),
-    "end_s": Column(
-        ("end", "end_s", "arrived", "arrived_s", "upload_end", "upload_end_s"),
-        "arrival of the update at the server; empty if it never arrived",
-        "instant",
-    ),
-    "ended_s": Column(("ended", "ended_s"), "end of a dispatch without an arrival", "instant"),
-    "steps": Column(("steps", "steps_done", "local_steps"), "local steps done"),
-    "bytes_down": Column(("bytes_down", "download_bytes"), "bytes that the client received"),
-    "bytes_up": Column(("bytes_up", "upload_bytes"), "bytes that the client sent"),
-    "round": Column(
-        ("round", "server_round"), "round, or version of the model that was dispatched"
-    ),
-    "outcome": Column(("outcome",), "what became of the update", "outcome"),
-    "download_s": Column(("download_s",), "seconds of the download, without pauses"),
-    "compute_s": Column(("compute_s",), "seconds of the local steps, without pauses"),
-    "upload_s": Column(("upload_s",), "seconds of the upload, without pauses"),
+    name: Column(spellings.split(), cell, meaning)
+    for name, spellings, cell, meaning in re.findall(
+        r"^(\w+): (.+?) \| (\w+) \|\s+(.+)$", _DECLARED, re.MULTILINE
+    )
 }
 """The format of a log, a stable one: columns may be added, none is renamed or changes its meaning."""
 NAMES = {name: column.spellings for name, column in FORMAT.items()}
+COLUMNS = ", ".join(spellings[0] for spellings in NAMES.values())
 _REQUIRED = ("client", "start_s", "end_s")
 WORK = {
     "download_s": ("start_s", "downloaded_s"),
@@ -81,9 +72,8 @@ WORK = {
     "upload_s": ("computed_s", "end_s"),
 }
 """Seconds of work in each phase, without pauses while offline, and the instants between which the phase lies."""
-_NUMBERS = ("steps", "bytes_down", "bytes_up", "round", *WORK)
 _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
-INSTANTS = ("start_s", "downloaded_s", "computed_s", "end_s", "ended_s")
+INSTANTS = (*_PHASES, "ended_s")
 _ROUNDING_S = 1e-6
 _OR_EMPTY = "or leave it empty if it is unknown"
 _COARSE = 10
@@ -96,7 +86,6 @@ _LONG = 10.0
 IN_TIME = (Outcome.AGGREGATED.label, Outcome.DISCARDED.label)
 _MEDIAN_ERROR = math.sqrt(math.pi / 2)
 """Standard error of a median relative to that of a mean, for normal values."""
-COLUMNS = ", ".join(names[0] for names in NAMES.values())
 
 
 @dataclass(frozen=True)
@@ -124,11 +113,9 @@ class Log:
 
 def numbered(dispatches: pd.DataFrame, clients: Sequence[str]) -> pd.DataFrame:
     """Dispatches whose ``client`` is the number of its name in ``clients``, instead of the name."""
-    names = dispatches["client"].cat
-    number = {name: index for index, name in enumerate(clients)}
-    numbers = np.array([number[name] for name in names.categories], np.int64)
     result = dispatches.copy(deep=False)
-    result["client"] = numbers[names.codes]
+    numbers = dispatches["client"].cat.set_categories(clients).cat.codes
+    result["client"] = numbers.astype(np.int64)
     return result
 
 
@@ -203,7 +190,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         unknown = log[name].isna().to_numpy()
         frame.refuse(unknown, f"{column[name]} is {{}}", every, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
-    for name in _NUMBERS:
+    for name in (each for each, column_ in FORMAT.items() if column_.cell == "number"):
         log[name] = frame.number(column[name], 1.0, cells.Bounds()) if name in column else np.nan
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())

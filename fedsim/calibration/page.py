@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -211,107 +212,96 @@ def _id(title: str) -> str:
 
 def _quantiles(calibration: Calibration) -> Figure:
     rows = [
-        (sentence(_named(name)[0]), source, np.quantile(values, QUANTILES))
+        (sentence(_named(name)[0]), source, *np.quantile(values, QUANTILES))
         for name, pair in calibration.distributions.items()
         for source, values in zip(("logged", "simulated"), pair, strict=True)
     ]
-    return _table(
-        "quantiles",
-        "Quantiles",
-        rows,
-        ("Quantity", "text", lambda row: row[0]),
-        ("Source", "text", lambda row: row[1]),
-        *(
-            (format_level(share, "share"), "time", lambda row, index=index: row[2][index])
-            for index, share in enumerate(QUANTILES)
-        ),
-    )
+    shares: dict[str, Kind] = {format_level(share, "share"): "time" for share in QUANTILES}
+    return _table("quantiles", "Quantiles", rows, {"Quantity": "text", "Source": "text", **shares})
 
 
 def _coverage(predictions: list[Prediction]) -> Figure:
-    def mean(each: Prediction) -> str:
-        return format_value(float(np.mean(each.logged)), _named(each.name)[1])
-
-    def band(each: Prediction) -> str:
-        low, high = float(np.mean(each.low)), float(np.mean(each.high))
-        return format_interval(low, high, lambda value: format_value(value, _named(each.name)[1]))
-
+    rows = []
+    for each in predictions:
+        title, kind = _named(each.name)
+        written = functools.partial(format_value, kind=kind)
+        low, mean, high = (float(np.mean(values)) for values in (each.low, each.logged, each.high))
+        band = format_interval(low, high, written)
+        rows.append((sentence(title), len(each.logged), written(mean), band, each.coverage))
     return _table(
         "coverage",
         "Coverage",
-        predictions,
-        ("Quantity", "text", lambda each: sentence(_named(each.name)[0])),
-        ("Values", "count", lambda each: len(each.logged)),
-        ("Mean in the log", "text", mean),
-        ("Mean predicted band", "text", band),
-        ("Coverage", "share", lambda each: each.coverage),
+        rows,
+        {
+            "Quantity": "text",
+            "Values": "count",
+            "Mean in the log": "text",
+            "Mean predicted band": "text",
+            "Coverage": "share",
+        },
     )
 
 
 def _devices(calibration: Calibration) -> Figure:
     estimates = calibration.estimates
     count = len(estimates.clients)
-    shown = sorted(np.argsort(-estimates.dispatches, kind="stable")[:_DEVICES])
-    title = (
-        "Estimates by device"
-        if count <= _DEVICES
-        else f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle contains all"
-    )
-
-    def mean(of: Varying, text: Callable[[float, float], str]) -> Callable[[int], str]:
-        return lambda row: text(of.mean[row], of.mean[row] * of.error[row])
-
-    note = _LATENCY_FROM[estimates.latency_from]
-
-    def latency(row: int) -> str:
-        return _seconds(estimates.latency_s[row], estimates.latency_errors[row])
-
-    return _table(
-        "devices",
-        title,
-        shown,
-        ("Device", "text", lambda row: estimates.clients[row]),
-        ("Dispatches", "count", lambda row: estimates.dispatches[row]),
-        ("Step time", "text", mean(estimates.step_s, _seconds)),
-        ("Rate down", "text", mean(estimates.rates_bps[0], _rate)),
-        ("Rate up", "text", mean(estimates.rates_bps[1], _rate)),
-        (", ".join(filter(None, ["One-way latency", note])), "text", latency),
-    )
+    title = "Estimates by device"
+    if count > _DEVICES:
+        title = f"The {_DEVICES} of {format_count(count)} devices with the most dispatches; the bundle contains all"
+    latency = ", ".join(filter(None, ["One-way latency", _LATENCY_FROM[estimates.latency_from]]))
+    columns = [
+        (_seconds, estimates.step_s.mean, estimates.step_s.mean * estimates.step_s.error),
+        *((_rate, rate.mean, rate.mean * rate.error) for rate in estimates.rates_bps),
+        (_seconds, estimates.latency_s, estimates.latency_errors),
+    ]
+    rows = [
+        (
+            estimates.clients[row],
+            estimates.dispatches[row],
+            *(text(values[row], errors[row]) for text, values, errors in columns),
+        )
+        for row in sorted(np.argsort(-estimates.dispatches, kind="stable")[:_DEVICES])
+    ]
+    texts = "Step time", "Rate down", "Rate up", latency
+    named: dict[str, Kind] = {
+        "Device": "text",
+        "Dispatches": "count",
+        **dict.fromkeys(texts, "text"),
+    }
+    return _table("devices", title, rows, named)
 
 
 def _lateness(late: Lateness) -> Figure:
     """The share of late dispatches by their predicted probability of being late."""
-    edges = np.array(_PROBABILITIES)
-    group = np.searchsorted(edges[1:-1], late.probability, "right")
+    limits = [format_level(edge, "share") for edge in _PROBABILITIES]
+    group = np.searchsorted(_PROBABILITIES[1:-1], late.probability, "right")
+    rows = []
+    for row in np.unique(group).tolist():
+        of = group == row
+        shares = (float(each[of].mean()) for each in (late.probability, late.late))
+        rows.append((f"{limits[row]} to {limits[row + 1]}", int(of.sum()), *shares))
     return _table(
         "lateness",
         "Predicted and actual lateness",
-        np.unique(group).tolist(),
-        (
-            "Predicted probability",
-            "text",
-            lambda row: (
-                f"{format_level(edges[row], 'share')} to {format_level(edges[row + 1], 'share')}"
-            ),
-        ),
-        ("Dispatches", "count", lambda row: int((group == row).sum())),
-        ("Mean predicted", "share", lambda row: float(late.probability[group == row].mean())),
-        ("Late in the log", "share", lambda row: float(late.late[group == row].mean())),
+        rows,
+        {
+            "Predicted probability": "text",
+            "Dispatches": "count",
+            "Mean predicted": "share",
+            "Late in the log": "share",
+        },
     )
 
 
 def _table(
-    id_: str, finding: str, rows: Sequence[Any], *columns: tuple[str, Kind, Callable[[Any], Any]]
+    id_: str, finding: str, rows: Sequence[tuple[Any, ...]], kinds: Mapping[str, Kind]
 ) -> Figure:
-    """A figure with a row for each of ``rows``; columns are label, kind, and the function that gives a value."""
-    return Figure(
-        id_,
-        finding,
-        tuple(
-            Column(_id(label), label, kind, [value(row) for row in rows])
-            for label, kind, value in columns
-        ),
-    )
+    """A figure with these rows; ``kinds`` says how the values of each column are written."""
+    columns = [
+        Column(_id(label), label, kind, [row[number] for row in rows])
+        for number, (label, kind) in enumerate(kinds.items())
+    ]
+    return Figure(id_, finding, tuple(columns))
 
 
 def _with_error(written: str, value: float, error: float) -> str:

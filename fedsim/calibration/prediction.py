@@ -7,21 +7,23 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 from scipy import stats
 
-from fedsim.calibration.estimates import Estimates, FloatArray, horizon_s, to_bundle
+from fedsim.calibration.estimates import Estimates, horizon_s, to_bundle
 from fedsim.calibration.log import IN_TIME, INSTANTS, WORK, round_durations_s
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
+from fedsim.files.cells import Floats
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.updates import Ended
 from fedsim.vocabulary.outcomes import Outcome
-from fedsim.vocabulary.timeline import Aggregate
 
 BAND = 0.9
 REPLICATES = 40
@@ -66,14 +68,11 @@ class Lateness:
     """Whether the dispatches of the rounds after the fit were predicted to be late, one entry per dispatch.
 
     Attributes:
-        client, round: number of the client and of the round of each dispatch.
         probability: the share of simulations in which it is late, among those in which it arrives.
         late: whether it was late in the log.
     """
 
-    client: list[int]
-    round: list[int]
-    probability: FloatArray
+    probability: Floats
     late: npt.NDArray[np.bool_]
 
     @property
@@ -119,25 +118,15 @@ def _close(value: float) -> float:
     return 1e-9 * max(abs(value), 1.0)
 
 
-class _Rows:
-    """Keeps the rows of a simulation in memory; versions are not needed."""
-
-    def __init__(self) -> None:
-        self.ended: list[Ended] = []
-
-    def append_dispatch(self, ended: Ended) -> None:
-        self.ended.append(ended)
-
-    def append_aggregation(self, aggregate: Aggregate) -> None:
-        pass
-
-
 def simulated_log(loaded: LoadedScenario) -> pd.DataFrame:
     """The dispatches of a simulation, as a log with the numbers of the clients."""
-    rows = _Rows()
+    ended: list[Ended] = []
+    recorder: Any = SimpleNamespace(
+        append_dispatch=ended.append, append_aggregation=lambda aggregate: None
+    )
     world = build(loaded, timing_only=True)
-    build_server(world, None, rows).run()
-    table = pd.DataFrame(dispatch_columns(world.population.power, rows.ended))
+    build_server(world, None, recorder).run()
+    table = pd.DataFrame(dispatch_columns(world.population.power, ended))
     log = table.rename(
         columns={
             "client_id": "client",
@@ -225,10 +214,7 @@ def _lateness(log: pd.DataFrame, runs: list[pd.DataFrame], first: float) -> Late
     late = logged.loc[drawn.index].to_numpy(bool)
     if not late.any() and not (drawn == 1).to_numpy().any():
         return None
-    rounds, clients = (drawn.index.get_level_values(name) for name in ("round", "client"))
-    return Lateness(
-        clients.tolist(), rounds.astype(int).tolist(), drawn.mean(axis=1).to_numpy(float), late
-    )
+    return Lateness(drawn.mean(axis=1).to_numpy(float), late)
 
 
 def _outcomes(log: pd.DataFrame) -> pd.Series:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,25 +38,10 @@ _NAMED = 5
 """Number of clients that a message names."""
 
 
-@dataclass(frozen=True)
-class Known:
-    """Facts from the scenario of a log.
-
-    Attributes:
-        clients: the log's names of the scenario's clients, in its order.
-        assumptions: facts that the log may lack.
-        shares_links: whether the clients share links.
-        flags: statements about guesses.
-    """
-
-    clients: list[str]
-    assumptions: Assumptions
-    shares_links: bool
-    flags: list[str]
-
-
-def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: str) -> Known:
-    """What the scenario of a log says about the log's clients.
+def known(
+    scenario: LoadedScenario, clients: list[str], named_by: str, where: str
+) -> tuple[list[str], Assumptions, list[str]]:
+    """The names in a log of its scenario's clients, in order, facts about them, and flags of what is guessed.
 
     Args:
         scenario: the scenario of the logged run.
@@ -100,13 +84,12 @@ def known(scenario: LoadedScenario, clients: list[str], named_by: str, where: st
         None if kinds is None else kinds.to_pylist(),
         world.devices.memory_in_trace(),
         issubclass(scenario.scenario.devices.availability.type, Always),
+        isinstance(network, SharedNetwork),
     )
-    return Known(clients, assumptions, isinstance(network, SharedNetwork), flags)
+    return clients, assumptions, flags
 
 
-def calibrated(
-    scenario: LoadedScenario, bundle: Path, estimates: Estimates, shares_links: bool
-) -> dict[str, Any]:
+def calibrated(scenario: LoadedScenario, bundle: Path, estimates: Estimates) -> dict[str, Any]:
     """The scenario with its devices replaced by the estimates, as plain data."""
     data: dict[str, Any] = scenario.resolved()
     devices = data["devices"]
@@ -119,7 +102,7 @@ def calibrated(
     }
     if estimates.online and issubclass(scenario.scenario.devices.availability.type, Always):
         devices["availability"] |= {"name": "trace", **trace}
-    if estimates.knows_links and not shares_links:
+    if estimates.knows_links and not estimates.assumptions.shares_links:
         devices["network"] = {
             "name": "static",
             **trace,

@@ -11,15 +11,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 from scipy.optimize import brentq, minimize_scalar
 
+from fedsim.files.cells import Floats
 from fedsim.network.transport import Connection, Transport
 from fedsim.network.transports.fluid import Fluid
 from fedsim.network.transports.tcp import Tcp
 from fedsim.parts.parameters import Parameters
 
-FloatArray = npt.NDArray[np.float64]
 LatencySource = Literal["log", "scenario", "nothing"]
 """Where latencies come from: estimated from the log, given by the scenario, or neither."""
 
@@ -54,8 +53,8 @@ _IMPOSSIBLE = 1e9
 class Link:
     """The transfers of one client in one direction: sizes in bytes and durations in seconds, shape ``(n,)``."""
 
-    sizes: FloatArray
-    spans_s: FloatArray
+    sizes: Floats
+    spans_s: Floats
 
     @property
     def shows_latency(self) -> bool:
@@ -68,7 +67,7 @@ class Link:
         rows = order[np.unique(np.linspace(0, len(order) - 1, _ROWS).round().astype(int))]
         return Link(self.sizes[rows], self.spans_s[rows])
 
-    def rates_bps(self, transport: Transport, latency_s: float | FloatArray) -> FloatArray:
+    def rates_bps(self, transport: Transport, latency_s: float | Floats) -> Floats:
         """The rate at which each transfer takes its time, shape ``(n,)``; latencies may differ between transfers."""
         if isinstance(transport, Fluid):
             wire_s = np.maximum(self.spans_s, _CLOCK_S) - latency_s
@@ -102,14 +101,14 @@ class Transfers:
     """
 
     transport: Transport
-    latency_s: FloatArray
-    latency_errors: FloatArray
+    latency_s: Floats
+    latency_errors: Floats
     latency_from: LatencySource = "nothing"
     flags: tuple[str, ...] = ()
 
 
 def identify(
-    links: list[tuple[Link, Link]], assumed: Transport, latency_s: FloatArray | None
+    links: list[tuple[Link, Link]], assumed: Transport, latency_s: Floats | None
 ) -> Transfers:
     """The transport and the latencies under which the rates of links depend least on the sizes of transfers.
 
@@ -119,24 +118,22 @@ def identify(
         latency_s: one-way latency of each client if it is known, shape ``(clients,)``.
     """
     source: LatencySource = "log" if latency_s is None else "scenario"
-    telling = [
-        client for client, pair in enumerate(links) if any(link.shows_latency for link in pair)
-    ]
+    errors = np.zeros(len(links))
+    samples = [[link.sample() for link in pair if link.shows_latency] for pair in links]
+    telling = [client for client, each in enumerate(samples) if each]
     if not telling:
-        unknown = "transport and rate" if latency_s is not None else "transport, latency and rate"
+        unknown, rest = "transport and rate", ""
+        if latency_s is None:
+            latency_s, source, unknown = errors, "nothing", "transport, latency and rate"
+            rest = ", latency counts as 0, and the rates include it. Give a scenario with the latency to separate them"
         flag = f"All transfers have one size, so {unknown} cannot be separated: the transport is {describe(assumed)}"
-        if latency_s is None:
-            flag += ", latency counts as 0, and the rates include it. Give a scenario with the latency to separate them"
-        none = np.zeros(len(links))
-        if latency_s is None:
-            return Transfers(assumed, none, none, "nothing", (f"{flag}.",))
-        return Transfers(assumed, latency_s, none, source, (f"{flag}.",))
+        return Transfers(assumed, latency_s, errors, source, (f"{flag}{rest}.",))
     telling.sort(key=lambda client: -sum(len(link.sizes) for link in links[client]))
     few = telling[:_CLIENTS]
     known = [None] * len(links) if latency_s is None else latency_s.tolist()
     unlike = [each for each in CANDIDATES if describe(each) != describe(assumed)]
     fits = {
-        transport: {client: _fit(links[client], transport, known[client]) for client in few}
+        transport: {client: _fit(samples[client], transport, known[client]) for client in few}
         for transport in (assumed, *unlike)
     }
     spreads = {
@@ -149,13 +146,12 @@ def identify(
     flags = (
         f"The transfers fit {' and '.join(alike)} about as well as {describe(transport)}; the latter is used.",
     )
-    errors = np.zeros(len(links))
     if latency_s is None:
         latency_s = np.full(len(links), np.nan)
         for client in telling:
-            fit = fits[transport].get(client) or _fit(links[client], transport, None)
+            fit = fits[transport].get(client) or _fit(samples[client], transport, None)
             latency_s[client] = fit[0]
-            errors[client] = _latency_error(links[client], transport, *fit)
+            errors[client] = _latency_error(samples[client], transport, *fit)
         unseen = np.isnan(latency_s)
         errors[unseen] = np.nanstd(latency_s)
         latency_s = np.where(unseen, np.nanmedian(latency_s), latency_s)
@@ -175,11 +171,8 @@ def section(transport: Transport) -> dict[str, object]:
     return {"name": transport.name, **transport.params.model_dump(exclude_defaults=True)}
 
 
-def _fit(
-    pair: tuple[Link, Link], transport: Transport, latency_s: float | None
-) -> tuple[float, float]:
+def _fit(samples: list[Link], transport: Transport, latency_s: float | None) -> tuple[float, float]:
     """The latency of a client, and the sum of squared deviations of its log rates from their link's mean."""
-    samples = [link.sample() for link in pair if link.shows_latency]
 
     def spread(latency: float) -> float:
         return _spread(samples, transport, latency)
@@ -205,14 +198,13 @@ def _spread(samples: list[Link], transport: Transport, latency_s: float) -> floa
 
 
 def _latency_error(
-    pair: tuple[Link, Link], transport: Transport, latency_s: float, least: float
+    samples: list[Link], transport: Transport, latency_s: float, least: float
 ) -> float:
     """The standard error of the latency whose spread is the least one, in seconds.
 
     Least squares: the variance is twice that of the residuals, divided by the second derivative of the sum of squares.
     If the transfers hardly depend on the latency, it is only known to lie between 0 and the shortest transfer.
     """
-    samples = [link.sample() for link in pair if link.shows_latency]
     shortest_s = min(float(link.spans_s.min()) for link in samples)
     freedom = sum(len(link.sizes) - 1 for link in samples) - 1
     change_s = _PART * max(shortest_s - latency_s, 0.0)

@@ -191,7 +191,7 @@ def synthesize(
 
 
 def _describe_population(name: str, as_json: bool) -> None:
-    _, preset = synthesis.find_population(name)
+    preset = synthesis.find_population(name)
     rows = [
         vars(row)
         | {"key": f"{section}.{row.key}"}

@@ -3,16 +3,15 @@
 The edges of all intervals (start, end, start, ...) are one column, ordered by device (compressed sparse rows). A client
 is a range of edges, an offset and a period, so clients that replay the same device share its edges; it is online if an
 odd number of its edges lie at or before the instant. Nothing here is an event: every query, even past the end of the
-trace, is answered in closed form. Internally, times are the bundle's integer microseconds; the interface uses integer
+trace, is answered from the edges. Internally, times are the bundle's integer microseconds; the interface uses integer
 nanoseconds of simulated time. That is exact: a half-open interval whose ends are whole microseconds contains an instant
 if and only if it contains that instant rounded down to a microsecond.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -201,10 +200,12 @@ class AvailabilityIndex:
         # Clients without a window have no time that could be observed.
         last = first + 2 * (end > begin)
         observed = AvailabilityIndex(edges, first, last, -begin, self._layout[:, 3])
-        from_ns = np.clip(begin, 0, until_ns // _NS) * _NS
-        unknown = until_ns - observed._online_before_ns(until_ns)
-        unknown += observed._online_before_ns(from_ns)
-        return float(unknown[end > begin].sum(dtype=np.float64) / (until_ns * self.clients))
+        known = 0.0
+        for client, since_ns, before_ns in observed._spans(until_ns):
+            # The repetitions before the window are not observations.
+            spans_ns = before_ns - np.maximum(since_ns, begin[client] * _NS)
+            known += float(spans_ns.clip(min=0).sum(dtype=np.float64))
+        return float((end > begin).mean()) - known / (until_ns * self.clients)
 
     # One client -----------------------------------------------------------------------------------------------------
 
@@ -252,35 +253,13 @@ class AvailabilityIndex:
 
         Work pauses while the client is offline and resumes when it is back. Zero work is finished immediately.
         """
-        if t_ns >= self.horizon_ns:
-            self._refuse(t_ns)
-        if work_ns <= 0:
-            return t_ns
-        edges, before = self._edges_view, self._before_view
-        first, last, offset_us, period_us = self._layout_view[client << 2 : (client << 2) + 4]
-        if first == last:
-            return NEVER
-        period = period_us * _NS
-        position = t_ns + offset_us * _NS
-        lap_start = position // period * period if period else 0
-        position -= lap_start
-        edge = bisect_right(edges, position // _NS, first, last)
-        target = work_ns
-        if edge > first:
-            row = (edge - 1) >> 1
-            target += before[row] * _NS + min(position, edges[2 * row + 1] * _NS)
-            target -= edges[2 * row] * _NS
-        if period:
-            per_lap = before[(last >> 1) - 1] + edges[last - 1] - edges[last - 2]
-            laps, target = divmod(target - 1, per_lap * _NS)
-            target += 1
-            lap_start += laps * period
-        # The last interval before which less work than the target is done.
-        row = bisect_left(before, -(-target // _NS), first >> 1, last >> 1) - 1
-        finish = edges[2 * row] * _NS + target - before[row] * _NS
-        if not period and (finish > edges[2 * row + 1] * _NS or finish >= NEVER):
-            return NEVER
-        return finish + lap_start - offset_us * _NS
+        while work_ns > 0 and t_ns < NEVER:
+            online, change_ns = self.state(client, t_ns)
+            if online and work_ns <= change_ns - t_ns:
+                return t_ns + work_ns
+            work_ns -= (change_ns - t_ns) * online
+            t_ns = change_ns if change_ns < self.horizon_ns else NEVER
+        return t_ns
 
     # Many clients ---------------------------------------------------------------------------------------------------
 
@@ -368,14 +347,8 @@ class AvailabilityIndex:
         # From an edge of this lap to simulated time (us).
         to_time = lap * period[owner] - offset[owner]
         first, last = first[owner], last[owner]
-        # Most laps lie completely within the span, and need no search.
-        row_low, row_high = first >> 1, last >> 1
-        position = low - to_time
-        cut = np.flatnonzero((first < last) & (self._edges.take(first, mode="clip") < position))
-        row_low[cut] = self._edge_after(position[cut], first[cut], last[cut]) >> 1
-        position = high - 1 - to_time
-        cut = np.flatnonzero((first < last) & (self._edges.take(last - 1, mode="clip") > position))
-        row_high[cut] = (self._edge_after(position[cut], first[cut], last[cut]) + 1) >> 1
+        row_low = self._edge_after(low - to_time, first, last) >> 1
+        row_high = (self._edge_after(high - 1 - to_time, first, last) + 1) >> 1
         count = np.maximum(row_high - row_low, 0)
         edge = 2 * (np.repeat(row_low, count) + ranks(count))
         to_time = np.repeat(to_time, count)
@@ -386,70 +359,37 @@ class AvailabilityIndex:
         some = end > begin
         return join_touching(owner[some], begin[some], end[some])
 
-    def online_summary(self, step_ns: int, end_ns: int) -> tuple[Ints, Ints]:
-        """The number of clients online over time, and how long each is online.
-
-        Args:
-            step_ns: time between the instants, which begin with 0 and end at or before ``end_ns``.
-            end_ns: end of the span in which time online is summed.
-
-        Returns:
-            Number of clients online at each instant, shape (n,), and the time online (ns) of each client, shape
-            (clients,).
-        """
-        last = end_ns // step_ns
-        change = np.zeros(last + 2, np.int64)
-        beyond_ns = max(end_ns, last * step_ns + 1)
-        # Ranges of clients whose intervals fit in memory together.
-        span_us = -(-beyond_ns // _NS)
+    def _spans(self, end_ns: int, start_ns: int = 0) -> Iterator[tuple[Ints, Ints, Ints]]:
+        """:meth:`intervals_between` of all clients, of as many at a time as fit in memory together."""
         first, behind, _, period = self._layout.T
-        laps = np.where(period > 0, span_us // np.maximum(period, 1) + 2, 1)
+        laps = np.where(period > 0, (end_ns - start_ns) // _NS // np.maximum(period, 1) + 2, 1)
         total = np.cumsum((behind - first) // 2 * laps + 1)
         full = np.arange(_CHUNK_ROWS, int(total.max(initial=0)), _CHUNK_ROWS)
         for clients in np.split(np.arange(self.clients), np.unique(np.searchsorted(total, full))):
-            _, begin, until = self.intervals_between(clients, 0, beyond_ns)
+            row, begin, until = self.intervals_between(clients, start_ns, end_ns)
+            yield clients[row], begin, until
+
+    def online_summary(self, step_ns: int, end_ns: int) -> tuple[Ints, Ints]:
+        """The number of clients online over time, and how long each is online.
+
+        Returns:
+            The number at 0, ``step_ns``, 2 ``step_ns``, ... until ``end_ns``, shape (n,); and the time (ns) that each
+            client is online before ``end_ns``, shape (clients,).
+        """
+        last = end_ns // step_ns
+        change, online_ns = np.zeros(last + 2, np.int64), np.zeros(self.clients, np.int64)
+        for client, begin, until in self._spans(max(end_ns, last * step_ns + 1)):
             change += np.bincount(-(-begin // step_ns), minlength=len(change))
             change -= np.bincount(-(-until // step_ns), minlength=len(change))
-        return np.cumsum(change[:-1]), self.online_between_ns(0, end_ns)
+            np.add.at(online_ns, client, np.minimum(until, end_ns) - np.minimum(begin, end_ns))
+        return np.cumsum(change[:-1]), online_ns
 
     def online_between_ns(self, start_ns: int, end_ns: int) -> Ints:
         """Time (ns) that each client is online within ``[start_ns, end_ns)``, shape (clients,)."""
-        if end_ns > self.horizon_ns:
-            self._refuse(end_ns)
-        return self._online_before_ns(end_ns) - self._online_before_ns(start_ns)
-
-    def _online_before_ns(self, t_ns: int | Ints) -> Ints:
-        """Time online (ns) of each client from an instant fixed for the client until ``t_ns``, shape (clients,)."""
-        first, last, offset, period = self._layout.T
-        position = t_ns // _NS + offset
-        lap: Ints = np.where(period > 0, position // np.maximum(period, 1), 0)
-        position = position - lap * period
-
-        def done_us(edge: Ints, position: Ints | int) -> Ints:
-            """Time online of each client's device until ``position``, before which ``edge`` - 1 is its last edge."""
-            row = (edge - 1) >> 1
-            inside = np.minimum(self._edges[2 * row + 1], position) - self._edges[2 * row]
-            return np.where(edge > first, self._before_us[row] + inside, 0)
-
-        edge = self._edge_after(position, first, last)
-        done = done_us(edge, position) + lap * done_us(last, FAR_US)
-        return np.asarray(done * _NS + np.where(edge & 1, t_ns % _NS, 0))
-
-    @cached_property
-    def _before_us(self) -> Ints:
-        """Time online (us) of each interval's device before the interval."""
-        length = self._edges[1::2] - self._edges[::2]
-        before: Ints = np.cumsum(length) - length
-        first, last = self._layout[:, 0], self._layout[:, 1]
-        heads = np.unique(first[first < last] >> 1)
-        if len(heads):
-            sizes = np.diff(np.append(heads, len(before)))
-            before[heads[0] :] -= np.repeat(before[heads], sizes)
-        return before
-
-    @cached_property
-    def _before_view(self) -> memoryview[int]:
-        return self._before_us.data
+        online_ns = np.zeros(self.clients, np.int64)
+        for client, begin, until in self._spans(end_ns, start_ns):
+            np.add.at(online_ns, client, until - begin)
+        return online_ns
 
     def _refuse(self, t_ns: int) -> None:
         raise UserError(
@@ -476,9 +416,13 @@ class Sweep:
         self._from_ns = self._until_ns = NEVER
         self._online_clients: Ints | None = None
 
+    def is_at(self, t_ns: int) -> bool:
+        """Whether its state is that at ``t_ns``."""
+        return self._from_ns <= t_ns < self._until_ns
+
     def advance(self, t_ns: int) -> None:
         """Move to ``t_ns``; going back in time looks up every client again."""
-        if self._from_ns <= t_ns < self._until_ns:
+        if self.is_at(t_ns):
             return
         if t_ns >= self._index.horizon_ns:
             self._index._refuse(t_ns)
@@ -560,7 +504,7 @@ class OnlineSampler:
         # A quarter of a session: one draw in five meets a client that has left or is still to come.
         self._bin_ns = min(max(index.mean_session_ns // 4, NS_PER_S), DAY_S * NS_PER_S)
         self._sweep = index._sweep.narrowed(index._sweep.clients)
-        self._bin_start = self._bin_end = self._listed_start = self._swept_start = -1
+        self._bin_start = self._bin_end = self._listed_start = -1
         self._entered_until = -1
         # The share of clients online if draws are from all clients, otherwise 0; and the number of attempts then, so
         # that one draw in 100,000 fails while few are busy.
@@ -652,7 +596,10 @@ class OnlineSampler:
                 uniforms = self._stream.uniforms(draw, np.arange(attempts, last))
                 positions = (uniforms * self._count).astype(np.int64)
                 clients = self._listed[positions]
-                accepted = clients[~busy[clients] & self._online(positions, clients, t_ns)]
+                online = self._sure_until[positions] > t_ns
+                unsure = np.flatnonzero(~online)
+                online[unsure] = self._index.state_many(clients[unsure], t_ns)[0]
+                accepted = clients[~busy[clients] & online]
             attempts = last
             chosen = np.concatenate([chosen, accepted])
             _, where = np.unique(chosen, return_index=True)
@@ -704,8 +651,8 @@ class OnlineSampler:
         """
         worth = self._SWEEP_WORTH + self._CHANGE_WORTH * self._share
         if self._looked_up > worth * self._index.clients:
-            self._sweep_bin()
-        swept = self._swept_start == self._bin_start
+            self._sweep.advance(self._bin_start)
+        swept = self._sweep.is_at(self._bin_start)
         end_ns = self._bin_end if swept else t_ns + 2 * self._bin_ns
         # Twice as many as the last time if these were used up, and half as many if most were not.
         used, count = draw - self._first_ahead, self._draws_ahead
@@ -762,12 +709,6 @@ class OnlineSampler:
         clients = self._present.online_clients
         return clients[~busy[clients]]
 
-    def _online(self, positions: Ints, clients: Ints, t_ns: int) -> Bools:
-        online = self._sure_until[positions] > t_ns
-        unsure = np.flatnonzero(~online)
-        online[unsure] = self._index.state_many(clients[unsure], t_ns)[0]
-        return online
-
     def _enter(self, t_ns: int) -> None:
         """Turn to the bin that holds ``t_ns``."""
         horizon_ns = self._index.horizon_ns
@@ -795,16 +736,10 @@ class OnlineSampler:
         self._share = share if share >= self._FAIR_SHARE else 0.0
         self._most_attempts = int(12 / (share or 1)) + self._ATTEMPTS
 
-    def _sweep_bin(self) -> None:
-        """Find which of all clients are online at any instant of the bin."""
-        if self._swept_start != self._bin_start:
-            self._swept_start = self._bin_start
-            self._sweep.advance(self._bin_start)
-
     def _list(self) -> None:
         """List the clients that are online at any instant of the bin."""
         self._listed_start = self._bin_start
-        self._sweep_bin()
+        self._sweep.advance(self._bin_start)
         online, change_ns = self._sweep.online, self._sweep.change_ns
         self._present = self._sweep.narrowed(np.flatnonzero(online | (change_ns < self._bin_end)))
         self._listed = self._present.clients

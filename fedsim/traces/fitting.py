@@ -87,48 +87,33 @@ def two_lognormals(ordered: Floats) -> Fit:
     from scipy import stats
 
     logs = np.log(ordered)
-    middle = len(logs) // 2
     spread = max(float(logs.std()), 1e-6)
-    weight = 0.5
-    mu = np.array([logs[:middle].mean(), logs[middle:].mean()])
-    sigma = np.full(2, spread / 2)
-    before = -np.inf
+    weight, sigma, before = np.full(2, 0.5), np.full(2, spread / 2), -np.inf
+    mu = np.array([half.mean() for half in np.split(logs, [len(logs) // 2])])
     for _ in range(EM_STEPS):
-        low = np.log(weight) + _log_normal_density(logs, mu[0], sigma[0])
-        high = np.log1p(-weight) + _log_normal_density(logs, mu[1], sigma[1])
-        both = np.logaddexp(low, high)
-        share = np.exp(low - both)
-        weight = float(np.clip(share.mean(), 1e-6, 1 - 1e-6))
-        for component, weights in enumerate((share, 1 - share)):
-            mu[component] = np.average(logs, weights=weights)
-            variance = np.average((logs - mu[component]) ** 2, weights=weights)
-            # If a component shrank to a single value, the likelihood would be unbounded.
-            sigma[component] = max(np.sqrt(variance), NARROWEST * spread)
+        # Up to a constant; SciPy's density makes several more passes over the array.
+        density = -0.5 * ((logs - mu[:, None]) / sigma[:, None]) ** 2
+        density += np.log(weight / sigma)[:, None]
+        both = np.logaddexp(*density)
+        share = np.exp(density - both)
+        weight = np.clip(share.mean(axis=1), 1e-6, 1 - 1e-6)
+        mu = share @ logs / share.sum(axis=1)
+        variance = (share * (logs - mu[:, None]) ** 2).sum(axis=1) / share.sum(axis=1)
+        # If a component shrank to a single value, the likelihood would be unbounded.
+        sigma = np.maximum(np.sqrt(variance), NARROWEST * spread)
         now = float(both.mean())
         if now - before < EM_TOLERANCE:
             break
         before = now
-    if mu[0] > mu[1]:
-        weight, mu, sigma = 1 - weight, mu[::-1], sigma[::-1]
+    weight, mu, sigma = np.stack([weight, mu, sigma])[:, np.argsort(mu)]
     (mu_1, mu_2), (sigma_1, sigma_2) = mu.tolist(), sigma.tolist()
-    parameters = {"w1": weight, "mu1": mu_1, "mu2": mu_2, "sigma1": sigma_1, "sigma2": sigma_2}
-    shares = np.array([[weight], [1 - weight]])
-    components = [stats.lognorm(s, scale=np.exp(m)) for m, s in zip(mu, sigma, strict=True)]
-
-    def logpdf(x: Floats) -> Floats:
-        logs = np.stack([component.logpdf(x) for component in components]) + np.log(shares)
-        return np.asarray(np.logaddexp(*logs))
-
-    def cdf(x: Floats) -> Floats:
-        return np.asarray((shares * [component.cdf(x) for component in components]).sum(axis=0))
-
-    mixture = SimpleNamespace(logpdf=logpdf, cdf=cdf)
-    return _fit("two lognormals", parameters, ordered, mixture)
-
-
-def _log_normal_density(x: Floats, mu: float, sigma: float) -> Floats:
-    # SciPy's version makes several more passes over the array, and this runs hundreds of times.
-    return np.asarray(-0.5 * ((x - mu) / sigma) ** 2 - np.log(sigma) - 0.5 * np.log(2 * np.pi))
+    shown = {"mu1": mu_1, "mu2": mu_2, "sigma1": sigma_1, "sigma2": sigma_2}
+    components = stats.lognorm(sigma[:, None], scale=np.exp(mu)[:, None])
+    mixture = SimpleNamespace(
+        logpdf=lambda x: np.logaddexp(*(components.logpdf(x) + np.log(weight)[:, None])),
+        cdf=lambda x: weight @ components.cdf(x),
+    )
+    return _fit("two lognormals", {"w1": float(weight[0]), **shown}, ordered, mixture)
 
 
 def _fit(family: str, parameters: dict[str, float], ordered: Floats, distribution: Any) -> Fit:

@@ -61,8 +61,6 @@ def test_bands_are_drawn_for_quantities_of_several_rounds() -> None:
 
 def test_predicted_probabilities_are_compared_with_what_happened() -> None:
     late = Lateness(
-        list(range(6)),
-        [3] * 6,
         np.array([0.0, 0.04, 0.3, 0.4, 1.0, 0.97]),
         np.array([False, False, False, True, True, True]),
     )

@@ -19,14 +19,13 @@ WATTS = {"007": (5.0, 6.0, 45.0, 8.0), "7": (3.0, 3.5, 23.0, 4.0)}
 def _readings(client: str, gpus: int = 1) -> pd.DataFrame:
     """The power of a client every 0.25 s."""
     of = LOG[LOG["client"] == client]
-    rows = []
-    for second in np.arange(0, of["end"].max() + 4, 0.25):
-        done = of[of["start"] <= second]
-        phase = 0
-        if len(done) and second <= done.iloc[-1]["end"]:
-            phase = 1 + int((second >= done.iloc[-1][["downloaded", "computed"]]).sum())
-        rows += [(second, gpu, WATTS[client][phase] / gpus) for gpu in range(gpus)]
-    return pd.DataFrame(rows, columns=["time", "index", "power"])
+    seconds = np.arange(0, of["end"].max() + 4, 0.25)
+    # Every mark of a dispatch begins the next phase, and its end the idle one.
+    marks = of[["start", "downloaded", "computed", "end"]].to_numpy().ravel()
+    phase = np.searchsorted(marks, seconds, side="right") % 4
+    watts = np.array(WATTS[client])[phase] / gpus
+    rows = {"time": np.repeat(seconds, gpus), "index": np.tile(np.arange(gpus), len(seconds))}
+    return pd.DataFrame(rows | {"power": np.repeat(watts, gpus)})
 
 
 def _nvidia(readings: pd.DataFrame) -> str:

@@ -58,14 +58,14 @@ def test_the_error_of_the_latency_is_that_of_least_squares() -> None:
     generator = np.random.default_rng(3)
     sizes = np.array([1e5, 5e5, 2e6] * 2)
     fluid = Fluid(Parameters())
-    pair = tuple(
+    pair = [
         Link(sizes, 0.05 + sizes * 8 / (8e6 * (1 + 0.02 * generator.standard_normal(6))))
         for _ in range(2)
-    )
-    latency_s, least = _fit(pair, fluid, None)
+    ]
+    latency_s, least = _fit([link.sample() for link in pair], fluid, None)
     changes = [1 / (link.spans_s - latency_s) for link in pair]
     squares = sum(((change - change.mean()) ** 2).sum() for change in changes)
-    error = _latency_error(pair, fluid, latency_s, least)
+    error = _latency_error([link.sample() for link in pair], fluid, latency_s, least)
     assert error == pytest.approx(np.sqrt(least / (12 - 3) / squares), rel=0.1)
     assert abs(latency_s - 0.05) < 3 * error < 0.05
 

@@ -7,7 +7,7 @@ from scipy import stats
 from fedsim.traces.fitting import exponential, fit_all, lognormal, thinned, two_lognormals, weibull
 
 
-def drawn(distribution, count=50_000):
+def drawn(distribution, count=20_000):
     return np.sort(distribution.rvs(count, random_state=np.random.default_rng(1)))
 
 

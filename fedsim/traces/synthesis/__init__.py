@@ -32,9 +32,8 @@ from fedsim.traces.synthesis.columns import (
     network_table,
 )
 from fedsim.traces.synthesis.families import FAMILIES as FAMILIES
-from fedsim.traces.synthesis.families import Family
+from fedsim.traces.synthesis.families import Population
 from fedsim.traces.synthesis.presets import PRESETS as PRESETS
-from fedsim.traces.synthesis.presets import Preset
 from fedsim.traces.tables import id_column, make_table
 from fedsim.units import DAY_S
 
@@ -69,7 +68,7 @@ class Synthesis(Parameters):
 
 def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -> TraceBundle:
     """A synthetic bundle; ``progress`` is called repeatedly with the number of devices done."""
-    family, preset = find_population(spec.population)
+    population = find_population(spec.population)
     sections = {
         section: _parameters(model, values, getattr(spec, section), section)
         for section, model, values in population_parameters(spec.population)
@@ -79,7 +78,9 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
     stream, blocks = Stream(spec.seed, Purpose.TRACE), []
     for low in range(0, spec.devices, DEVICES_AT_ONCE):
         devices = np.arange(low, min(low + DEVICES_AT_ONCE, spec.devices))
-        blocks.append(family.sessions(sections["availability"], devices, spec.days * DAY_S, stream))
+        blocks.append(
+            population.sessions(sections["availability"], devices, spec.days * DAY_S, stream)
+        )
         if progress is not None:
             progress(low + len(devices))
     device, start_us, end_us, censored = map(np.concatenate, zip(*blocks, strict=True))
@@ -92,7 +93,7 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
     tables: dict[str, dict[str, Any]] = {
         "devices": {
             "device_id": ids,
-            "kind": preset.kind,
+            "kind": population.kind,
             "window_start_us": 0,
             "window_end_us": span_us,
             "valid": True,
@@ -117,17 +118,17 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
         )
     manifest = Manifest(
         name=spec.name or spec.population,
-        source=f"synthetic; {preset.source}" if preset.source else "synthetic",
+        source="; ".join(filter(None, ("synthetic", population.source))),
         license="Apache-2.0",
         clock="local",
         epoch_weekday=0,
         horizon_us=span_us,
         on_end="wrap",
-        eligibility=preset.eligibility,
+        eligibility=population.eligibility or Eligibility(words=population.description),
         importer="synthesize",
         importer_version=package_version(),
         options={
-            "family": preset.family,
+            "family": population.family or spec.population,
             **{section: params.model_dump(mode="json") for section, params in sections.items()},
             "compute_series": spec.compute_series and spec.compute_series.model_dump(mode="json"),
             "network_series": spec.network_series and spec.network_series.model_dump(mode="json"),
@@ -143,26 +144,21 @@ def synthesize(spec: Synthesis, progress: Callable[[int], None] | None = None) -
     return TraceBundle(manifest, made)
 
 
-def find_population(name: str) -> tuple[Family, Preset]:
-    """The family of a population, and its preset; that of a family itself has its defaults and no source."""
-    preset = PRESETS.get(name)
-    family = FAMILIES.get(preset.family if preset else name)
-    if family is None:
-        every = f"presets: {', '.join(PRESETS)}; families: {', '.join(FAMILIES)}"
-        hint = nearest_or_all(name, [*PRESETS, *FAMILIES], every)
-        raise UserError(f"there is no population '{name}'", hint=hint)
-    if preset is None:
-        words = Eligibility(words=family.description)
-        preset = Preset(name, family.description, {}, "phone", "", words)
-    return family, preset
+def find_population(name: str) -> Population:
+    """The preset or the family of this name."""
+    every = {**PRESETS, **FAMILIES}
+    if name not in every:
+        names = f"presets: {', '.join(PRESETS)}; families: {', '.join(FAMILIES)}"
+        raise UserError(f"there is no population '{name}'", hint=nearest_or_all(name, every, names))
+    return every[name]
 
 
 def population_parameters(name: str) -> Iterator[tuple[str, type[BaseModel], Mapping[str, Any]]]:
     """Sections of parameters of a population: key, model, and the preset's values."""
-    family, preset = find_population(name)
-    yield "availability", family.Params, preset.params
-    yield "compute", ComputeParams, preset.compute
-    yield "network", NetworkParams, preset.network
+    population = find_population(name)
+    yield "availability", population.Params, population.params
+    yield "compute", ComputeParams, population.compute
+    yield "network", NetworkParams, population.network
     yield "compute_series", ComputeSeriesParams, {}
     yield "network_series", NetworkSeriesParams, {}
 

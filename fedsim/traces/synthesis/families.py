@@ -9,8 +9,8 @@ families are baselines and populations for tests; measured traces differ.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 
 from fedsim.parts.component import Parameters
 from fedsim.randomness import Stream
+from fedsim.traces.bundle import Eligibility
 from fedsim.traces.intervals import join_touching
 from fedsim.traces.tables import Floats, Ints
 from fedsim.units import DAY_S, US_PER_S, Duration
@@ -38,8 +39,8 @@ Intervals = Iterator[tuple[Ints, Floats, Floats]]
 
 
 @dataclass(frozen=True)
-class Family:
-    """A family of synthetic availability.
+class Population:
+    """A family of synthetic availability, or a preset: a family with calibrated parameters.
 
     Args:
         description: one line for the list of populations.
@@ -47,11 +48,25 @@ class Family:
             midnight) and random numbers to the intervals in which the devices are online, in any order. Those of a
             device depend on the random numbers and its number alone; they may reach beyond the window.
         Params: the model of its parameters.
+        family: name of the family of a preset.
+        params: parameters that differ from their defaults.
+        kind: kind of the devices.
+        source: traces that it was fitted to.
+        eligibility: what "available" means, if that is not the description.
+        compute: parameters of the compute columns that differ from their defaults.
+        network: parameters of the network columns that differ from their defaults.
     """
 
     description: str
     intervals: Callable[[Any, Ints, float, Stream], Intervals]
     Params: type[Parameters] = Parameters
+    family: str = ""
+    params: Mapping[str, Any] = field(default_factory=dict)
+    kind: str = "phone"
+    source: str = ""
+    eligibility: Eligibility | None = None
+    compute: Mapping[str, Any] = field(default_factory=dict)
+    network: Mapping[str, Any] = field(default_factory=dict)
 
     def sessions(
         self, params: Any, devices: Ints, span_s: float, stream: Stream
@@ -279,20 +294,20 @@ def _slots(
 
 
 FAMILIES = {
-    "always": Family("every device is always online", _always),
-    "bernoulli": Family(
+    "always": Population("every device is always online", _always),
+    "bernoulli": Population(
         "independent slots, online with probability p in each", _slots, BernoulliParams
     ),
-    "cosine": Family(
+    "cosine": Population(
         "independent slots, probability m (1 + A cos(2 pi (h - h0) / 24))", _slots, CosineParams
     ),
-    "markov": Family(
+    "markov": Population(
         "exponential sessions and gaps (a baseline; real traces differ)", _markov, MarkovParams
     ),
-    "periodic": Family(
+    "periodic": Population(
         "groups of devices that take turns within a period", _periodic, PeriodicParams
     ),
-    "renewal": Family(
+    "renewal": Population(
         "lognormal sessions and gaps, heterogeneous devices, daily rhythm; calibrated by the presets",
         _renewal,
         RenewalParams,

@@ -2,50 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import replace
 
 from fedsim.traces.bundle import Eligibility
+from fedsim.traces.synthesis.families import FAMILIES
 
-
-@dataclass(frozen=True)
-class Preset:
-    """A family with calibrated parameters.
-
-    Args:
-        family: name of the family.
-        description: one line for the list of presets.
-        params: parameters of the family that differ from its defaults.
-        kind: kind of the devices.
-        source: traces that it was fitted to.
-        compute: parameters of the compute columns that differ from their defaults.
-        network: parameters of the network columns that differ from their defaults.
-        eligibility: what "available" means.
-    """
-
-    family: str
-    description: str
-    params: dict[str, Any]
-    kind: str
-    source: str
-    eligibility: Eligibility
-    compute: dict[str, Any] = field(default_factory=dict)
-    network: dict[str, Any] = field(default_factory=dict)
-
-
-PRESETS: dict[str, Preset] = {
-    "phone_idle_charging_wifi": Preset(
+PRESETS = {
+    "phone_idle_charging_wifi": replace(
+        FAMILIES["renewal"],
         family="renewal",
         description="phones while locked, charging and on Wi-Fi: online a tenth of the time, mostly at night",
         params={"amplitude": 0.75, "peak_hour": 2.0, "phase_sigma_h": 1.5},
-        kind="phone",
         source="fitted to 710 phones of FLASH (Yang et al. 2021), sessions joined over gaps under 5 min",
         eligibility=Eligibility(
             words="screen locked, charging and on Wi-Fi",
             expression="charging and network == wifi and lock",
         ),
     ),
-    "phone_mostly_on": Preset(
+    "phone_mostly_on": replace(
+        FAMILIES["renewal"],
         family="renewal",
         description="phones that are reachable most of the time: online three quarters of the time",
         params={
@@ -59,11 +34,11 @@ PRESETS: dict[str, Preset] = {
             "amplitude": 0.5,
             "peak_hour": 7.7,
         },
-        kind="phone",
         source="fitted to the 100 phones of FedScale (Lai et al. 2022) that FLOAT ships",
         eligibility=Eligibility(words="reachable by the server"),
     ),
-    "desktop": Preset(
+    "desktop": replace(
+        FAMILIES["renewal"],
         family="renewal",
         description="desktop computers: long sessions, some always on and some hardly ever",
         params={
