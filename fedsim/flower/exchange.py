@@ -27,7 +27,7 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import Plan, device_processes
+from fedsim.simulation.dispatch_process import DispatchProcess, Plan
 from fedsim.simulation.dispatcher import Dispatcher
 from fedsim.simulation.dispatches import LiveDispatches
 from fedsim.simulation.engine import LAST_ORDER, Engine
@@ -231,8 +231,11 @@ class Exchange:
             is_patient=True,
         )
         self._workloads: dict[int, _ParcelWorkload] = {}
-        process = device_processes(lambda dispatch: self._workloads[dispatch.dispatch_id])
         links = links_of(engine, population.network)
+
+        def process(dispatch: Dispatch, *times: Any) -> DispatchProcess:
+            return DispatchProcess(self._workloads[dispatch.dispatch_id], dispatch, *times)
+
         self._dispatches = LiveDispatches(engine, links, process, self._on_end)
         if stop.until_ns is not None:
             engine.call_at(stop.until_ns, self.stop, LAST_ORDER)

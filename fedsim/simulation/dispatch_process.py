@@ -244,12 +244,3 @@ class DispatchProcess:
 
 MakeProcess = Callable[[Dispatch, int | None, int], DispatchProcess]
 """Makes the process of a dispatch from its deadline and the time at which its client goes offline."""
-
-
-def device_processes(
-    workload_of: Callable[[Dispatch], Workload],
-) -> MakeProcess:
-    """A function that makes the process of a dispatch, as :data:`MakeProcess`."""
-    return lambda dispatch, deadline_ns, online_until_ns: DispatchProcess(
-        workload_of(dispatch), dispatch, deadline_ns, online_until_ns
-    )

@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 import simpy
 from simpy.events import EventPriority
 
+from fedsim.simulation.stall import standstill
 from fedsim.units import NEVER
 
 FLOW_ORDER = -1
@@ -61,7 +62,10 @@ class Engine:
     Attributes:
         env: SimPy's environment.
         clock: its clock, for code that reads the time often.
+        most_at_once: number of events that may happen at one instant.
     """
+
+    most_at_once = 1_000_000
 
     def __init__(self) -> None:
         self.env = simpy.Environment(initial_time=0)
@@ -102,13 +106,22 @@ class Engine:
         """Process events in order, until none is left, :meth:`stop` is called, or the time is up.
 
         Events at ``until_ns`` itself are processed. The clock then shows ``until_ns``, unless the run was stopped.
+
+        Raises:
+            UserError: the clock stands still for more than :attr:`most_at_once` events.
         """
         if until_ns is not None:
             self.call_at(until_ns, self.stop, LAST_ORDER)
         step = self.env.step
         with contextlib.suppress(simpy.core.EmptySchedule):
             while not self._stopped:
-                step()
+                before = self.env.now
+                for _ in range(self.most_at_once):
+                    step()
+                    if self._stopped:
+                        return
+                if self.env.now == before:
+                    raise standstill(self.most_at_once, self.now_ns)
 
     @property
     def stopped(self) -> bool:

@@ -16,11 +16,10 @@ from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatches import Dispatches, OnEnd
 from fedsim.simulation.engine import Engine
 from fedsim.simulation.facts import Clients
-from fedsim.simulation.stall import beyond_clock, stalled, stalled_after, standstill
+from fedsim.simulation.stall import beyond_clock, dispatches_in_vain, stalled
 from fedsim.simulation.updates import Updates
 from fedsim.simulation.workload import Workloads
 from fedsim.units import NEVER, NS_PER_S
-from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import LearningPlane
 
@@ -32,12 +31,8 @@ if TYPE_CHECKING:
 class Above(Protocol):
     """What a server reports to: the run, or for an edge server the cloud."""
 
-    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
+    def on_version(self, dispatches: Sequence[Dispatch]) -> None:
         """Note a version made of the updates of these dispatches; does nothing unless overridden."""
-        return
-
-    def on_round(self, round_: int) -> None:
-        """Note that a round has closed; does nothing unless overridden."""
         return
 
     def ends_after(self, rounds: int) -> bool:
@@ -91,11 +86,8 @@ class Level:
         self.last_dispatch = stop.dispatches or -1
         self.last_arrival = stop.arrivals or -1
         self.workloads = workloads
-        self._stalled_after = stalled_after(stop.stalled_after, population.clients)
-        # A clock that stands still for so many dispatches will not move again.
-        self._standstill_after = stalled_after(None, population.clients)
-        self._clock_check, self._clock_ns = self._standstill_after, 0
-        self.check_at = min(self._stalled_after, self._clock_check)
+        self._stalled_after = stop.stalled_after or dispatches_in_vain(population.clients)
+        self.check_at = self._stalled_after
         self.dispatched_at_aggregation = 0
         self.dispatches = dispatches(self._on_end)
 
@@ -103,19 +95,11 @@ class Level:
         self.servers[dispatch.edge].on_end(dispatch, plan)
 
     def check_progress(self) -> None:
-        """Stop a run in which too many dispatches were handed out since an update was aggregated or the clock moved."""
-        if self.dispatched == self._clock_check:
-            if self.engine.now_ns == self._clock_ns:
-                raise standstill(
-                    f"{format_count(self._standstill_after)} dispatches", self._clock_ns
-                )
-            self._clock_ns = self.engine.now_ns
-            self._clock_check = self.dispatched + self._standstill_after
+        """Stop a run in which too many dispatches were handed out since an update was aggregated."""
         count = self.dispatched - self.dispatched_at_aggregation
         if count >= self._stalled_after:
             raise stalled(self, count)
-        due = self.dispatched_at_aggregation + self._stalled_after
-        self.check_at = min(due, self._clock_check)
+        self.check_at = self.dispatched_at_aggregation + self._stalled_after
 
     def check_clock(self, who: str, section: str) -> None:
         """Refuse the end of a run without an event to come, if clients are at work that would end after the clock does.

@@ -5,7 +5,7 @@ Many dispatches are converted at once, because a division or a row for each of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -21,20 +21,6 @@ from fedsim.units import NS_PER_S
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
 Column = npt.NDArray[Any]
-_Ints = npt.NDArray[np.int64]
-_RENAMED = {"dispatched_s": "dispatched_ns", "steps_assigned": "steps"}
-_FROM_DISPATCH: dict[str, Callable[[Any], int]] = {
-    column: attrgetter(_RENAMED.get(column, column))
-    for column in (
-        "dispatch_id",
-        "client_id",
-        "version",
-        "round",
-        "staleness",
-        "sequence",
-        *_RENAMED,
-    )
-}
 _EXACT_NS = 1 << 53
 
 
@@ -53,47 +39,51 @@ def dispatch_columns(
     ``power`` gives the energy that their devices use, and ``footprint`` its emissions and cost.
     """
     dispatches, plans, *marks = zip(*ended, strict=True)
-    count = len(ended)
-    columns: dict[str, Column] = {
-        name: np.fromiter(map(read, dispatches), np.int64, count)
-        for name, read in _FROM_DISPATCH.items()
+
+    def column(values: Iterable[Any], dtype: type[Any] = np.int64) -> Column:
+        return np.fromiter(values, dtype, len(ended))
+
+    def of_dispatch(name: str) -> Column:
+        return column(map(attrgetter(name), dispatches))
+
+    outcome, version, group, now_ns = map(column, marks)
+    end_ns, endings, downloaded, computed, steps_done, down, up, *work = zip(*plans, strict=True)
+    work_ns, end, ending = np.array(work, dtype=np.int64), column(end_ns), column(endings)
+    arrived = ending == Ending.ARRIVED
+    names = ("dispatch_id", "client_id", "version", "round", "sequence")
+    columns = {name: of_dispatch(name) for name in names}
+    watts = power.watts[power.of_client[columns["client_id"]]]
+    columns |= {
+        "steps_assigned": of_dispatch("steps"),
+        "dispatched_s": _seconds(of_dispatch("dispatched_ns")),
+        "downloaded_s": _seconds_or_nan(column(downloaded)),
+        "computed_s": _seconds_or_nan(column(computed)),
+        "arrived_s": _seconds_or_nan(np.where(arrived, end, -1)),
+        "steps_done": column(steps_done),
+        "outcome": outcome,
+        "staleness": np.where(arrived, of_dispatch("staleness"), -1),
+        "aggregated_version": version,
+        "bytes_down": np.rint(column(down, np.float64)).astype(np.int64),
+        "bytes_up": np.rint(column(up, np.float64)).astype(np.int64),
+        "energy_j": (watts.T * work_ns).sum(0) / NS_PER_S,
+        "group": group,
+        "ended_s": _seconds(np.minimum(end, now_ns)),
+        **dict(zip(("download_s", "compute_s", "upload_s"), map(_seconds, work_ns), strict=True)),
     }
     if dispatches[0].edge >= 0:
-        columns["edge"] = np.fromiter((dispatch.edge for dispatch in dispatches), np.int64, count)
-    outcome, version, group, now_ns = (np.fromiter(mark, np.int64, count) for mark in marks)
-    end_ns, endings, downloaded, computed, steps_done, down, up, *work = zip(*plans, strict=True)
-    work_ns = np.array(work, dtype=np.int64)
-    end = np.fromiter(end_ns, np.int64, count)
-    ending = np.fromiter(endings, np.int64, count)
-    arrived = ending == Ending.ARRIVED
-    columns["dispatched_s"] = _seconds(columns["dispatched_s"])
-    columns["downloaded_s"] = _seconds_or_nan(np.fromiter(downloaded, np.int64, count))
-    columns["computed_s"] = _seconds_or_nan(np.fromiter(computed, np.int64, count))
-    columns["arrived_s"] = _seconds_or_nan(np.where(arrived, end, -1))
-    columns["steps_done"] = np.fromiter(steps_done, np.int64, count)
-    columns["outcome"] = outcome
-    columns["staleness"] = np.where(arrived, columns["staleness"], -1)
-    columns["aggregated_version"] = version
-    columns["bytes_down"] = np.rint(np.fromiter(down, np.float64, count)).astype(np.int64)
-    columns["bytes_up"] = np.rint(np.fromiter(up, np.float64, count)).astype(np.int64)
-    watts = power.watts[power.of_client[columns["client_id"]]]
-    columns["energy_j"] = (watts.T * work_ns).sum(0) / NS_PER_S
-    columns["group"] = group
-    columns["ended_s"] = _seconds(np.minimum(end, now_ns))
-    for name, spent_ns in zip(("download_s", "compute_s", "upload_s"), work_ns, strict=True):
-        columns[name] = _seconds(spent_ns)
+        columns["edge"] = of_dispatch("edge")
     if footprint is not None:
         columns |= footprint.columns(columns)
     columns["cause"] = np.where(outcome == Outcome.DROPPED, ending - Ending.OFFLINE, -1)
     return columns
 
 
-def _seconds_or_nan(time_ns: _Ints) -> npt.NDArray[np.float64]:
+def _seconds_or_nan(time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """Seconds; NaN for negative times."""
     return np.where(time_ns < 0, np.nan, _seconds(time_ns))
 
 
-def _seconds(time_ns: _Ints) -> npt.NDArray[np.float64]:
+def _seconds(time_ns: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
     """The floating-point numbers nearest to the exact quotients, as Python's division of integers gives them."""
     if time_ns.max(initial=0) > _EXACT_NS:
         return np.array([value / NS_PER_S for value in time_ns.tolist()])

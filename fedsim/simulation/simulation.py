@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import device_processes
+from fedsim.simulation.dispatch_process import DispatchProcess
 from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, PlannedDispatches
 from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
@@ -20,6 +20,7 @@ from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.level import Above, Level
 from fedsim.simulation.links import SharedLinks
+from fedsim.simulation.stall import dispatches_in_vain
 from fedsim.simulation.story import Server
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
@@ -78,9 +79,15 @@ class Simulation(Above):
         self._engine = engine = Engine() if live is None else live.engine
         self._evaluations = evaluations
         self._plane = plane
+        # A dispatch is fewer than ten events.
+        engine.most_at_once = 10 * dispatches_in_vain(clients.population.clients)
         network = clients.population.network
         updates = Updates(recorder, plane, clients.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]
+
+        def process(dispatch: Dispatch, *times: Any) -> DispatchProcess:
+            return DispatchProcess(workloads.of(dispatch), dispatch, *times)
+
         if live is not None:
             dispatches = partial(live.dispatches, workloads)
         elif clients.exchange is not None:
@@ -89,7 +96,6 @@ class Simulation(Above):
                 exchanging, engine, network, workloads.of, clients.exchange, detection_ns
             )
         else:
-            process = device_processes(workloads.of)
             dispatches = (
                 partial(LiveDispatches, engine, SharedLinks(engine, network), process)
                 if isinstance(network, SharedNetwork)
@@ -111,7 +117,7 @@ class Simulation(Above):
         Raises:
             UserError: the clock ends before that.
         """
-        self._evaluations.start(self._engine, self._plane)
+        self._evaluations.start(self._engine, self.server, self._plane)
         self.server.schedule.start()
         self._engine.run(self._stop.until_ns)
         self.ran_out = not self._engine.stopped
@@ -124,14 +130,10 @@ class Simulation(Above):
         self._evaluations.finish()
 
     @override
-    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
-        self._evaluations.on_version(version, round_, dispatches)
+    def on_version(self, dispatches: Sequence[Dispatch]) -> None:
+        self._evaluations.on_version(dispatches)
         if self._on_progress is not None:
             self._on_progress()
-
-    @override
-    def on_round(self, round_: int) -> None:
-        self._evaluations.on_round(round_)
 
     @override
     def ends_after(self, rounds: int) -> bool:

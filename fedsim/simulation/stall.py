@@ -14,8 +14,6 @@ if TYPE_CHECKING:
 
 LEAST_STALLED_AFTER = 100_000
 DISPATCHES_PER_CLIENT = 100
-ROUNDS_AT_ONCE = 1_000_000
-"""Rounds without a dispatch that may take no time."""
 
 _LONGER = dict.fromkeys(
     ("deadline", "timeout", "limit", "limit_factor", "latest_factor", "share"), "raise"
@@ -38,16 +36,16 @@ def fixes(cause: Outcome, params: object) -> str:
     return " or ".join(given) or "choose another schedule"
 
 
-def stalled_after(setting: int | None, clients: int) -> int:
-    """Dispatches without an aggregated update after which a run is stopped: as set, or 100 per client."""
-    return setting or max(LEAST_STALLED_AFTER, DISPATCHES_PER_CLIENT * clients)
+def dispatches_in_vain(clients: int) -> int:
+    """Dispatches without an aggregated update, or at one instant, after which a run is stopped."""
+    return max(LEAST_STALLED_AFTER, DISPATCHES_PER_CLIENT * clients)
 
 
-def standstill(work: str, now_ns: int) -> UserError:
+def standstill(events: int, now_ns: int) -> UserError:
     """The error of a run whose clock stands still."""
     return UserError(
-        f"{work} took no time: the clock stands still at {now_ns / 1e9:g} s, so the run "
-        "would never end",
+        f"{format_count(events)} events took no time: the clock stands still at {now_ns / 1e9:g} s, so the run would "
+        "never end",
         where="devices",
         hint="give devices.compute a step time, devices.network a latency or rates, or the schedule a pause",
     )
