@@ -29,9 +29,8 @@ from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import DispatchProcess, Plan
 from fedsim.simulation.dispatcher import Dispatcher
-from fedsim.simulation.dispatches import LiveDispatches
+from fedsim.simulation.dispatches import LiveDispatches, links_of
 from fedsim.simulation.engine import LAST_ORDER, Engine
-from fedsim.simulation.links import links_of
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Computation, Workload
 from fedsim.units import NEVER

@@ -22,11 +22,10 @@ from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
 from fedsim.simulation.dispatcher import OnDispatched, Steps
-from fedsim.simulation.dispatches import LiveDispatches
+from fedsim.simulation.dispatches import LiveDispatches, links_of
 from fedsim.simulation.engine import FLOW_ORDER, LEAVING_ORDER, TIMER_ORDER, ScheduledCall
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.level import Above, Level
-from fedsim.simulation.links import links_of
 from fedsim.simulation.story import Server
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Workload, Workloads

@@ -14,8 +14,9 @@ from typing import Any, Protocol, cast
 import simpy
 from simpy.events import EventPriority
 
-from fedsim.simulation.stall import standstill
-from fedsim.units import NEVER
+from fedsim.errors import UserError
+from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.formatting import format_count
 
 FLOW_ORDER = -1
 """Flows that finish, before the ends of dispatches that they cause."""
@@ -121,7 +122,13 @@ class Engine:
                     if self._stopped:
                         return
                 if self.env.now == before:
-                    raise standstill(self.most_at_once, self.now_ns)
+                    raise UserError(
+                        f"{format_count(self.most_at_once)} events took no time: the clock stands still at "
+                        f"{before / NS_PER_S:g} s, so the run would never end",
+                        where="devices",
+                        hint="give devices.compute a step time, devices.network a latency or rates, or the schedule a "
+                        "pause",
+                    )
 
     @property
     def stopped(self) -> bool:

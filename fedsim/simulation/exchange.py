@@ -20,9 +20,8 @@ from fedsim.network.base import Direction, Network
 from fedsim.network.exchanges.collectives import Exchange, Step
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
-from fedsim.simulation.dispatches import LiveDispatches, OnEnd
+from fedsim.simulation.dispatches import Links, LiveDispatches, OnEnd, links_of
 from fedsim.simulation.engine import SETTLING_ORDER, Engine
-from fedsim.simulation.links import Links, links_of
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending

@@ -12,15 +12,19 @@ from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import DispatchProcess
-from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, PlannedDispatches
+from fedsim.simulation.dispatches import (
+    Dispatches,
+    LiveDispatches,
+    OnEnd,
+    PlannedDispatches,
+    SharedLinks,
+)
 from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.exchange import exchanging
 from fedsim.simulation.facts import Clients
-from fedsim.simulation.level import Above, Level
-from fedsim.simulation.links import SharedLinks
-from fedsim.simulation.stall import dispatches_in_vain
+from fedsim.simulation.level import Above, Level, dispatches_in_vain
 from fedsim.simulation.story import Server
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads

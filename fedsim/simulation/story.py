@@ -20,10 +20,9 @@ from typing_extensions import override
 
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
-from fedsim.simulation.contract import check_draws
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher, OnDispatched, Steps
-from fedsim.simulation.facts import Clients, Facts
+from fedsim.simulation.facts import Clients, Facts, check_draws
 from fedsim.simulation.level import Above, Level
 from fedsim.simulation.updates import without_update
 from fedsim.vocabulary.outcomes import Ending, Outcome

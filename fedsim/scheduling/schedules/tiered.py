@@ -10,7 +10,7 @@ from pydantic import Field
 
 from fedsim.scheduling.base import ANYTHING, Dispatch, Process, Selection, ServerPort, Story
 from fedsim.scheduling.continuous import Continuous, ContinuousParams
-from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
+from fedsim.scheduling.drawing import equal_tiers, profile, tiers_by_ratio
 
 
 class Tiered(Continuous):

@@ -9,8 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.scheduling.base import CohortParams, Dispatch, Selection, ServerPort
-from fedsim.scheduling.drawing import weighted_order
-from fedsim.scheduling.tiers import profile
+from fedsim.scheduling.drawing import profile, weighted_order
 from fedsim.units import NS_PER_S
 
 IntArray = npt.NDArray[np.int64]
