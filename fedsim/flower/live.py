@@ -587,7 +587,7 @@ class LiveClients(Dispatches):
             dispatch,
             learner.sent(dispatch.version),
             lambda name: learner.store.row(name, client),
-            node=grid.nodes.ids[client] if self._simulated else self.nodes.of_client[client],
+            node=grid.ids[client] if self._simulated else self.nodes.of_client[client],
             ttl_s=self._ttl_s,
             kept=None if previous is None or not (previous.used or previous.open) else previous,
             deadline_ns=deadline_ns,

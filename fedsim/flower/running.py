@@ -29,7 +29,7 @@ from fedsim.flower import internals as fl
 from fedsim.flower.client import apps_traceback
 from fedsim.flower.clock import RunEnded, thread_on
 from fedsim.flower.exchange import Exchange
-from fedsim.flower.grid import UNITS_PER_HOST_S, Nodes, SimulatedGrid
+from fedsim.flower.grid import UNITS_PER_HOST_S, SimulatedGrid
 from fedsim.flower.messages import messages_table
 from fedsim.flower.recording import Recording
 from fedsim.flower.settings import load_devices, resolved
@@ -173,7 +173,6 @@ def execute(
             with installed():  # For the locks of its modules.
                 server_app = app.server.load(fl.ServerApp)
         workers = make_workers(params.workers, app.client, params.threads)
-    nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
     with contextlib.closing(workers), folder.claimed(overwrite=overwrite):
         versions = environment()
         versions["versions"]["flwr"] = fl.VERSION
@@ -214,7 +213,7 @@ def execute(
                 messages = messages_table(exchange.messages, of_dispatches["columns"])
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
-            grid = SimulatedGrid(exchange, nodes, workers, scenario, recording.answered)
+            grid = SimulatedGrid(exchange, workers, scenario, app.run_config, recording.answered)
             try:
                 observing = recording.observing(grid.clock, grid.close_round)
                 with observing, installed(), thread_on(grid.clock):
@@ -309,21 +308,20 @@ def _progress(exchange: Exchange, recording: Recording, limits: Mapping[str, Any
 
 def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) -> None:
     """Run the ServerApp in this thread until it returns or the run ends; then its other threads are unwound."""
-    nodes = grid.nodes
-    seed = Stream(nodes.seed, Purpose.FLOWER, 2).hash(0) >> 32
+    seed = Stream(grid.seed, Purpose.FLOWER, 2).hash(0) >> 32
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the generator that apps use
     torch.manual_seed(seed)
     context = fl.Context(
-        run_id=nodes.run.run_id,
+        run_id=grid.run.run_id,
         node_id=fl.SUPERLINK_NODE_ID,
         node_config={},
         state=fl.RecordDict(),
-        run_config=dict(nodes.run_config),
+        run_config=dict(grid.run_config),
     )
     _running.append((grid, recording))
     try:
-        with watched(recording.unseeded), fl.identity(nodes.run.run_id, fl.SUPERLINK_NODE_ID):
+        with watched(recording.unseeded), fl.identity(grid.run.run_id, fl.SUPERLINK_NODE_ID):
             server_app(grid=grid, context=context)
     except RunEnded:
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")

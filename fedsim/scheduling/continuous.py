@@ -29,14 +29,6 @@ from fedsim.scheduling.base import (
 from fedsim.units import Duration, to_ns
 
 
-class ContinuousParams(Parameters):
-    """Parameters of schedules without rounds."""
-
-    timeout: Duration | None = Field(default=None, gt=0)
-    """Longest wait for an update, after which the client is stopped; default: the server waits until the update arrives
-    or it detects that the client has gone offline."""
-
-
 class Continuous(Schedule):
     """A schedule that stops a client whose update does not come in time; each version counts as a round.
 
@@ -44,8 +36,12 @@ class Continuous(Schedule):
     has gone offline or the timeout has passed.
     """
 
-    Params = ContinuousParams
     patience = "timeout"
+
+    class Params(Parameters):
+        timeout: Duration | None = Field(default=None, gt=0)
+        """Longest wait for an update, after which the client is stopped; default: the server waits until the update
+        arrives or it detects that the client has gone offline."""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
@@ -93,20 +89,6 @@ class Continuous(Schedule):
         self.process_of(dispatch).resume(dispatch)
 
 
-class SlotParams(ContinuousParams):
-    """Parameters of schedules that keep a number of clients busy."""
-
-    concurrency: int | None = Field(default=None, ge=1)
-    """Clients kept busy; default: the selection's cohort, or all clients if it has none."""
-    next_client: Literal["selection", "same"] = "selection"
-    """Which client gets the next dispatch when one ends: a client newly drawn by the selection, or the same client when
-    it next checks in, as with silos that always participate."""
-    local_steps: Literal["full", "by_speed"] = "full"
-    """Local steps of a dispatch: those of the client's full workload, or in proportion to its steps per second, with
-    the full workload for the fastest, so that all compute for about as long (dynamic local updates of Liu et al.,
-    arXiv:2401.09135)."""
-
-
 class Concurrent(Continuous):
     """Keeps ``concurrency`` clients busy and creates a version from every few updates.
 
@@ -115,8 +97,18 @@ class Concurrent(Continuous):
     that no available client can fill is filled when the next client checks in.
     """
 
-    Params = SlotParams
     draws_if = "next_client: selection"
+
+    class Params(Continuous.Params):
+        concurrency: int | None = Field(default=None, ge=1)
+        """Clients kept busy; default: the selection's cohort, or all clients if it has none."""
+        next_client: Literal["selection", "same"] = "selection"
+        """Which client gets the next dispatch when one ends: a client newly drawn by the selection, or the same client
+        when it next checks in, as with silos that always participate."""
+        local_steps: Literal["full", "by_speed"] = "full"
+        """Local steps of a dispatch: those of the client's full workload, or in proportion to its steps per second,
+        with the full workload for the fastest, so that all compute for about as long (dynamic local updates of Liu et
+        al., arXiv:2401.09135)."""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
@@ -129,7 +121,7 @@ class Concurrent(Continuous):
         self._owners = np.zeros(server.clients, dtype=np.bool_)
 
     @classmethod
-    def demands(cls, params: SlotParams) -> Demands:
+    def demands(cls, params: Params) -> Demands:
         return replace(super().demands(params), concurrency=params.concurrency)
 
     def draws(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from fedsim.errors import UserError
@@ -142,58 +143,41 @@ class Level:
         now_ns, population = self.engine.now_ns, self.population
         for dispatch in self.dispatches.all():
             client, workload = dispatch.client_id, self.workloads.of(dispatch)
-            sizes = workload.bytes_down, workload.bytes_up
-            down_s, up_s = (
-                population.network.nominal_wire_s(client, way, size)
-                for way, size in zip(Direction, sizes, strict=True)
-            )
-            compute_s = dispatch.steps * float(population.compute.step_s[client])
+            wire_s = partial(population.network.nominal_wire_s, client)
+            phases = {
+                "download": wire_s(Direction.DOWN, workload.bytes_down),
+                "local steps": dispatch.steps * float(population.compute.step_s[client]),
+                "upload": wire_s(Direction.UP, workload.bytes_up),
+            }
             # These are nominal: half of the clock allows for jitter.
-            if (NEVER / 2 - now_ns) / NS_PER_S <= down_s + compute_s + up_s < math.inf:
-                raise beyond_clock(f"{who} {client}", down_s, compute_s, up_s, now_ns, section)
+            if not (NEVER / 2 - now_ns) / NS_PER_S <= sum(phases.values()) < math.inf:
+                continue
+            longest = max(phases, key=phases.__getitem__)
+            if phases[longest] < LONGEST_S:
+                raise UserError(
+                    f"after {format_duration(now_ns / NS_PER_S)}, a dispatch to {who} {client} would last beyond the "
+                    f"end of the clock, which counts {CLOCK_YEARS} years",
+                    where="stop",
+                    hint="end the run earlier: fewer rounds, or stop.simulated_time",
+                )
+            where, fix = (
+                "network",
+                "a rate without a unit is in bits per second; write, for example, 5Mbps",
+            )
+            if longest == "local steps":
+                where, fix = "compute", "give a shorter step time, or less work"
+            raise UserError(
+                f"the {longest} of {who} {client} would take {format_duration(phases[longest])}, but the clock ends "
+                f"after {CLOCK_YEARS} years",
+                where=f"{section}.{where}",
+                hint=fix,
+            )
 
     def finish(self) -> None:
         """Record the dispatches that are under way, or whose updates wait, when the run ends."""
         for dispatch, plan in [*self.dispatches.stop_all(), *self.updates.held.items()]:
             self.updates.close(dispatch, plan, Outcome.UNFINISHED, self.engine.now_ns)
         self.updates.held.clear()
-
-
-def beyond_clock(
-    client: str,
-    download_s: float,
-    compute_s: float,
-    upload_s: float,
-    now_ns: int = 0,
-    section: str = "devices",
-) -> UserError:
-    """The error of a dispatch that ends after the clock does, from the nominal durations of its phases.
-
-    ``client`` names its client, and ``section`` is the one of the scenario about it.
-    """
-    phases = {"download": download_s, "local steps": compute_s, "upload": upload_s}
-    longest = max(phases, key=phases.__getitem__)
-    if phases[longest] < LONGEST_S:
-        return UserError(
-            f"after {format_duration(now_ns / NS_PER_S)}, a dispatch to {client} would last beyond the end of the "
-            f"clock, which counts {CLOCK_YEARS} years",
-            where="stop",
-            hint="end the run earlier: fewer rounds, or stop.simulated_time",
-        )
-    where, fix = (
-        ("compute", "give a shorter step time, or less work")
-        if longest == "local steps"
-        else (
-            "network",
-            "a rate without a unit is in bits per second; write, for example, 5Mbps",
-        )
-    )
-    return UserError(
-        f"the {longest} of {client} would take {format_duration(phases[longest])}, but the clock ends after "
-        f"{CLOCK_YEARS} years",
-        where=f"{section}.{where}",
-        hint=fix,
-    )
 
 
 def stalled(level: Level, dispatches: int) -> UserError:

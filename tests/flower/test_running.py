@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.flower.grid import Nodes
+from fedsim.flower.grid import node_ids
 from fedsim.flower.running import App, execute
 from fedsim.flower.settings import load_devices
 from tests.flower import apps
@@ -91,7 +91,7 @@ class _Backend:
         pass
 
 
-def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
+def flowers_own_engine(server: Any, client: Any, ids: tuple[int, ...]) -> None:
     """Flower's simulation engine with the given node ids, and without Ray."""
     from flwr.server.superlink.linkstate import in_memory_linkstate
     from flwr.simulation.run_simulation import _run_simulation
@@ -101,12 +101,10 @@ def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
     name = "flwr.server.superlink.fleet.vce.backend.raybackend"
     with (
         mock.patch.dict(sys.modules, {name: stand_in}),
-        mock.patch.object(
-            in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=nodes.ids
-        ),
+        mock.patch.object(in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=ids),
     ):
         _run_simulation(
-            num_supernodes=len(nodes.ids),
+            num_supernodes=len(ids),
             exit_event=EventType.PYTHON_API_RUN_SIMULATION_LEAVE,
             client_app=client,
             server_app=server,
@@ -128,7 +126,7 @@ def test_same_weights_as_flowers_engine(run_app: RunApp, name: str) -> None:
         min_available_nodes=4,
     )
     run_app(server, apps.torch_client())
-    flowers_own_engine(server, apps.torch_client(), Nodes.make(4, 0, {}))
+    flowers_own_engine(server, apps.torch_client(), node_ids(4, 0))
     ours, theirs = (result.arrays.to_numpy_ndarrays() for result in results)
     assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     start = [p.detach().numpy() for p in apps.model().parameters()]

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from fedsim.scheduling.base import ANYTHING, Dispatch, Selection, ServerPort, Story, WakeUp
-from fedsim.scheduling.continuous import Continuous, ContinuousParams
+from fedsim.scheduling.continuous import Continuous
 
 # Quotients that differ by less than this are the same number of steps: both come from rounded nanoseconds.
 _STEPS_TOLERANCE = 1e-9
@@ -43,7 +43,7 @@ class Compass(Continuous):
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 to 3"
     )
 
-    class Params(ContinuousParams):
+    class Params(Continuous.Params):
         max_steps: int | None = Field(default=None, ge=1)
         """Maximum number of local steps of a dispatch (Q_max); default: the largest full workload of a client."""
         min_steps: int | None = Field(default=None, ge=1)
