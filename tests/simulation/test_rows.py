@@ -70,7 +70,7 @@ def _cause(ended: Ended) -> int:
     return CAUSE_LABELS.index(ended.plan.ending.label)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(endings(), min_size=1, max_size=5))
 def test_columns_are_the_values_of_each_dispatch(ended: list[Ended]) -> None:
     columns = dispatch_columns(POWER, ended)

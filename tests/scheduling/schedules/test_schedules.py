@@ -196,7 +196,7 @@ def test_demands_of_a_schedule(name: str, params: dict[str, Any], demands: Deman
 # -- asynchronous ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     step_s=st.lists(st.floats(0.01, 50.0), min_size=2, max_size=8),
     places=st.integers(1, 8),
