@@ -309,14 +309,14 @@ class _LiveEngine(Engine):
             self.call_at(until_ns, self.stop, LAST_ORDER)
         clients, clock = self._clients, self._clients.clock
         clients.repeat()
-        while not self._stopped and clients.repeating:
+        while not self.stopped and clients.repeating:
             self.env.step()
         clock.begin(self.now_ns)
         clients.connect()
         with contextlib.suppress(RunEnded):
-            while not self._stopped:
+            while not self.stopped:
                 clients.look(int(min(self.env.peek(), NEVER)))
-                while not self._stopped and self.env.peek() <= clock.now_ns():
+                while not self.stopped and self.env.peek() <= clock.now_ns():
                     self.env.step()
 
 

@@ -302,11 +302,11 @@ class Schedule(Component, ABC):
             self._still_ns, self._waits_at_once = now_ns, 0
         self._waits_at_once += 1
         if self._waits_at_once > _WAITS_AT_ONCE + 10 * self.server.clients:
-            raise UserError(
+            raise _misuse(
+                self,
                 f"run waits for the present again and again: the clock stands still at {now_ns / 1e9:g} s, so the run "
                 "would never end",
-                where=place(type(self), "run"),
-                hint="wait for what happens next, event = yield, or for a later time, such as self.after(60)",
+                "wait for what happens next, event = yield, or for a later time, such as self.after(60)",
             )
 
 
@@ -347,22 +347,24 @@ class WakeUp:
             self.wakes.forget(self)
 
     def __iter__(self) -> NoReturn:
-        raise self._misused(
-            "a wake-up is waited for with `yield`", "write `yield`, not `yield from` or `for`"
+        message, hint = (
+            "a wake-up is waited for with `yield`",
+            "write `yield`, not `yield from` or `for`",
         )
+        raise _misuse(self.wakes, message, hint)
 
     def __index__(self) -> NoReturn:
-        raise self._misused(
-            "a wake-up is not a client",
-            "wait for the cohort with `yield from`: clients = yield from self.cohort()",
-        )
-
-    def _misused(self, message: str, hint: str) -> UserError:
-        process = self.wakes
-        where = place(type(process._schedule), "run") if process is not None else None
-        return UserError(message, where=where, hint=hint)
+        hint = "wait for the cohort with `yield from`: clients = yield from self.cohort()"
+        raise _misuse(self.wakes, "a wake-up is not a client", hint)
 
 
+def _misuse(of: Schedule | Process | None, message: str, hint: str) -> UserError:
+    schedule = of._schedule if isinstance(of, Process) else of
+    where = None if schedule is None else place(type(schedule), "run")
+    return UserError(message, where=where, hint=hint)
+
+
+_NEXT = "write `event = yield` to wait for what happens next"
 ANYTHING: Final = None
 """Yielded to wait for whatever happens next."""
 Event = Dispatch | WakeUp
@@ -379,11 +381,8 @@ class Process(WakeUp):
     def __init__(self, schedule: Schedule, story: Story[Any]) -> None:
         super().__init__(None)
         if not isinstance(story, Generator):
-            raise UserError(
-                "run does not wait for anything: it has no `yield`",
-                where=place(type(schedule), "run"),
-                hint="write `event = yield` to wait for what happens next",
-            )
+            message = "run does not wait for anything: it has no `yield`"
+            raise _misuse(schedule, message, _NEXT)
         self._schedule = schedule
         self._send: Callable[[Any], WakeUp | None] = story.send
         self._awaited: WakeUp | None = None
@@ -403,7 +402,11 @@ class Process(WakeUp):
                 if awaited is None:
                     event = self._inbox.popleft()
                 elif not isinstance(awaited, WakeUp):
-                    raise self._wrong_wait(awaited)
+                    hint = f"{_NEXT}, or yield a wake-up, such as self.after(60)"
+                    if isinstance(awaited, Generator):
+                        hint = "write `yield from`, as in clients = yield from self.cohort()"
+                    message = f"run waits for {reprlib.repr(awaited)}, which is not a wake-up"
+                    raise _misuse(self._schedule, message, hint)
                 elif awaited.has_happened:
                     self.forget(awaited)
                     event = awaited
@@ -421,15 +424,6 @@ class Process(WakeUp):
         """Do not receive an event that has happened."""
         if event in self._inbox:
             self._inbox.remove(event)
-
-    def _wrong_wait(self, value: object) -> UserError:
-        return UserError(
-            f"run waits for {reprlib.repr(value)}, which is not a wake-up",
-            where=place(type(self._schedule), "run"),
-            hint="write `yield from`, as in clients = yield from self.cohort()"
-            if isinstance(value, Generator)
-            else "write `event = yield` to wait for what happens next, or yield a wake-up, such as self.after(60)",
-        )
 
 
 class Round:

@@ -21,10 +21,10 @@ from fedsim.simulation.dispatch_process import (
     Activity,
     DispatchProcess,
     JointWork,
-    LocalSteps,
     MakeProcess,
     Plan,
     Reached,
+    Span,
     Transfer,
 )
 from fedsim.simulation.engine import (
@@ -364,14 +364,12 @@ class LiveDispatches(Dispatches):
             one.ended = True
             one.call = self._engine.call_at(now, lambda: self._end(one), dispatch.dispatch_id)
             return
-        order = None
-        if type(activity) is LocalSteps:
-            order = dispatch.dispatch_id
+        order: int | None = LEAVING_ORDER + dispatch.dispatch_id
+        if type(activity) is Span:
+            order = dispatch.dispatch_id if activity.works else None
         elif type(activity) is Transfer:
-            order = LEAVING_ORDER + dispatch.dispatch_id
             one.interrupt = self._links.start(dispatch, activity, lambda: self._activity_ends(one))
         elif type(activity) is JointWork:
-            order = LEAVING_ORDER + dispatch.dispatch_id
             one.interrupt = activity.begin(lambda: self._activity_ends(one))
         if activity.until_ns < NEVER:
             one.call = self._engine.call_at(

@@ -63,6 +63,7 @@ class Engine:
     Attributes:
         env: SimPy's environment.
         clock: its clock, for code that reads the time often.
+        stopped: whether :meth:`stop` was called, or the time was up.
         most_at_once: number of events that may happen at one instant.
     """
 
@@ -72,7 +73,7 @@ class Engine:
         self.env = simpy.Environment(initial_time=0)
         self.clock = cast(Clock, self.env)
         self._timers = TIMER_ORDER
-        self._stopped = False
+        self.stopped = False
 
     @property
     def now_ns(self) -> int:
@@ -101,7 +102,7 @@ class Engine:
 
     def stop(self) -> None:
         """End :meth:`run` after the event that is being processed."""
-        self._stopped = True
+        self.stopped = True
 
     def run(self, until_ns: int | None) -> None:
         """Process events in order, until none is left, :meth:`stop` is called, or the time is up.
@@ -115,11 +116,11 @@ class Engine:
             self.call_at(until_ns, self.stop, LAST_ORDER)
         step = self.env.step
         with contextlib.suppress(simpy.core.EmptySchedule):
-            while not self._stopped:
+            while not self.stopped:
                 before = self.env.now
                 for _ in range(self.most_at_once):
                     step()
-                    if self._stopped:
+                    if self.stopped:
                         return
                 if self.env.now == before:
                     raise UserError(
@@ -129,11 +130,6 @@ class Engine:
                         hint="give devices.compute a step time, devices.network a latency or rates, or the schedule a "
                         "pause",
                     )
-
-    @property
-    def stopped(self) -> bool:
-        """Whether :meth:`stop` was called, or the time was up."""
-        return self._stopped
 
     @property
     def idle(self) -> bool:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.scheduling.base import Demands
-from fedsim.scheduling.schedules.ata import allocated
+from fedsim.scheduling.schedules.trials import allocated
 from fedsim.vocabulary.outcomes import Outcome
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate

@@ -10,7 +10,7 @@ import pytest
 import fedsim
 from fedsim.errors import UserError
 from fedsim.scheduling.base import Dispatch
-from fedsim.scheduling.selections.oort import Oort
+from fedsim.scheduling.selections.learned import Oort
 from fedsim.scheduling.selections.tifl import (
     TiFLAdaptive,
     probabilities,
