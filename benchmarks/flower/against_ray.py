@@ -42,9 +42,7 @@ def on_ray(server: Any, client: Any, ids: tuple[int, ...], cpus: int) -> float:
     from flwr.supercore.telemetry import EventType
 
     began = _HOST_TIME()
-    with mock.patch.object(
-        in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=ids
-    ):
+    with mock.patch.object(in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=ids):
         _run_simulation(
             num_supernodes=len(ids),
             exit_event=EventType.PYTHON_API_RUN_SIMULATION_LEAVE,

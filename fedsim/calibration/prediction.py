@@ -18,8 +18,7 @@ from fedsim.calibration.log import IN_TIME, INSTANTS, WORK, round_durations_s
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.simulation.rows import dispatch_columns
-from fedsim.simulation.updates import Ended
+from fedsim.simulation.updates import Ended, dispatch_columns
 from fedsim.vocabulary.outcomes import Outcome
 from fedsim.vocabulary.timeline import Aggregate
 

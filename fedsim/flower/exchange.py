@@ -10,21 +10,26 @@ way, but have no rows in ``dispatches``; the table ``messages`` has a row for ea
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from typing_extensions import override
 
 from fedsim.devices.population import Population
 from fedsim.flower.client import Answer
 from fedsim.flower.clock import RunEnded
-from fedsim.flower.messages import Sent
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
+from fedsim.runs.schema import MESSAGE_INSTANTS, MESSAGES, with_columns
+from fedsim.runs.tables import from_columns, null_if_negative
 from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import DispatchProcess, Plan
@@ -33,7 +38,7 @@ from fedsim.simulation.dispatches import LiveDispatches, links_of
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Computation, Workload
-from fedsim.units import NEVER
+from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
 _NOT_RECORDED = 1 << 50
@@ -70,6 +75,27 @@ class Work(NamedTuple):
     units: int
     reply_bytes: float
     slept_ns: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One message that was sent; see :data:`fedsim.runs.schema.MESSAGES`.
+
+    Attributes:
+        replied_ns: arrival of its reply; -1 until then.
+        ended: its course and its work on the node; None if it has not reached the front of the node's queue.
+    """
+
+    kind: str
+    client: int
+    sent_ns: int
+    sent_hash: str
+    reply_hash: str | None = None
+    dispatch_id: int = -1
+    replied_ns: int = -1
+    failed: bool = False
+    outcome: str = "unfinished"
+    ended: Ended | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -444,3 +470,49 @@ class Exchange:
                 self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         for dispatch in list(self._updates.held):
             self._discard(dispatch)
+
+
+# -- the table of messages --------------------------------------------------------------------------------------------
+
+
+def hash_of(content: bytes) -> str:
+    """The CRC-32 of a serialized message, which takes less time than its serialization."""
+    return f"{zlib.crc32(content):08x}"
+
+
+def messages_table(
+    sent: Sequence[Sent], columns_of: Callable[[Sequence[Ended]], Mapping[str, npt.NDArray[Any]]]
+) -> pa.Table:
+    """The table of messages, in order of sending.
+
+    Args:
+        sent: the messages.
+        columns_of: the columns of ``dispatches``, as :func:`fedsim.simulation.updates.dispatch_columns` makes them.
+    """
+    columns: dict[str, Any] = {
+        "message_id": np.arange(len(sent)),
+        "kind": [each.kind for each in sent],
+        "client_id": [each.client for each in sent],
+        "dispatch_id": null_if_negative(np.array([each.dispatch_id for each in sent], np.int64)),
+        "outcome": [
+            "failed" if each.failed and each.outcome == "replied" else each.outcome for each in sent
+        ],
+        **{name: [getattr(each, name) for each in sent] for name in ("sent_hash", "reply_hash")},
+    }
+    for name in ("sent", "replied"):
+        instants_ns = np.array([getattr(each, f"{name}_ns") for each in sent], np.float64)
+        columns[f"{name}_s"] = np.where(instants_ns < 0, np.nan, instants_ns / NS_PER_S)
+    begun = np.array([each.ended is not None for each in sent], np.bool_)
+    spent = (
+        columns_of([each.ended for each in sent if each.ended is not None]) if begun.any() else {}
+    )
+    table = with_columns(MESSAGES, spent)
+    for field in table.schema:
+        if field.name not in columns:
+            # A message that its node never began took nothing.
+            is_instant = field.name in MESSAGE_INSTANTS
+            values = np.full(len(sent), np.nan if is_instant else 0, field.type.to_pandas_dtype())
+            if begun.any():
+                values[begun] = spent[MESSAGE_INSTANTS.get(field.name, field.name)]
+            columns[field.name] = values
+    return from_columns(table, columns)

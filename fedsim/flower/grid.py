@@ -14,8 +14,7 @@ from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
 from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock, never
-from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
-from fedsim.flower.messages import Sent, hash_of
+from fedsim.flower.exchange import Exchange, Kind, Parcel, Sent, State, Work, hash_of
 from fedsim.flower.workers import Workers
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Scenario

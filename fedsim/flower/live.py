@@ -33,8 +33,8 @@ from fedsim.devices.battery import Power
 from fedsim.errors import UserError, printable
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
+from fedsim.flower.exchange import Sent, hash_of, messages_table
 from fedsim.flower.grid import DECLARED, SimulatedGrid
-from fedsim.flower.messages import Sent, hash_of, messages_table
 from fedsim.flower.update import (
     Refused,
     introduced,

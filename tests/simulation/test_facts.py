@@ -1,4 +1,4 @@
-"""Schedule and selection are checked before there is a server; an error of a user's own names function, value and fix."""
+"""Schedule and selection are checked before there is a server; errors of a user's own name function, value and fix."""
 
 import contextlib
 import json
