@@ -23,7 +23,6 @@ from fedsim.scheduling.base import (
     Selection,
     ServerPort,
     Story,
-    Timer,
     WakeUp,
 )
 from fedsim.units import Duration, to_ns
@@ -47,7 +46,6 @@ class Continuous(Schedule):
         super().__init__(params, server, selection)
         self._timeout_ns = None if params.timeout is None else to_ns(params.timeout)
         self._on_dispatched = None if self._timeout_ns is None else self.dispatched
-        self._timers: dict[int, Timer] = {}
 
     def dispatch(self, client: int, steps: Callable[[], int] | None = None) -> None:
         """Dispatch work to a client: now, or when it next checks in; ``steps`` is called at that moment."""
@@ -65,28 +63,18 @@ class Continuous(Schedule):
     def dispatched(self, dispatch: Dispatch) -> None:
         """Limit the wait for a dispatch that has begun; called only if there is a limit."""
         assert self._timeout_ns is not None
-        self._timers[dispatch.dispatch_id] = self.server.call_at(
-            self.server.now_ns + self._timeout_ns, partial(self._give_up, dispatch)
-        )
-
-    def on_arrival(self, dispatch: Dispatch) -> None:
-        if self._timeout_ns is not None:
-            self._timers.pop(dispatch.dispatch_id).cancel()
-        self.process_of(dispatch).resume(dispatch)
+        due_ns = self.server.now_ns + self._timeout_ns
+        self.server.call_at(due_ns, partial(self._give_up, dispatch))
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Resume the process with a failed client, unless its timeout has passed."""
-        if self._timeout_ns is not None:
-            timer = self._timers.pop(dispatch.dispatch_id, None)
-            if timer is None:
-                return  # the timeout had passed
-            timer.cancel()
-        self.process_of(dispatch).resume(dispatch)
+        super().on_failure(dispatch)
+        dispatch.round_is_closed = True  # Its timeout does not matter any more.
 
     def _give_up(self, dispatch: Dispatch) -> None:
-        del self._timers[dispatch.dispatch_id]
-        self.server.cut(dispatch)
-        self.process_of(dispatch).resume(dispatch)
+        if not (dispatch.arrived or dispatch.round_is_closed):
+            dispatch.round_is_closed = True
+            self.server.cut(dispatch)
+            self.process_of(dispatch).resume(dispatch)
 
 
 class Concurrent(Continuous):
