@@ -17,12 +17,12 @@ from fedsim.simulation.dispatches import (
     LiveDispatches,
     OnEnd,
     PlannedDispatches,
-    SharedLinks,
+    links_of,
 )
 from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations
-from fedsim.simulation.exchange import exchanging
+from fedsim.simulation.exchange import Exchanges, Member
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.level import Above, Level, dispatches_in_vain
 from fedsim.simulation.story import Server
@@ -88,23 +88,21 @@ class Simulation(Above):
         network = clients.population.network
         updates = Updates(recorder, plane, clients.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]
+        make: Callable[..., DispatchProcess] = DispatchProcess
 
         def process(dispatch: Dispatch, *times: Any) -> DispatchProcess:
-            return DispatchProcess(workloads.of(dispatch), dispatch, *times)
+            return make(workloads.of(dispatch), dispatch, *times)
 
         if live is not None:
             dispatches = partial(live.dispatches, workloads)
-        elif clients.exchange is not None:
-            detection_ns = clients.failure_detection_ns or 0
-            dispatches = partial(
-                exchanging, engine, network, workloads.of, clients.exchange, detection_ns
-            )
+        elif clients.exchange is None and not isinstance(network, SharedNetwork):
+            dispatches = partial(PlannedDispatches, engine, workloads, process)
         else:
-            dispatches = (
-                partial(LiveDispatches, engine, SharedLinks(engine, network), process)
-                if isinstance(network, SharedNetwork)
-                else partial(PlannedDispatches, engine, workloads, process)
-            )
+            links = links_of(engine, network)
+            if clients.exchange is not None:
+                detection_ns = clients.failure_detection_ns or 0
+                make = partial(Member, Exchanges(engine, links, clients.exchange, detection_ns))
+            dispatches = partial(LiveDispatches, engine, links, process)
         devices = Level(engine, clients, workloads, stop, plane, updates, dispatches)
         self._levels = [devices]
         if hierarchy is None:
