@@ -56,19 +56,6 @@ class Kind(Enum):
     """Nothing: queries, and training messages that are known not to train."""
 
 
-class State(Enum):
-    """State of a message."""
-
-    UNDER_WAY = auto()
-    """Waiting for its node, or being handled there."""
-    REPLIED = auto()
-    """Its reply has arrived at the server."""
-    UNAVAILABLE = auto()
-    """The server knows that its node is gone."""
-    LOST = auto()
-    """No reply will come, but the server does not know that."""
-
-
 class Work(NamedTuple):
     """The work of a message: units of ``devices.compute``, bytes of the reply, and time that the ClientApp sleeps."""
 
@@ -114,8 +101,9 @@ class Parcel:
         version: model version when it was sent.
         start: starts the ClientApp; returns a function that waits for the work.
         commit: called when the node has done the work, whether or not the reply arrives.
-        state: its state.
-        order: number of its latest change of state, counted over all messages.
+        replied: whether its reply is at the server; False if the server knows that its node is gone, None before. Of a
+            message that is lost, the server learns nothing.
+        order: number of the latest change, counted over all messages.
         dispatch: set when the node gets the message.
         sent: its record.
         late: whether the ServerApp has stopped waiting.
@@ -136,7 +124,7 @@ class Parcel:
     start: Callable[[Parcel], Callable[[], Work]]
     commit: Callable[[Parcel], None]
     sent: Sent
-    state: State = State.UNDER_WAY
+    replied: bool | None = None
     order: int = 0
     dispatch: Dispatch | None = None
     late: bool = False
@@ -147,7 +135,7 @@ class Parcel:
     @property
     def is_answered(self) -> bool:
         """Whether the server has an answer: the reply, or that the node is gone."""
-        return self.state in (State.REPLIED, State.UNAVAILABLE)
+        return self.replied is not None
 
 
 class _ParcelWorkload(Workload):
@@ -311,7 +299,7 @@ class Exchange:
         if not self._waits_for_offline and not self._dispatcher.is_online(client):
             self.refused += 1
             parcel.sent.outcome = "refused"
-            self._change(parcel, State.UNAVAILABLE)
+            self._change(parcel, replied=False)
             return
         self._queues.setdefault(client, deque()).append(parcel)
         if client not in self._engaged:
@@ -324,7 +312,7 @@ class Exchange:
         queue = self._queues[client]
         while queue and queue[0].expires_ns <= now:
             queue[0].sent.outcome = "expired"
-            self._change(queue.popleft(), State.LOST)
+            self._change(queue.popleft(), replied=None)
         if not queue:
             self._next(client)
             return
@@ -376,7 +364,7 @@ class Exchange:
             parcel.sent.outcome = "late" if parcel.late or expired else "replied"
             if trained and (parcel.late or expired):
                 self._discard(dispatch, late=True)
-            self._change(parcel, State.LOST if expired else State.REPLIED)
+            self._change(parcel, replied=None if expired else True)
             if trained and self.arrived == self._stop.arrivals:
                 self.stop()
         else:
@@ -384,11 +372,11 @@ class Exchange:
             if trained:
                 self._updates.close(dispatch, plan, Outcome.DROPPED, self.now_ns)
             if self._detection_ns is None:
-                self._change(parcel, State.LOST)
+                self._change(parcel, replied=None)
             else:
                 self.engine.call_at(
                     self.now_ns + self._detection_ns,
-                    lambda: self._change(parcel, State.UNAVAILABLE),
+                    lambda: self._change(parcel, replied=False),
                 )
 
     def _note(self, parcel: Parcel, dispatch: Dispatch, plan: Plan) -> Plan:
@@ -414,9 +402,9 @@ class Exchange:
         else:
             self._engaged.remove(client)
 
-    def _change(self, parcel: Parcel, state: State) -> None:
+    def _change(self, parcel: Parcel, *, replied: bool | None) -> None:
         self._changes += 1
-        parcel.state, parcel.order = state, self._changes
+        parcel.replied, parcel.order = replied, self._changes
         if parcel.on_answer is not None and parcel.is_answered:
             parcel.on_answer(parcel)
 
@@ -426,7 +414,7 @@ class Exchange:
         """Stop waiting for messages; replies that still arrive are late."""
         for parcel in parcels:
             parcel.late = True
-            if parcel.state is State.REPLIED:
+            if parcel.replied:
                 parcel.sent.outcome = "late"
                 if parcel.dispatch in self._updates.held:
                     self._discard(parcel.dispatch, late=True)

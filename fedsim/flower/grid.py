@@ -14,7 +14,7 @@ from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
 from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock, never
-from fedsim.flower.exchange import Exchange, Kind, Parcel, Sent, State, Work, hash_of
+from fedsim.flower.exchange import Exchange, Kind, Parcel, Sent, Work, hash_of
 from fedsim.flower.workers import Workers
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Scenario
@@ -420,10 +420,10 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         waits = {
             parcel.order: self._workers.submit(self._job(parcel))
             for parcel in answered
-            if parcel.state is State.REPLIED and parcel.answer is None
+            if parcel.replied and parcel.answer is None
         }
         for parcel in answered:
-            if parcel.order in waits and parcel.state is State.REPLIED:
+            if parcel.order in waits:
                 self._answered(parcel, waits[parcel.order]())
                 self._commit(parcel)
         replies = [(parcel, self._reply(parcel)) for parcel in answered]
@@ -436,13 +436,13 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         """The answer to a message that the ServerApp gets: the reply, or Flower's error."""
         metadata = parcel.metadata
         del self._parcels[metadata.message_id]
-        if parcel.state is State.REPLIED and parcel.answer is not None:
+        if parcel.replied and parcel.answer is not None:
             reply = fl.message_from_proto(fl.MessageProto.FromString(parcel.answer.reply))
             parcel.answer, parcel.payload = None, b""
             if reply.has_error() or not _trained(parcel, reply):
                 self._exchange.discard(parcel)
             return reply
-        if parcel.state is State.UNAVAILABLE:
+        if parcel.replied is False:
             return fl.node_unavailable(metadata)
         self._exchange.give_up([parcel])
         return fl.message_unavailable(metadata.message_id, metadata.run_id)
