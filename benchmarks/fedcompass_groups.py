@@ -50,7 +50,7 @@ class Counting(Compass):
 
     def _note(self) -> None:
         self.times.append(self.server.now_ns)
-        self.counts.append(len(self.groups.open))
+        self.counts.append(len(self.open))
 
     def shares(self) -> tuple[float, dict[int, float]]:
         """Mean number of open groups in the second half, and the share of time with each number."""

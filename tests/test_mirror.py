@@ -46,13 +46,7 @@ ELSEWHERE = {
     "devices/__init__.py": ("devices/compute/test_compute.py", "a record of inputs"),
     "flower/__init__.py": ("flower/test_running.py", "imports"),
     "learning/spread.py": ("learning/workers/test_distributed.py", "rows of several ranks"),
-    "scheduling/base.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
     "scheduling/port.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
-    "simulation/links.py": (
-        "simulation/test_exchange.py",
-        "transfers by hand on links of both kinds",
-    ),
-    "simulation/level.py": ("simulation/test_story.py", "what servers share"),
     "simulation/simulation.py": ("simulation/test_story.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),
     "traces/parameters.py": ("composition/test_needs.py", "declarations"),

@@ -29,24 +29,22 @@ import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
 import fedsim.flower  # noqa: E402
-from fedsim.flower.grid import Nodes  # noqa: E402
+from fedsim.flower.grid import node_ids  # noqa: E402
 from tests.flower import apps  # noqa: E402
 
 _HOST_TIME = time.time
 
 
-def on_ray(server: Any, client: Any, nodes: Nodes, cpus: int) -> float:
+def on_ray(server: Any, client: Any, ids: tuple[int, ...], cpus: int) -> float:
     """Run on Flower's engine; wall seconds."""
     from flwr.server.superlink.linkstate import in_memory_linkstate
     from flwr.simulation.run_simulation import _run_simulation
     from flwr.supercore.telemetry import EventType
 
     began = _HOST_TIME()
-    with mock.patch.object(
-        in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=nodes.ids
-    ):
+    with mock.patch.object(in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=ids):
         _run_simulation(
-            num_supernodes=len(nodes.ids),
+            num_supernodes=len(ids),
             exit_event=EventType.PYTHON_API_RUN_SIMULATION_LEAVE,
             client_app=client,
             server_app=server,
@@ -74,7 +72,7 @@ def main() -> None:
     parser.add_argument("--strategies", nargs="*", choices=apps.STRATEGIES, default=apps.STRATEGIES)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    nodes = Nodes.make(arguments.nodes, 0, {})
+    ids = node_ids(arguments.nodes, 0)
     print(f"{arguments.nodes} nodes, {arguments.rounds} rounds, {arguments.cpus} processes of Ray")
     print("strategy    sorted  final weights          Ray       fedsim")
     for name, sort in itertools.product(arguments.strategies, (True, False)):
@@ -89,7 +87,7 @@ def main() -> None:
             min_available_nodes=arguments.nodes,
         )
         client = apps.torch_client()
-        ray_s = on_ray(server, client, nodes, arguments.cpus)
+        ray_s = on_ray(server, client, ids, arguments.cpus)
         fedsim_s = on_fedsim(server, client, arguments.nodes)
         theirs, ours = (result.arrays.to_numpy_ndarrays() for result in results)
         equal = all(np.array_equal(a, b) for a, b in zip(theirs, ours, strict=True))
@@ -98,13 +96,13 @@ def main() -> None:
         )
         verdict = "equal bits" if equal else f"differ by {largest:.1e}"
         print(f"{name:10}  {sort!s:6}  {verdict:18} {ray_s:8.1f} s {fedsim_s:8.1f} s", flush=True)
-    start_up(arguments.nodes, arguments.cpus, nodes)
+    start_up(arguments.nodes, arguments.cpus, ids)
 
 
-def start_up(count: int, cpus: int, nodes: Nodes) -> None:
+def start_up(count: int, cpus: int, ids: tuple[int, ...]) -> None:
     """Print how long a run without rounds takes on both engines."""
     server, client = apps.strategy_server(rounds=0), apps.torch_client()
-    ray_s, fedsim_s = on_ray(server, client, nodes, cpus), on_fedsim(server, client, count)
+    ray_s, fedsim_s = on_ray(server, client, ids, cpus), on_fedsim(server, client, count)
     print(f"start-up and end (no rounds): Ray {ray_s:.1f} s, fedsim {fedsim_s:.1f} s")
 
 

@@ -35,9 +35,8 @@ from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatches import Dispatches, OnEnd
 from fedsim.simulation.engine import Engine
-from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.story import Server
-from fedsim.simulation.updates import Ended
+from fedsim.simulation.updates import Ended, dispatch_columns
 from fedsim.simulation.workload import Workloads
 from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.outcomes import Ending

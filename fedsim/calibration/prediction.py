@@ -21,8 +21,7 @@ from fedsim.composition.build import build
 from fedsim.composition.planes import build_server
 from fedsim.files.cells import Floats
 from fedsim.scenario.loading import LoadedScenario
-from fedsim.simulation.rows import dispatch_columns
-from fedsim.simulation.updates import Ended
+from fedsim.simulation.updates import Ended, dispatch_columns
 from fedsim.vocabulary.outcomes import Outcome
 
 BAND = 0.9

@@ -43,8 +43,7 @@ def command(
     simulated time. Needs the extra 'flower': pip install "fedsim-des[flower]".
     """
     from fedsim.composition.run import default_folder
-    from fedsim.flower.running import App, execute
-    from fedsim.flower.settings import load_devices
+    from fedsim.flower.running import App, execute, load_devices
 
     source = App.read(app, run_config)
     scenario = load_devices(devices, source.name, overrides).ignoring(ignore)

@@ -70,8 +70,7 @@ def check(
     swept = None
     if is_app:
         from fedsim.flower.replay import replay as replay_app
-        from fedsim.flower.running import App, check_devices
-        from fedsim.flower.settings import load_devices
+        from fedsim.flower.running import App, check_devices, load_devices
 
         name = App.read(scenario, run_config).name
         loaded = load_devices(devices, name, overrides).ignoring(ignore)

@@ -52,9 +52,8 @@ from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.model import share_done
 from fedsim.scenario.overrides import Override
 from fedsim.scenario.own_code import write_sources
-from fedsim.simulation.rows import dispatch_columns, recorded
 from fedsim.simulation.simulation import Live
-from fedsim.simulation.updates import Ended
+from fedsim.simulation.updates import Ended, dispatch_columns, recorded
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, to_document

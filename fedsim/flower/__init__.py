@@ -1,8 +1,8 @@
 """Flower apps on simulated devices: an unmodified ServerApp and ClientApp in simulated time.
 
 The modules, from the outside in: :mod:`~fedsim.flower.running` builds a run; :mod:`~fedsim.flower.grid` is the
-interface that the ServerApp sees; :mod:`~fedsim.flower.exchange` moves messages over devices and links;
-:mod:`~fedsim.flower.messages` records them; :mod:`~fedsim.flower.clock` is the time of an app's threads, which
+interface that the ServerApp sees; :mod:`~fedsim.flower.exchange` moves messages over devices and links,
+and records them; :mod:`~fedsim.flower.clock` is the time of an app's threads, which
 :mod:`~fedsim.flower.stand_ins` shows them; :mod:`~fedsim.flower.workers` and :mod:`~fedsim.flower.client` run
 ClientApps; :mod:`~fedsim.flower.replay` tests whether a run can be repeated; :mod:`~fedsim.flower.deployment` logs real
 deployments; :mod:`~fedsim.flower.serving` is the ServerApp of a scenario, with :mod:`~fedsim.flower.live`, the server

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import sys
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch.nn.modules import module as torch_module
+from torch.optim import optimizer as torch_optimizer
 
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import on_node, thread_on
-from fedsim.flower.counting import Counts, counted
 from fedsim.randomness import isolated, watched
 
 _HAS_ACCELERATOR = torch.accelerator.is_available()
@@ -42,6 +45,24 @@ class Job:
     delivered_s: float
     seed: int
     threads: int
+
+
+@dataclass
+class Counts:
+    """The work of one message.
+
+    Attributes:
+        steps: steps of PyTorch optimizers.
+        batches, examples: batches and examples that passed a PyTorch model.
+        trained: the examples among them that passed with gradients.
+        host_s: CPU seconds of the host.
+    """
+
+    steps: int = 0
+    batches: int = 0
+    examples: int = 0
+    trained: int = 0
+    host_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,3 +174,68 @@ def importable(app: fl.ClientApp) -> str | None:
             if value is app:
                 return f"{name}:{key}"
     return None
+
+
+# -- the work that a ClientApp does ------------------------------------------------------------------------------------
+
+_counts: Counts | None = None
+_depth = 0
+_handles: list[Any] = []
+"""The hooks, which are registered once, because registering takes milliseconds."""
+
+
+@contextlib.contextmanager
+def counted() -> Iterator[Counts]:
+    """Count the work done in this process while the context lasts.
+
+    Only outermost modules count as models, so a layer within a model does not count again. The examples of a batch are
+    the length of the first dimension of the model's first tensor.
+    """
+    global _counts, _depth
+    if not _handles:
+        _handles.extend(
+            (
+                torch_module.register_module_forward_pre_hook(_entered),
+                torch_module.register_module_forward_hook(_left, always_call=True),
+                torch_optimizer.register_optimizer_step_post_hook(_stepped),
+            )
+        )
+    _counts = counts = Counts()
+    _depth = 0
+    began = time.process_time()
+    try:
+        yield counts
+    finally:
+        counts.host_s = time.process_time() - began
+        _counts = None
+
+
+def stop_counting() -> None:
+    """Remove the hooks from PyTorch."""
+    while _handles:
+        _handles.pop().remove()
+
+
+def _entered(_: Any, inputs: tuple[Any, ...]) -> None:
+    global _depth
+    if _counts is None:
+        return
+    _depth += 1
+    if _depth > 1:
+        return
+    tensor = next((item for item in inputs if isinstance(item, torch.Tensor)), None)
+    size = 1 if tensor is None or not tensor.dim() else int(tensor.shape[0])
+    _counts.batches += 1
+    _counts.examples += size
+    if torch.is_grad_enabled():
+        _counts.trained += size
+
+
+def _left(*_: Any) -> None:
+    global _depth
+    _depth -= _counts is not None
+
+
+def _stepped(*_: Any) -> None:
+    if _counts is not None:
+        _counts.steps += 1

@@ -129,6 +129,7 @@ class SimulatedClock:
         start_ns: what the clocks of ``time`` show at the start; None for what those of the host show.
 
     Attributes:
+        threads: threads that take turns with the main one, and have not ended.
         is_over: whether its threads that are left wait on the host.
         of_waits: the clock that the standard library reads to wait.
     """
@@ -145,7 +146,7 @@ class SimulatedClock:
         self._pass_ns = pass_ns
         self._start_ns = start_ns
         self._main = threading.get_ident()
-        self._threads: list[_Thread] = []
+        self.threads: list[_Thread] = []
         self._read_at_ns = -1
         self._readings = 0
         self.of_waits = self
@@ -212,21 +213,12 @@ class SimulatedClock:
         """Whether the calling thread is on host time."""
         return threading.get_ident() != self._main and not self.is_served
 
-    @property
-    def has_threads(self) -> bool:
-        """Whether any thread takes turns with the main one."""
-        return bool(self._threads)
-
-    def serves(self, thread: threading.Thread) -> bool:
-        """Whether a thread takes turns and has not ended."""
-        return any(each.thread is thread for each in self._threads)
-
     def serve(
         self, thread: threading.Thread, call: Callable[[], None], *, is_pooled: bool = False
     ) -> None:
         """Let a thread that has not started take turns; it makes the call."""
         served = _Thread(thread, is_pooled=is_pooled)
-        self._threads.append(served)
+        self.threads.append(served)
         thread.run = functools.partial(served.main, self, call)  # type: ignore[method-assign]
 
     def leave(self) -> bool:
@@ -262,12 +254,12 @@ class SimulatedClock:
             return
         try:
             while True:
-                for thread in list(self._threads):
+                for thread in list(self.threads):
                     if self._is_ready(thread):
                         self._resume(thread)
                 self._plane.run_until(
-                    lambda: done() or any(map(self._is_ready, self._threads)),
-                    min([until_ns, *(each.until_ns for each in self._threads)]),
+                    lambda: done() or any(map(self._is_ready, self.threads)),
+                    min([until_ns, *(each.until_ns for each in self.threads)]),
                 )
                 if done() or self.now_ns >= until_ns:
                     return
@@ -282,7 +274,7 @@ class SimulatedClock:
     def _resume(self, thread: _Thread, *, stopped: bool = False) -> None:
         thread.resume(stopped=stopped)
         if thread.left:
-            self._threads.remove(thread)
+            self.threads.remove(thread)
         if thread.ended:
             thread.thread.join()  # So that it is not alive for the others.
         if thread.error is not None and not stopped:
@@ -290,8 +282,8 @@ class SimulatedClock:
 
     def stop(self) -> None:
         """Unwind all threads, one after another."""
-        while self._threads:
-            self._resume(self._threads[0], stopped=True)
+        while self.threads:
+            self._resume(self.threads[0], stopped=True)
 
     def concurrent(self, on_joined: Callable[[], None]) -> Any:
         """The module ``concurrent`` for Flower's older server, which sends each message from a thread of a pool.
@@ -355,7 +347,7 @@ def on_node() -> Iterator[Node]:
     node = Node()
 
     def pass_ns(span_ns: int, done: Done) -> None:
-        if done is never and not clock.has_threads:
+        if done is never and not clock.threads:
             node.now_ns += span_ns
         else:
             clock.wait(done, node.now_ns + span_ns)

@@ -10,31 +10,35 @@ way, but have no rows in ``dispatches``; the table ``messages`` has a row for ea
 
 from __future__ import annotations
 
+import zlib
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
 from typing_extensions import override
 
 from fedsim.devices.population import Population
 from fedsim.flower.client import Answer
 from fedsim.flower.clock import RunEnded
-from fedsim.flower.messages import Sent
 from fedsim.network.base import Direction
 from fedsim.network.shared import SharedNetwork
 from fedsim.randomness import Purpose, Stream
+from fedsim.runs.schema import MESSAGE_INSTANTS, MESSAGES, with_columns
+from fedsim.runs.tables import from_columns, null_if_negative
 from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import Plan, device_processes
+from fedsim.simulation.dispatch_process import DispatchProcess, Plan
 from fedsim.simulation.dispatcher import Dispatcher
-from fedsim.simulation.dispatches import LiveDispatches
+from fedsim.simulation.dispatches import LiveDispatches, links_of
 from fedsim.simulation.engine import LAST_ORDER, Engine
-from fedsim.simulation.links import links_of
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Computation, Workload
-from fedsim.units import NEVER
+from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
 _NOT_RECORDED = 1 << 50
@@ -52,25 +56,33 @@ class Kind(Enum):
     """Nothing: queries, and training messages that are known not to train."""
 
 
-class State(Enum):
-    """State of a message."""
-
-    UNDER_WAY = auto()
-    """Waiting for its node, or being handled there."""
-    REPLIED = auto()
-    """Its reply has arrived at the server."""
-    UNAVAILABLE = auto()
-    """The server knows that its node is gone."""
-    LOST = auto()
-    """No reply will come, but the server does not know that."""
-
-
 class Work(NamedTuple):
     """The work of a message: units of ``devices.compute``, bytes of the reply, and time that the ClientApp sleeps."""
 
     units: int
     reply_bytes: float
     slept_ns: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Sent:
+    """One message that was sent; see :data:`fedsim.runs.schema.MESSAGES`.
+
+    Attributes:
+        replied_ns: arrival of its reply; -1 until then.
+        ended: its course and its work on the node; None if it has not reached the front of the node's queue.
+    """
+
+    kind: str
+    client: int
+    sent_ns: int
+    sent_hash: str
+    reply_hash: str | None = None
+    dispatch_id: int = -1
+    replied_ns: int = -1
+    failed: bool = False
+    outcome: str = "unfinished"
+    ended: Ended | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -89,8 +101,9 @@ class Parcel:
         version: model version when it was sent.
         start: starts the ClientApp; returns a function that waits for the work.
         commit: called when the node has done the work, whether or not the reply arrives.
-        state: its state.
-        order: number of its latest change of state, counted over all messages.
+        replied: whether its reply is at the server; False if the server knows that its node is gone, None before. Of a
+            message that is lost, the server learns nothing.
+        order: number of the latest change, counted over all messages.
         dispatch: set when the node gets the message.
         sent: its record.
         late: whether the ServerApp has stopped waiting.
@@ -111,7 +124,7 @@ class Parcel:
     start: Callable[[Parcel], Callable[[], Work]]
     commit: Callable[[Parcel], None]
     sent: Sent
-    state: State = State.UNDER_WAY
+    replied: bool | None = None
     order: int = 0
     dispatch: Dispatch | None = None
     late: bool = False
@@ -122,7 +135,7 @@ class Parcel:
     @property
     def is_answered(self) -> bool:
         """Whether the server has an answer: the reply, or that the node is gone."""
-        return self.state in (State.REPLIED, State.UNAVAILABLE)
+        return self.replied is not None
 
 
 class _ParcelWorkload(Workload):
@@ -231,8 +244,11 @@ class Exchange:
             is_patient=True,
         )
         self._workloads: dict[int, _ParcelWorkload] = {}
-        process = device_processes(lambda dispatch: self._workloads[dispatch.dispatch_id])
         links = links_of(engine, population.network)
+
+        def process(dispatch: Dispatch, *times: Any) -> DispatchProcess:
+            return DispatchProcess(self._workloads[dispatch.dispatch_id], dispatch, *times)
+
         self._dispatches = LiveDispatches(engine, links, process, self._on_end)
         if stop.until_ns is not None:
             engine.call_at(stop.until_ns, self.stop, LAST_ORDER)
@@ -283,7 +299,7 @@ class Exchange:
         if not self._waits_for_offline and not self._dispatcher.is_online(client):
             self.refused += 1
             parcel.sent.outcome = "refused"
-            self._change(parcel, State.UNAVAILABLE)
+            self._change(parcel, replied=False)
             return
         self._queues.setdefault(client, deque()).append(parcel)
         if client not in self._engaged:
@@ -296,7 +312,7 @@ class Exchange:
         queue = self._queues[client]
         while queue and queue[0].expires_ns <= now:
             queue[0].sent.outcome = "expired"
-            self._change(queue.popleft(), State.LOST)
+            self._change(queue.popleft(), replied=None)
         if not queue:
             self._next(client)
             return
@@ -348,7 +364,7 @@ class Exchange:
             parcel.sent.outcome = "late" if parcel.late or expired else "replied"
             if trained and (parcel.late or expired):
                 self._discard(dispatch, late=True)
-            self._change(parcel, State.LOST if expired else State.REPLIED)
+            self._change(parcel, replied=None if expired else True)
             if trained and self.arrived == self._stop.arrivals:
                 self.stop()
         else:
@@ -356,11 +372,11 @@ class Exchange:
             if trained:
                 self._updates.close(dispatch, plan, Outcome.DROPPED, self.now_ns)
             if self._detection_ns is None:
-                self._change(parcel, State.LOST)
+                self._change(parcel, replied=None)
             else:
                 self.engine.call_at(
                     self.now_ns + self._detection_ns,
-                    lambda: self._change(parcel, State.UNAVAILABLE),
+                    lambda: self._change(parcel, replied=False),
                 )
 
     def _note(self, parcel: Parcel, dispatch: Dispatch, plan: Plan) -> Plan:
@@ -386,9 +402,9 @@ class Exchange:
         else:
             self._engaged.remove(client)
 
-    def _change(self, parcel: Parcel, state: State) -> None:
+    def _change(self, parcel: Parcel, *, replied: bool | None) -> None:
         self._changes += 1
-        parcel.state, parcel.order = state, self._changes
+        parcel.replied, parcel.order = replied, self._changes
         if parcel.on_answer is not None and parcel.is_answered:
             parcel.on_answer(parcel)
 
@@ -398,7 +414,7 @@ class Exchange:
         """Stop waiting for messages; replies that still arrive are late."""
         for parcel in parcels:
             parcel.late = True
-            if parcel.state is State.REPLIED:
+            if parcel.replied:
                 parcel.sent.outcome = "late"
                 if parcel.dispatch in self._updates.held:
                     self._discard(parcel.dispatch, late=True)
@@ -442,3 +458,49 @@ class Exchange:
                 self._updates.close(dispatch, plan, Outcome.UNFINISHED, now)
         for dispatch in list(self._updates.held):
             self._discard(dispatch)
+
+
+# -- the table of messages --------------------------------------------------------------------------------------------
+
+
+def hash_of(content: bytes) -> str:
+    """The CRC-32 of a serialized message, which takes less time than its serialization."""
+    return f"{zlib.crc32(content):08x}"
+
+
+def messages_table(
+    sent: Sequence[Sent], columns_of: Callable[[Sequence[Ended]], Mapping[str, npt.NDArray[Any]]]
+) -> pa.Table:
+    """The table of messages, in order of sending.
+
+    Args:
+        sent: the messages.
+        columns_of: the columns of ``dispatches``, as :func:`fedsim.simulation.updates.dispatch_columns` makes them.
+    """
+    columns: dict[str, Any] = {
+        "message_id": np.arange(len(sent)),
+        "kind": [each.kind for each in sent],
+        "client_id": [each.client for each in sent],
+        "dispatch_id": null_if_negative(np.array([each.dispatch_id for each in sent], np.int64)),
+        "outcome": [
+            "failed" if each.failed and each.outcome == "replied" else each.outcome for each in sent
+        ],
+        **{name: [getattr(each, name) for each in sent] for name in ("sent_hash", "reply_hash")},
+    }
+    for name in ("sent", "replied"):
+        instants_ns = np.array([getattr(each, f"{name}_ns") for each in sent], np.float64)
+        columns[f"{name}_s"] = np.where(instants_ns < 0, np.nan, instants_ns / NS_PER_S)
+    begun = np.array([each.ended is not None for each in sent], np.bool_)
+    spent = (
+        columns_of([each.ended for each in sent if each.ended is not None]) if begun.any() else {}
+    )
+    table = with_columns(MESSAGES, spent)
+    for field in table.schema:
+        if field.name not in columns:
+            # A message that its node never began took nothing.
+            is_instant = field.name in MESSAGE_INSTANTS
+            values = np.full(len(sent), np.nan if is_instant else 0, field.type.to_pandas_dtype())
+            if begun.any():
+                values[begun] = spent[MESSAGE_INSTANTS.get(field.name, field.name)]
+            columns[field.name] = values
+    return from_columns(table, columns)

@@ -6,7 +6,6 @@ import hashlib
 import math
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from typing_extensions import override
@@ -15,8 +14,7 @@ from fedsim.errors import UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job
 from fedsim.flower.clock import EPOCH_S, Done, SimulatedClock, never
-from fedsim.flower.exchange import Exchange, Kind, Parcel, State, Work
-from fedsim.flower.messages import Sent, hash_of
+from fedsim.flower.exchange import Exchange, Kind, Parcel, Sent, Work, hash_of
 from fedsim.flower.workers import Workers
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Scenario
@@ -31,35 +29,27 @@ _PATIENCE = 1000
 """Consecutive calls of ``get_node_ids``, without a wait between them, after which time advances."""
 
 
-@dataclass(frozen=True, slots=True)
-class Nodes:
-    """The nodes as Flower knows them."""
-
-    ids: tuple[int, ...]
-    run: fl.Run
-    run_config: Mapping[str, Any]
-    seed: int
-
-    @classmethod
-    def make(cls, count: int, seed: int, run_config: Mapping[str, Any]) -> Nodes:
-        """Nodes with 64-bit ids, like those of a SuperLink; all ids are serialized in the same number of bytes."""
-        stream = Stream(seed, Purpose.FLOWER)
-        ids = tuple(dict.fromkeys((stream.hash(node) >> 2) | (1 << 62) for node in range(count)))
-        assert len(ids) == count, "two nodes have the same id; choose another seed"
-        run = fl.Run.create_empty(run_id=(stream.hash(0, 1) >> 2) | (1 << 62))
-        return cls(ids, run, run_config, seed)
+def node_ids(count: int, seed: int) -> tuple[int, ...]:
+    """64-bit ids of nodes, like those of a SuperLink; all are serialized in the same number of bytes."""
+    stream = Stream(seed, Purpose.FLOWER)
+    ids = tuple(dict.fromkeys((stream.hash(node) >> 2) | (1 << 62) for node in range(count)))
+    assert len(ids) == count, "two nodes have the same id; choose another seed"
+    return ids
 
 
 class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     """Sends messages through the devices and links of an exchange.
 
     Args:
-        exchange, nodes, workers: the parts of the run.
+        exchange, workers: the parts of the run.
         scenario: how work is counted, which nodes are shown, and how long an aggregation takes.
+        run_config: the app's configuration.
         on_answer: called with a parcel and the answer of its ClientApp.
 
     Attributes:
         clock: the time of the ServerApp's threads.
+        ids: the nodes as Flower knows them.
+        seed, run_config: the scenario's seed, and the app's configuration.
         samples: examples per client, as its replies report them.
         waited_for_nodes: whether the app waited for more nodes than will ever be online.
     """
@@ -67,19 +57,22 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     def __init__(
         self,
         exchange: Exchange,
-        nodes: Nodes,
         workers: Workers,
         scenario: Scenario,
+        run_config: Mapping[str, Any],
         on_answer: Callable[[Parcel, Answer], None],
     ) -> None:
         self._exchange = exchange
         self.clock = SimulatedClock(exchange, self._pass_ns)
-        self.nodes = nodes
         self._workers = workers
         self._params: FlowerParams = scenario.task.params
+        self.seed, self.run_config = scenario.seed, dict(run_config)
+        self.ids = node_ids(self._params.clients, self.seed)
+        run_id = (Stream(self.seed, Purpose.FLOWER).hash(0, 1) >> 2) | (1 << 62)
+        self._run = fl.Run.create_empty(run_id=run_id)
         self._on_answer = on_answer
         self._aggregation_ns = to_ns(scenario.server.aggregation_time)
-        self._client_of = {node_id: client for client, node_id in enumerate(nodes.ids)}
+        self._client_of = {node_id: client for client, node_id in enumerate(self.ids)}
         self._parcels: dict[str, Parcel] = {}
         self._states: dict[int, bytes] = {}
         self._pushed = 0
@@ -110,7 +103,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
     @property
     @override
     def run(self) -> fl.Run:
-        return self.nodes.run
+        return self._run
 
     @override
     def create_message(
@@ -131,7 +124,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         self._questions += 1
         if self._questions > _PATIENCE:
             self._pass_time()
-        ids = self.nodes.ids
+        ids = self.ids
         if self._params.nodes == "online":
             exchange = self._exchange
             online = exchange.population.availability.online_clients(exchange.now_ns)
@@ -296,18 +289,18 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         return Kind.TRAIN if units[name] else Kind.QUERY, units[name]
 
     def _job(self, parcel: Parcel) -> Job:
-        dispatch, nodes = parcel.dispatch, self.nodes
+        dispatch = parcel.dispatch
         assert dispatch is not None
         number = uuid.UUID(parcel.metadata.message_id).int
         return Job(
             parcel.payload,
-            nodes.ids[parcel.client],
-            {"partition-id": parcel.client, "num-partitions": len(nodes.ids)},
+            self.ids[parcel.client],
+            {"partition-id": parcel.client, "num-partitions": len(self.ids)},
             self._states.get(parcel.client, b""),
-            nodes.run_config,
+            self.run_config,
             str(uuid.UUID(int=number | 1 << 127)),
             EPOCH_S + dispatch.dispatched_ns / NS_PER_S,
-            Stream(nodes.seed, Purpose.FLOWER, 1).hash(parcel.client, dispatch.sequence) >> 32,
+            Stream(self.seed, Purpose.FLOWER, 1).hash(parcel.client, dispatch.sequence) >> 32,
             self._params.threads,
         )
 
@@ -401,7 +394,7 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         """
         exchange = self._exchange
         in_vain = 0 < self._questions <= 2 and not exchange.under_way and duration_ns > 0
-        in_vain = in_vain and not (self.clock.was_read() or self.clock.has_threads)
+        in_vain = in_vain and not (self.clock.was_read() or self.clock.threads)
         sleeps = 1
         if in_vain and self._slept_in_vain:
             next_ns = self._next_arrival_ns()
@@ -427,14 +420,14 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         waits = {
             parcel.order: self._workers.submit(self._job(parcel))
             for parcel in answered
-            if parcel.state is State.REPLIED and parcel.answer is None
+            if parcel.replied and parcel.answer is None
         }
         for parcel in answered:
-            if parcel.order in waits and parcel.state is State.REPLIED:
+            if parcel.order in waits:
                 self._answered(parcel, waits[parcel.order]())
                 self._commit(parcel)
         replies = [(parcel, self._reply(parcel)) for parcel in answered]
-        run_id = self.nodes.run.run_id
+        run_id = self.run.run_id
         return replies + [
             (None, fl.message_unavailable(message_id, run_id)) for message_id in unknown
         ]
@@ -443,13 +436,13 @@ class SimulatedGrid(fl.Grid):  # type: ignore[misc]  # Flower is not checked
         """The answer to a message that the ServerApp gets: the reply, or Flower's error."""
         metadata = parcel.metadata
         del self._parcels[metadata.message_id]
-        if parcel.state is State.REPLIED and parcel.answer is not None:
+        if parcel.replied and parcel.answer is not None:
             reply = fl.message_from_proto(fl.MessageProto.FromString(parcel.answer.reply))
             parcel.answer, parcel.payload = None, b""
             if reply.has_error() or not _trained(parcel, reply):
                 self._exchange.discard(parcel)
             return reply
-        if parcel.state is State.UNAVAILABLE:
+        if parcel.replied is False:
             return fl.node_unavailable(metadata)
         self._exchange.give_up([parcel])
         return fl.message_unavailable(metadata.message_id, metadata.run_id)

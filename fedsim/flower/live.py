@@ -33,8 +33,8 @@ from fedsim.devices.battery import Power
 from fedsim.errors import UserError, printable
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
+from fedsim.flower.exchange import Sent, hash_of, messages_table
 from fedsim.flower.grid import DECLARED, SimulatedGrid
-from fedsim.flower.messages import Sent, hash_of, messages_table
 from fedsim.flower.update import (
     Refused,
     introduced,
@@ -309,14 +309,14 @@ class _LiveEngine(Engine):
             self.call_at(until_ns, self.stop, LAST_ORDER)
         clients, clock = self._clients, self._clients.clock
         clients.repeat()
-        while not self._stopped and clients.repeating:
+        while not self.stopped and clients.repeating:
             self.env.step()
         clock.begin(self.now_ns)
         clients.connect()
         with contextlib.suppress(RunEnded):
-            while not self._stopped:
+            while not self.stopped:
                 clients.look(int(min(self.env.peek(), NEVER)))
-                while not self._stopped and self.env.peek() <= clock.now_ns():
+                while not self.stopped and self.env.peek() <= clock.now_ns():
                     self.env.step()
 
 
@@ -587,7 +587,7 @@ class LiveClients(Dispatches):
             dispatch,
             learner.sent(dispatch.version),
             lambda name: learner.store.row(name, client),
-            node=grid.nodes.ids[client] if self._simulated else self.nodes.of_client[client],
+            node=grid.ids[client] if self._simulated else self.nodes.of_client[client],
             ttl_s=self._ttl_s,
             kept=None if previous is None or not (previous.used or previous.open) else previous,
             deadline_ns=deadline_ns,

@@ -21,8 +21,7 @@ from fedsim.composition.replay import AGGREGATIONS, DISPATCHES
 from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
-from fedsim.flower.running import App, execute
-from fedsim.flower.settings import load_devices
+from fedsim.flower.running import App, execute, load_devices
 from fedsim.runs.progress import Progress
 from fedsim.vocabulary.formatting import format_counted
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import os
 import random
 import time
@@ -28,11 +29,9 @@ from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.client import apps_traceback
 from fedsim.flower.clock import RunEnded, thread_on
-from fedsim.flower.exchange import Exchange
-from fedsim.flower.grid import UNITS_PER_HOST_S, Nodes, SimulatedGrid
-from fedsim.flower.messages import messages_table
+from fedsim.flower.exchange import Exchange, messages_table
+from fedsim.flower.grid import UNITS_PER_HOST_S, SimulatedGrid
 from fedsim.flower.recording import Recording
-from fedsim.flower.settings import load_devices, resolved
 from fedsim.flower.stand_ins import installed
 from fedsim.flower.workers import AppSource, make_workers
 from fedsim.methods.fedavg import FedAvg
@@ -45,18 +44,34 @@ from fedsim.runs.records import environment
 from fedsim.runs.schema import MESSAGES
 from fedsim.runs.tables import write_parquet
 from fedsim.runs.writer import RunWriter
-from fedsim.scenario.loading import LoadedScenario
+from fedsim.scenario.loading import LoadedScenario, load_source
 from fedsim.scenario.model import share_done
-from fedsim.scenario.overrides import from_python
-from fedsim.scenario.source import to_yaml
+from fedsim.scenario.overrides import Override, apply_overrides, from_python
+from fedsim.scenario.source import Source, read_yaml, to_yaml
 from fedsim.simulation.facts import Work as FullWork
-from fedsim.simulation.rows import recorded
+from fedsim.simulation.updates import recorded
 from fedsim.tasks.base import FORWARD_PASSES_PER_STEP
 from fedsim.tasks.kinds.flower import FlowerParams, FlowerTask
 from fedsim.units import NS_PER_S, to_ns
 from fedsim.vocabulary.formatting import format_counted, format_duration
 from fedsim.vocabulary.metrics import DEFINITIONS_KEY, meets, to_document
 
+_COUNTING = ("unit", "work")
+_SECTIONS = {
+    "name": None,
+    "seed": None,
+    "task": None,
+    "devices": None,
+    "stop": None,
+    "training": ("batch_size",),
+    "server": ("failure_detection", "aggregation_time"),
+    "ignore": None,
+}
+"""The sections of a scenario that apply to a Flower app, each with its keys that apply; None if all do."""
+DEFAULT_COMPUTE = {"name": "values", "step": "100ms"}
+DEFAULT_NETWORK = {"latency": "50ms", "down": "20Mbps", "up": "10Mbps"}
+"""Compute and network of devices for which none are given."""
+DEFAULT_STOP = {"simulated_time": "365d"}
 _running: list[tuple[SimulatedGrid, Recording]] = []
 
 
@@ -173,7 +188,6 @@ def execute(
             with installed():  # For the locks of its modules.
                 server_app = app.server.load(fl.ServerApp)
         workers = make_workers(params.workers, app.client, params.threads)
-    nodes = Nodes.make(params.clients, scenario.seed, app.run_config)
     with contextlib.closing(workers), folder.claimed(overwrite=overwrite):
         versions = environment()
         versions["versions"]["flwr"] = fl.VERSION
@@ -214,7 +228,7 @@ def execute(
                 messages = messages_table(exchange.messages, of_dispatches["columns"])
                 write_parquet(folder.parquet(MESSAGES.name), MESSAGES, messages)
 
-            grid = SimulatedGrid(exchange, nodes, workers, scenario, recording.answered)
+            grid = SimulatedGrid(exchange, workers, scenario, app.run_config, recording.answered)
             try:
                 observing = recording.observing(grid.clock, grid.close_round)
                 with observing, installed(), thread_on(grid.clock):
@@ -309,21 +323,20 @@ def _progress(exchange: Exchange, recording: Recording, limits: Mapping[str, Any
 
 def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) -> None:
     """Run the ServerApp in this thread until it returns or the run ends; then its other threads are unwound."""
-    nodes = grid.nodes
-    seed = Stream(nodes.seed, Purpose.FLOWER, 2).hash(0) >> 32
+    seed = Stream(grid.seed, Purpose.FLOWER, 2).hash(0) >> 32
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002 - the generator that apps use
     torch.manual_seed(seed)
     context = fl.Context(
-        run_id=nodes.run.run_id,
+        run_id=grid.run.run_id,
         node_id=fl.SUPERLINK_NODE_ID,
         node_config={},
         state=fl.RecordDict(),
-        run_config=dict(nodes.run_config),
+        run_config=dict(grid.run_config),
     )
     _running.append((grid, recording))
     try:
-        with watched(recording.unseeded), fl.identity(nodes.run.run_id, fl.SUPERLINK_NODE_ID):
+        with watched(recording.unseeded), fl.identity(grid.run.run_id, fl.SUPERLINK_NODE_ID):
             server_app(grid=grid, context=context)
     except RunEnded:
         fl.FLOWER_LOGGER.info("The run has reached a limit of its section 'stop'.")
@@ -339,6 +352,76 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) 
     finally:
         grid.clock.stop()
         _running.pop()
+
+
+# -- the device file: a scenario whose task is a Flower app -----------------------------------------------------------
+
+
+def load_devices(
+    devices: Path | Mapping[str, Any] | None, name: str, overrides: Iterable[Override | str] = ()
+) -> LoadedScenario:
+    """The scenario of a Flower app.
+
+    ``devices.compute.unit`` and ``devices.compute.work`` are moved to the task, where they belong.
+
+    Args:
+        devices: the YAML file, its content, or None for ten nodes that are always online.
+        name: name of the run, if the file gives none.
+        overrides: values by dotted path.
+    """
+    if isinstance(devices, Path):
+        source, folder = read_yaml(devices), devices.resolve().parent
+    else:
+        source, folder = Source("devices", copy.deepcopy(dict(devices or {}))), Path.cwd()
+    source = apply_overrides(source, overrides)
+    data = source.data = {} if source.data is None else source.data
+    if not isinstance(data, dict):
+        raise UserError("a device file is a mapping of sections", where=source.label)
+    for section, value in data.items():
+        keys = _SECTIONS.get(section, ())
+        others = [] if keys is None else [key for key in value or () if key not in keys]
+        if section not in _SECTIONS or others:
+            path = (section, *others[:1])
+            raise UserError(
+                f"'{'.'.join(path)}' has no effect on a Flower app, which decides that itself",
+                where=source.key_place(path),
+                hint="remove it; a device file may have the sections name, seed, task, devices, stop, "
+                "training.batch_size, server.failure_detection, server.aggregation_time and ignore",
+            )
+    data.setdefault("name", name)
+    data.setdefault("stop", dict(DEFAULT_STOP))
+    task = data.setdefault("task", {})
+    section = data.setdefault("devices", {})
+    if isinstance(task, dict) and isinstance(section, dict):
+        if task.setdefault("name", "flower") != "flower":
+            raise UserError(
+                f"the task of a Flower app is 'flower', not '{task['name']}'",
+                where=source.value_place(("task", "name")),
+                hint="write task: {clients: 100}",
+            )
+        compute = section.get("compute")
+        if isinstance(compute, dict):
+            for key in _COUNTING:
+                if key in compute:
+                    task[key] = compute.pop(key)
+                    for places in (source.keys, source.values):
+                        path = ("devices", "compute", key)
+                        places[("task", key)] = places.get(path, source.key_place(path))
+        if not section.get("trace"):
+            given = section.get("compute")
+            if given is None or (isinstance(given, dict) and "name" not in given):
+                section["compute"] = {**DEFAULT_COMPUTE, **(given or {})}
+            section.setdefault("network", dict(DEFAULT_NETWORK))
+    return load_source(source, folder)
+
+
+def resolved(loaded: LoadedScenario) -> dict[str, Any]:
+    """The sections that concern a Flower app, with every default written out."""
+    every = loaded.resolved()
+    return {
+        section: every[section] if keys is None else {key: every[section][key] for key in keys}
+        for section, keys in _SECTIONS.items()
+    }
 
 
 class _UnitOfWork(FedAvg):

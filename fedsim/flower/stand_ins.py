@@ -22,7 +22,6 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
-from functools import partial
 from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
@@ -118,14 +117,6 @@ def _sleep(clock: SimulatedClock, seconds: float) -> None:
     clock.pass_ns(round(seconds * NS_PER_S))
 
 
-def _shown_ns(kind: str, clock: SimulatedClock) -> int:
-    return clock.reading_ns(kind)
-
-
-def _shown_s(kind: str, clock: SimulatedClock) -> float:
-    return clock.reading_ns(kind) / NS_PER_S
-
-
 def _gettime_ns(clock: SimulatedClock, identifier: int) -> int:
     if identifier in (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID):
         return _GETTIME_NS(identifier)
@@ -164,7 +155,7 @@ def _waits_on(timeout: float | None) -> SimulatedClock | None:
     if clock.is_served:
         return None if not is_apps and clock.leave() else clock
     # Without a timeout, only another thread on the clock can end the wait.
-    return clock if is_apps and (timeout is not None or clock.has_threads) else None
+    return clock if is_apps and (timeout is not None or clock.threads) else None
 
 
 def _has_helpers() -> bool:
@@ -174,7 +165,7 @@ def _has_helpers() -> bool:
 
 def _busy(clock: SimulatedClock) -> bool:
     """Whether only threads at work on the host's time can end a wait."""
-    return not clock.has_threads and _has_helpers()
+    return not clock.threads and _has_helpers()
 
 
 def _wait(self: threading.Condition, timeout: float | None = None) -> bool:
@@ -245,7 +236,7 @@ def _start(self: threading.Thread) -> None:
 def _join(self: threading.Thread, timeout: float | None = None) -> None:
     """``Thread.join``."""
     clock = clock_here()
-    if clock is None or not clock.serves(self):
+    if clock is None or not any(each.thread is self for each in clock.threads):
         _HOST_JOIN(self, timeout)
     else:
         clock.wait_for(lambda: not self.is_alive(), timeout)
@@ -265,7 +256,7 @@ class _Lock:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         """As of ``threading.Lock``."""
         clock = clock_here()
-        if not blocking or clock is None or (timeout <= 0 and not clock.has_threads):
+        if not blocking or clock is None or (timeout <= 0 and not clock.threads):
             return self._lock.acquire(blocking, timeout)
         if _busy(clock) and self._lock.acquire(True, timeout):
             return True
@@ -308,6 +299,9 @@ class _Kind(type):
 
     host: type
 
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        return (cls.host if "host" in vars(cls) else super().__call__)(*args, **kwargs)
+
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, cls.host)
 
@@ -320,9 +314,6 @@ class _Date(_HOST_DATE, metaclass=_Kind):
 
     host = _HOST_DATE
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _HOST_DATE.__new__(_HOST_DATE if cls is _Date else cls, *args, **kwargs)
-
     @classmethod
     def today(cls) -> Any:
         return _HOST_DATE.fromtimestamp(_unix_s())
@@ -332,9 +323,6 @@ class _Datetime(_HOST_DATETIME, metaclass=_Kind):
     """``datetime``, whose current time may be the simulated one; its instances are plain ``datetime`` objects."""
 
     host = _HOST_DATETIME
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        return _HOST_DATETIME.__new__(_HOST_DATETIME if cls is _Datetime else cls, *args, **kwargs)
 
     @classmethod
     def now(cls, tz: datetime.tzinfo | None = None) -> Any:
@@ -355,8 +343,14 @@ def _timestamp_now(cls: type[pd.Timestamp], tz: Any = None) -> pd.Timestamp:
 
 _ON_CLOCK: tuple[tuple[Any, Callable[..., Any]], ...] = (
     (time.sleep, _sleep),
-    *((getattr(time, f"{kind}_ns"), partial(_shown_ns, kind)) for kind in EPOCH_NS),
-    *((getattr(time, kind), partial(_shown_s, kind)) for kind in EPOCH_NS),
+    *(
+        (getattr(time, f"{kind}_ns"), lambda clock, kind=kind: clock.reading_ns(kind))
+        for kind in EPOCH_NS
+    ),
+    *(
+        (getattr(time, kind), lambda clock, kind=kind: clock.reading_ns(kind) / NS_PER_S)
+        for kind in EPOCH_NS
+    ),
     (time.clock_gettime, lambda clock, which: _gettime_ns(clock, which) / NS_PER_S),
     (time.clock_gettime_ns, _gettime_ns),
     *((one, _at_present(one)) for one in (time.localtime, time.gmtime, time.ctime, time.strftime)),

@@ -22,7 +22,7 @@ from fedsim.composition.planes import build_station
 from fedsim.composition.world import World
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.messages import hash_of
+from fedsim.flower.exchange import hash_of
 from fedsim.learning.device import reproducible
 from fedsim.learning.workers import Group, cohort_of
 from fedsim.methods.base import Memory

@@ -15,9 +15,8 @@ from typing import Any
 
 from fedsim.errors import UserError
 from fedsim.flower import internals as fl
-from fedsim.flower.client import Answer, Job, answer, apps_traceback, importable
+from fedsim.flower.client import Answer, Job, answer, apps_traceback, importable, stop_counting
 from fedsim.flower.clock import thread_on
-from fedsim.flower.counting import stop_counting
 from fedsim.flower.stand_ins import installed
 from fedsim.parts.component import announce_user_code
 from fedsim.tasks.kinds.flower import Here, Processes, RayWorkers

@@ -109,12 +109,13 @@ class Catalog:
             raise UserError(f"{place(user_class)}: {problem}")
         expected = _expected_params(user_class)
         if expected is not None and not issubclass(component.Params, expected):
-            package, _, name = import_path(expected).rpartition(".")
+            package, name = import_path(expected).rpartition(".")[0], expected.__qualname__
+            source = f"from {package} import {name.partition('.')[0]}"
             raise UserError(
                 f"{place(user_class)}: its Params do not derive from {name}",
-                hint=f"write class {component.Params.__name__}({name}), after from {package} import {name}"
+                hint=f"write class {component.Params.__name__}({name}), after {source}"
                 if component.Params.__module__ == user_class.__module__
-                else f"write Params = {name} in {user_class.__name__}, after from {package} import {name}",
+                else f"write Params = {name} in {user_class.__name__}, after {source}",
             )
         return component
 

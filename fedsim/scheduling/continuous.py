@@ -23,18 +23,9 @@ from fedsim.scheduling.base import (
     Selection,
     ServerPort,
     Story,
-    Timer,
     WakeUp,
 )
 from fedsim.units import Duration, to_ns
-
-
-class ContinuousParams(Parameters):
-    """Parameters of schedules without rounds."""
-
-    timeout: Duration | None = Field(default=None, gt=0)
-    """Longest wait for an update, after which the client is stopped; default: the server waits until the update arrives
-    or it detects that the client has gone offline."""
 
 
 class Continuous(Schedule):
@@ -44,14 +35,17 @@ class Continuous(Schedule):
     has gone offline or the timeout has passed.
     """
 
-    Params = ContinuousParams
     patience = "timeout"
+
+    class Params(Parameters):
+        timeout: Duration | None = Field(default=None, gt=0)
+        """Longest wait for an update, after which the client is stopped; default: the server waits until the update
+        arrives or it detects that the client has gone offline."""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
         self._timeout_ns = None if params.timeout is None else to_ns(params.timeout)
         self._on_dispatched = None if self._timeout_ns is None else self.dispatched
-        self._timers: dict[int, Timer] = {}
 
     def dispatch(self, client: int, steps: Callable[[], int] | None = None) -> None:
         """Dispatch work to a client: now, or when it next checks in; ``steps`` is called at that moment."""
@@ -69,42 +63,18 @@ class Continuous(Schedule):
     def dispatched(self, dispatch: Dispatch) -> None:
         """Limit the wait for a dispatch that has begun; called only if there is a limit."""
         assert self._timeout_ns is not None
-        self._timers[dispatch.dispatch_id] = self.server.call_at(
-            self.server.now_ns + self._timeout_ns, partial(self._give_up, dispatch)
-        )
-
-    def on_arrival(self, dispatch: Dispatch) -> None:
-        if self._timeout_ns is not None:
-            self._timers.pop(dispatch.dispatch_id).cancel()
-        self.process_of(dispatch).resume(dispatch)
+        due_ns = self.server.now_ns + self._timeout_ns
+        self.server.call_at(due_ns, partial(self._give_up, dispatch))
 
     def on_failure(self, dispatch: Dispatch) -> None:
-        """Resume the process with a failed client, unless its timeout has passed."""
-        if self._timeout_ns is not None:
-            timer = self._timers.pop(dispatch.dispatch_id, None)
-            if timer is None:
-                return  # the timeout had passed
-            timer.cancel()
-        self.process_of(dispatch).resume(dispatch)
+        super().on_failure(dispatch)
+        dispatch.round_is_closed = True  # Its timeout does not matter any more.
 
     def _give_up(self, dispatch: Dispatch) -> None:
-        del self._timers[dispatch.dispatch_id]
-        self.server.cut(dispatch)
-        self.process_of(dispatch).resume(dispatch)
-
-
-class SlotParams(ContinuousParams):
-    """Parameters of schedules that keep a number of clients busy."""
-
-    concurrency: int | None = Field(default=None, ge=1)
-    """Clients kept busy; default: the selection's cohort, or all clients if it has none."""
-    next_client: Literal["selection", "same"] = "selection"
-    """Which client gets the next dispatch when one ends: a client newly drawn by the selection, or the same client when
-    it next checks in, as with silos that always participate."""
-    local_steps: Literal["full", "by_speed"] = "full"
-    """Local steps of a dispatch: those of the client's full workload, or in proportion to its steps per second, with
-    the full workload for the fastest, so that all compute for about as long (dynamic local updates of Liu et al.,
-    arXiv:2401.09135)."""
+        if not (dispatch.arrived or dispatch.round_is_closed):
+            dispatch.round_is_closed = True
+            self.server.cut(dispatch)
+            self.process_of(dispatch).resume(dispatch)
 
 
 class Concurrent(Continuous):
@@ -115,8 +85,18 @@ class Concurrent(Continuous):
     that no available client can fill is filled when the next client checks in.
     """
 
-    Params = SlotParams
     draws_if = "next_client: selection"
+
+    class Params(Continuous.Params):
+        concurrency: int | None = Field(default=None, ge=1)
+        """Clients kept busy; default: the selection's cohort, or all clients if it has none."""
+        next_client: Literal["selection", "same"] = "selection"
+        """Which client gets the next dispatch when one ends: a client newly drawn by the selection, or the same client
+        when it next checks in, as with silos that always participate."""
+        local_steps: Literal["full", "by_speed"] = "full"
+        """Local steps of a dispatch: those of the client's full workload, or in proportion to its steps per second,
+        with the full workload for the fastest, so that all compute for about as long (dynamic local updates of Liu et
+        al., arXiv:2401.09135)."""
 
     def __init__(self, params: Any, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
@@ -129,7 +109,7 @@ class Concurrent(Continuous):
         self._owners = np.zeros(server.clients, dtype=np.bool_)
 
     @classmethod
-    def demands(cls, params: SlotParams) -> Demands:
+    def demands(cls, params: Params) -> Demands:
         return replace(super().demands(params), concurrency=params.concurrency)
 
     def draws(self) -> bool:

@@ -30,16 +30,11 @@ class Transfer(NamedTuple):
     until_ns: int
 
 
-class LocalSteps(NamedTuple):
-    """Compute until ``until_ns``."""
+class Span(NamedTuple):
+    """Compute, or wait offline, until ``until_ns``."""
 
     until_ns: int
-
-
-class Offline(NamedTuple):
-    """Wait, disconnected, until ``until_ns``."""
-
-    until_ns: int
+    works: bool
 
 
 class JointWork(NamedTuple):
@@ -52,7 +47,7 @@ class JointWork(NamedTuple):
     begin: Callable[[Callable[[], None]], Callable[[], None]]
 
 
-Activity = Transfer | LocalSteps | Offline | JointWork
+Activity = Transfer | Span | JointWork
 Reached = tuple[int, float | None]
 """When an activity ended, and the bytes that a transfer had moved if it was interrupted; None if it was completed."""
 
@@ -171,7 +166,7 @@ class DispatchProcess:
         until_ns = max(self.now_ns, min(end_ns, self.stop_ns, fails_ns))
         if workload.drops and until_ns > self.online_until_ns:
             until_ns = self.online_until_ns
-        self.now_ns, _ = yield LocalSteps(until_ns)
+        self.now_ns, _ = yield Span(until_ns, works=True)
         self.compute_ns = workload.time_at_work_ns(client, began_ns, self.now_ns)
         if self._battery is not None:
             self._battery.discharge(COMPUTE, self.compute_ns)
@@ -228,7 +223,7 @@ class DispatchProcess:
         availability = self.workload.population.availability
         back_ns = availability.next_online(self.dispatch.client_id, self.now_ns)
         if back_ns > self.now_ns:
-            self.now_ns, _ = yield Offline(min(back_ns, self.stop_ns))
+            self.now_ns, _ = yield Span(min(back_ns, self.stop_ns), works=False)
             if self.now_ns >= self.stop_ns:
                 return False
         self.online_until_ns = availability.online_until(self.dispatch.client_id, self.now_ns)
@@ -244,12 +239,3 @@ class DispatchProcess:
 
 MakeProcess = Callable[[Dispatch, int | None, int], DispatchProcess]
 """Makes the process of a dispatch from its deadline and the time at which its client goes offline."""
-
-
-def device_processes(
-    workload_of: Callable[[Dispatch], Workload],
-) -> MakeProcess:
-    """A function that makes the process of a dispatch, as :data:`MakeProcess`."""
-    return lambda dispatch, deadline_ns, online_until_ns: DispatchProcess(
-        workload_of(dispatch), dispatch, deadline_ns, online_until_ns
-    )

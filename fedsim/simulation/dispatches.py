@@ -2,7 +2,7 @@
 
 If links are not shared, the whole course of a dispatch is known when it begins: its story runs at once, and its end is
 a single event. The server never sees a plan. Where the end of an activity depends on other clients, on shared links or
-in joint work, each activity is an event.
+in joint work, each activity is an event, and a transfer calls back at its end.
 """
 
 from __future__ import annotations
@@ -14,25 +14,34 @@ from typing import Any, Protocol, cast
 import simpy
 from typing_extensions import override
 
-from fedsim.network.base import Direction
+from fedsim.network.base import Direction, Network
+from fedsim.network.shared import SharedNetwork
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import (
     Activity,
     DispatchProcess,
     JointWork,
-    LocalSteps,
     MakeProcess,
     Plan,
     Reached,
+    Span,
     Transfer,
 )
-from fedsim.simulation.engine import LEAVING_ORDER, Engine, ScheduledCall
-from fedsim.simulation.links import Links
+from fedsim.simulation.engine import (
+    FLOW_ORDER,
+    LEAVING_ORDER,
+    SETTLING_ORDER,
+    Engine,
+    ScheduledCall,
+)
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
 
 OnEnd = Callable[[Dispatch, Plan], None]
+OnMoved = Callable[[], None]
+Stop = Callable[[], float]
+"""Stops a transfer; returns the bytes moved, all of them if it has ended."""
 # Looking up a member of an enumeration costs several times as much as passing it on, and a named tuple's constructor is
 # one more call, which every dispatch would pay.
 _DOWN, _UP = Direction
@@ -178,6 +187,117 @@ class PlannedDispatches(Dispatches):
         return at_once(process)._replace(ending=Ending.STOPPED)
 
 
+class OwnLinks:
+    """Transfers over links that are not shared."""
+
+    def __init__(self, engine: Engine, network: Network) -> None:
+        self._engine = engine
+        self._network = network
+
+    def start(self, dispatch: Dispatch, transfer: Transfer, on_end: OnMoved) -> Stop:
+        """Start a transfer of a dispatch."""
+        way = dispatch.client_id, transfer.direction, transfer.size_bytes, self._engine.now_ns
+        end_ns = self._network.transfer_end_ns(*way, dispatch.sequence)
+        call = self._engine.call_at(end_ns, on_end, dispatch.dispatch_id)
+
+        def stop() -> float:
+            call.cancel()
+            return self._network.bytes_by(*way, self._engine.now_ns, dispatch.sequence)
+
+        return stop
+
+    def start_between(self, source: int, target: int, size_bytes: float, on_end: OnMoved) -> Stop:
+        """Start a transfer from one client to another, which ends when the links of both have carried it."""
+        network, begun_ns = self._network, self._engine.now_ns
+        up, down = (source, Direction.UP), (target, Direction.DOWN)
+        sent_ns, received_ns = (
+            network.transfer_end_ns(*one, size_bytes, begun_ns) for one in (up, down)
+        )
+        end_ns = max(sent_ns + network.latency_ns(*down), received_ns + network.latency_ns(*up))
+        call = self._engine.call_at(min(end_ns, NEVER), on_end, FLOW_ORDER)
+
+        def stop() -> float:
+            call.cancel()
+            now_ns = self._engine.now_ns
+            return min(network.bytes_by(*one, size_bytes, begun_ns, now_ns) for one in (up, down))
+
+        return stop
+
+
+class SharedLinks:
+    """Transfers over links that they share: flows, whose rates change as others start and end."""
+
+    def __init__(self, engine: Engine, network: SharedNetwork) -> None:
+        self._engine = engine
+        self._network = network
+        self._on_end: dict[int, OnMoved] = {}
+        self._started = 0
+        self._next_end: ScheduledCall | None = None
+        self._next_end_ns = NEVER
+        self._settling = False
+        # Other traffic may be under way from the start.
+        self._settle()
+
+    def start(self, dispatch: Dispatch, transfer: Transfer, on_end: OnMoved) -> Stop:
+        """Start a transfer of a dispatch."""
+        ends = dispatch.client_id, transfer.direction
+        return self._start(self._network.start_transfer, ends, transfer.size_bytes, on_end)
+
+    def start_between(self, source: int, target: int, size_bytes: float, on_end: OnMoved) -> Stop:
+        """Start a transfer from one client to another."""
+        return self._start(self._network.start_between, (source, target), size_bytes, on_end)
+
+    def _start(
+        self, start: Callable[..., None], ends: tuple[Any, Any], size_bytes: float, on_end: OnMoved
+    ) -> Stop:
+        self._started = number = self._started + 1
+        self._on_end[number] = on_end
+        start(number, *ends, size_bytes, self._engine.now_ns)
+        self._settle()
+
+        def stop() -> float:
+            if self._on_end.pop(number, None) is None:
+                return size_bytes
+            self._settle()
+            return self._network.cancel(number, self._engine.now_ns)
+
+        return stop
+
+    def _settle(self) -> None:
+        """Schedule a single check for the next flow to end, after all starts and stops of this instant."""
+        if not self._settling:
+            self._settling = True
+            self._engine.call_at(self._engine.now_ns, self._plan_next_end, SETTLING_ORDER)
+
+    def _plan_next_end(self) -> None:
+        self._settling = False
+        due_ns = self._network.next_event_ns()
+        if due_ns == self._next_end_ns and self._next_end is not None:
+            return
+        if self._next_end is not None:
+            self._next_end.cancel()
+        self._next_end_ns = due_ns
+        self._next_end = self._engine.call_at(due_ns, self._flows_end, FLOW_ORDER)
+
+    def _flows_end(self) -> None:
+        self._next_end, self._next_end_ns = None, NEVER
+        for number in self._network.pop_finished(self._engine.now_ns):
+            self._on_end.pop(number)()
+        self._settle()
+
+
+Links = OwnLinks | SharedLinks
+
+
+def links_of(engine: Engine, network: Network) -> Links:
+    """The links of a network."""
+    return (
+        SharedLinks(engine, network)
+        if isinstance(network, SharedNetwork)
+        else OwnLinks(engine, network)
+    )
+
+
 @dataclass(slots=True, eq=False)
 class _UnderWay:
     """A dispatch under way; ``interrupt`` ends its current activity before its time, unless time alone ends it."""
@@ -244,14 +364,12 @@ class LiveDispatches(Dispatches):
             one.ended = True
             one.call = self._engine.call_at(now, lambda: self._end(one), dispatch.dispatch_id)
             return
-        order = None
-        if type(activity) is LocalSteps:
-            order = dispatch.dispatch_id
+        order: int | None = LEAVING_ORDER + dispatch.dispatch_id
+        if type(activity) is Span:
+            order = dispatch.dispatch_id if activity.works else None
         elif type(activity) is Transfer:
-            order = LEAVING_ORDER + dispatch.dispatch_id
             one.interrupt = self._links.start(dispatch, activity, lambda: self._activity_ends(one))
         elif type(activity) is JointWork:
-            order = LEAVING_ORDER + dispatch.dispatch_id
             one.interrupt = activity.begin(lambda: self._activity_ends(one))
         if activity.until_ns < NEVER:
             one.call = self._engine.call_at(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from types import SimpleNamespace
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,25 +22,17 @@ from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
 from fedsim.simulation.dispatcher import OnDispatched, Steps
-from fedsim.simulation.dispatches import LiveDispatches
+from fedsim.simulation.dispatches import LiveDispatches, links_of
 from fedsim.simulation.engine import FLOW_ORDER, LEAVING_ORDER, TIMER_ORDER, ScheduledCall
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.level import Above, Level
-from fedsim.simulation.links import links_of
 from fedsim.simulation.story import Server
-from fedsim.simulation.updates import Ended, Recorder, Updates
+from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NEVER, NS_PER_S
 from fedsim.vocabulary.outcomes import Ending
 from fedsim.vocabulary.timeline import Adopt, Gather, LearningPlane, Train
-
-
-class EdgeRecorder(Recorder, Protocol):
-    """Records the rows of a run with edge servers."""
-
-    def append_edge_dispatch(self, ended: Ended) -> None:
-        """Record a dispatch of the cloud to an edge server with its outcome."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -372,7 +364,7 @@ class _UpdatesOfEdges(Updates):
         self, recorder: Recorder, plane: LearningPlane | None, models: dict[int, int]
     ) -> None:
         super().__init__(recorder, plane)
-        self._append = cast(EdgeRecorder, recorder).append_edge_dispatch
+        self._append = cast(Any, recorder).append_edge_dispatch
         self._models = models
 
     @override

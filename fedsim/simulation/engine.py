@@ -14,7 +14,9 @@ from typing import Any, Protocol, cast
 import simpy
 from simpy.events import EventPriority
 
-from fedsim.units import NEVER
+from fedsim.errors import UserError
+from fedsim.units import NEVER, NS_PER_S
+from fedsim.vocabulary.formatting import format_count
 
 FLOW_ORDER = -1
 """Flows that finish, before the ends of dispatches that they cause."""
@@ -61,13 +63,17 @@ class Engine:
     Attributes:
         env: SimPy's environment.
         clock: its clock, for code that reads the time often.
+        stopped: whether :meth:`stop` was called, or the time was up.
+        most_at_once: number of events that may happen at one instant.
     """
+
+    most_at_once = 1_000_000
 
     def __init__(self) -> None:
         self.env = simpy.Environment(initial_time=0)
         self.clock = cast(Clock, self.env)
         self._timers = TIMER_ORDER
-        self._stopped = False
+        self.stopped = False
 
     @property
     def now_ns(self) -> int:
@@ -96,24 +102,34 @@ class Engine:
 
     def stop(self) -> None:
         """End :meth:`run` after the event that is being processed."""
-        self._stopped = True
+        self.stopped = True
 
     def run(self, until_ns: int | None) -> None:
         """Process events in order, until none is left, :meth:`stop` is called, or the time is up.
 
         Events at ``until_ns`` itself are processed. The clock then shows ``until_ns``, unless the run was stopped.
+
+        Raises:
+            UserError: the clock stands still for more than :attr:`most_at_once` events.
         """
         if until_ns is not None:
             self.call_at(until_ns, self.stop, LAST_ORDER)
         step = self.env.step
         with contextlib.suppress(simpy.core.EmptySchedule):
-            while not self._stopped:
-                step()
-
-    @property
-    def stopped(self) -> bool:
-        """Whether :meth:`stop` was called, or the time was up."""
-        return self._stopped
+            while not self.stopped:
+                before = self.env.now
+                for _ in range(self.most_at_once):
+                    step()
+                    if self.stopped:
+                        return
+                if self.env.now == before:
+                    raise UserError(
+                        f"{format_count(self.most_at_once)} events took no time: the clock stands still at "
+                        f"{before / NS_PER_S:g} s, so the run would never end",
+                        where="devices",
+                        hint="give devices.compute a step time, devices.network a latency or rates, or the schedule a "
+                        "pause",
+                    )
 
     @property
     def idle(self) -> bool:

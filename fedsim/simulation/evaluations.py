@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from fedsim.errors import UserError
 from fedsim.scenario.model import MOST_EVALUATIONS
@@ -12,6 +13,9 @@ from fedsim.simulation.engine import EVALUATION_ORDER, Engine
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count, format_duration
 from fedsim.vocabulary.timeline import Evaluate, LearningPlane
+
+if TYPE_CHECKING:
+    from fedsim.scheduling.base import ServerPort
 
 
 @dataclass
@@ -32,38 +36,31 @@ class Evaluations:
     every_steps: int | None = None
     at_start: bool = False
     reached: Callable[[Mapping[str, float]], bool] | None = None
-    _version: int = field(default=0, init=False)
-    _round: int = field(default=0, init=False)
     _evaluated_version: int = field(default=-1, init=False)
     _steps_since: int = field(default=0, init=False)
     _timed: int = field(default=0, init=False)
 
-    def start(self, engine: Engine, plane: LearningPlane | None) -> None:
-        """Evaluate the initial model if required, and schedule the first timed evaluation; timing-only runs have no
-        ``plane``."""
-        self._engine, self._plane = engine, plane
+    def start(self, engine: Engine, server: ServerPort, plane: LearningPlane | None) -> None:
+        """Evaluate the initial model of a server if required, and schedule the first timed evaluation; timing-only runs
+        have no ``plane``."""
+        self._engine, self._server, self._plane = engine, server, plane
         if self.at_start:
             self._evaluate()
         if self.every_ns is not None:
             engine.call_at(self.every_ns, self._evaluate_on_time, EVALUATION_ORDER)
 
-    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
-        """Evaluate a version created from the updates of these dispatches, if an evaluation is due."""
-        self._version, self._round = version, round_
-        if self.every_versions is not None and version % self.every_versions == 0:
+    def on_version(self, dispatches: Sequence[Dispatch]) -> None:
+        """Evaluate the version just created from the updates of these dispatches, if an evaluation is due."""
+        if self.every_versions is not None and self._server.version % self.every_versions == 0:
             self._evaluate()
         elif self.every_steps is not None:
             self._steps_since += sum(dispatch.steps_done for dispatch in dispatches)
             if self._steps_since >= self.every_steps:
                 self._evaluate()
 
-    def on_round(self, round_: int) -> None:
-        """Record that a round has closed."""
-        self._round = round_
-
     def finish(self) -> None:
         """Evaluate the final model, unless it has been evaluated."""
-        if self._evaluated_version != self._version:
+        if self._evaluated_version != self._server.version:
             self._evaluate()
 
     def _evaluate_on_time(self) -> None:
@@ -84,11 +81,11 @@ class Evaluations:
             self._engine.call_at(now + every_ns, self._evaluate_on_time, EVALUATION_ORDER)
 
     def _evaluate(self) -> None:
-        self._evaluated_version = self._version
+        self._evaluated_version = version = self._server.version
         self._steps_since = 0
         if self._plane is None:
             return
-        instruction = Evaluate(self._version, self._engine.now_ns / NS_PER_S, self._round)
+        instruction = Evaluate(version, self._engine.now_ns / NS_PER_S, self._server.round)
         self._plane.submit(instruction)
         if self.reached is not None and self.reached(self._plane.evaluate(instruction)):
             self._engine.stop()

@@ -16,14 +16,12 @@ from typing import Any
 from typing_extensions import override
 
 from fedsim.devices.battery import UPLOAD
-from fedsim.network.base import Direction, Network
+from fedsim.network.base import Direction
 from fedsim.network.exchanges.collectives import Exchange, Step
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
-from fedsim.simulation.dispatches import LiveDispatches, OnEnd
+from fedsim.simulation.dispatches import Links
 from fedsim.simulation.engine import SETTLING_ORDER, Engine
-from fedsim.simulation.links import Links, links_of
-from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
 from fedsim.vocabulary.outcomes import Ending
 
@@ -184,23 +182,3 @@ class Exchanges:
             member.is_done = True
             group.ready[number]()
         group.members.clear()  # A later look finds nobody; an exchange of one member has no step by which to know.
-
-
-def exchanging(
-    engine: Engine,
-    network: Network,
-    workload_of: Callable[[Dispatch], Workload],
-    exchange: Exchange,
-    detection_ns: int,
-    on_end: OnEnd,
-) -> LiveDispatches:
-    """Dispatches whose clients exchange their updates among themselves."""
-
-    links = links_of(engine, network)
-    exchanges = Exchanges(engine, links, exchange, detection_ns)
-    return LiveDispatches(
-        engine,
-        links,
-        lambda dispatch, *times: Member(exchanges, workload_of(dispatch), dispatch, *times),
-        on_end,
-    )

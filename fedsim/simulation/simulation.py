@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Any, Protocol
 
 from typing_extensions import override
 
 from fedsim.network.shared import SharedNetwork
 from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch
-from fedsim.simulation.dispatch_process import device_processes
-from fedsim.simulation.dispatches import Dispatches, LiveDispatches, OnEnd, PlannedDispatches
+from fedsim.simulation.dispatch_process import DispatchProcess
+from fedsim.simulation.dispatches import (
+    Dispatches,
+    LiveDispatches,
+    OnEnd,
+    PlannedDispatches,
+    links_of,
+)
 from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.engine import LEAVING_ORDER, Engine
 from fedsim.simulation.evaluations import Evaluations
-from fedsim.simulation.exchange import exchanging
+from fedsim.simulation.exchange import Exchanges, Member
 from fedsim.simulation.facts import Clients
-from fedsim.simulation.level import Above, Level
-from fedsim.simulation.links import SharedLinks
+from fedsim.simulation.level import Above, Level, dispatches_in_vain
 from fedsim.simulation.story import Server
 from fedsim.simulation.updates import Recorder, Updates
 from fedsim.simulation.workload import Workloads
@@ -78,23 +83,26 @@ class Simulation(Above):
         self._engine = engine = Engine() if live is None else live.engine
         self._evaluations = evaluations
         self._plane = plane
+        # A dispatch is fewer than ten events.
+        engine.most_at_once = 10 * dispatches_in_vain(clients.population.clients)
         network = clients.population.network
         updates = Updates(recorder, plane, clients.keeps_from)
         dispatches: Callable[[OnEnd], Dispatches]
+        make: Callable[..., DispatchProcess] = DispatchProcess
+
+        def process(dispatch: Dispatch, *times: Any) -> DispatchProcess:
+            return make(workloads.of(dispatch), dispatch, *times)
+
         if live is not None:
             dispatches = partial(live.dispatches, workloads)
-        elif clients.exchange is not None:
-            detection_ns = clients.failure_detection_ns or 0
-            dispatches = partial(
-                exchanging, engine, network, workloads.of, clients.exchange, detection_ns
-            )
+        elif clients.exchange is None and not isinstance(network, SharedNetwork):
+            dispatches = partial(PlannedDispatches, engine, workloads, process)
         else:
-            process = device_processes(workloads.of)
-            dispatches = (
-                partial(LiveDispatches, engine, SharedLinks(engine, network), process)
-                if isinstance(network, SharedNetwork)
-                else partial(PlannedDispatches, engine, workloads, process)
-            )
+            links = links_of(engine, network)
+            if clients.exchange is not None:
+                detection_ns = clients.failure_detection_ns or 0
+                make = partial(Member, Exchanges(engine, links, clients.exchange, detection_ns))
+            dispatches = partial(LiveDispatches, engine, links, process)
         devices = Level(engine, clients, workloads, stop, plane, updates, dispatches)
         self._levels = [devices]
         if hierarchy is None:
@@ -111,7 +119,7 @@ class Simulation(Above):
         Raises:
             UserError: the clock ends before that.
         """
-        self._evaluations.start(self._engine, self._plane)
+        self._evaluations.start(self._engine, self.server, self._plane)
         self.server.schedule.start()
         self._engine.run(self._stop.until_ns)
         self.ran_out = not self._engine.stopped
@@ -124,14 +132,10 @@ class Simulation(Above):
         self._evaluations.finish()
 
     @override
-    def on_version(self, version: int, round_: int, dispatches: Sequence[Dispatch]) -> None:
-        self._evaluations.on_version(version, round_, dispatches)
+    def on_version(self, dispatches: Sequence[Dispatch]) -> None:
+        self._evaluations.on_version(dispatches)
         if self._on_progress is not None:
             self._on_progress()
-
-    @override
-    def on_round(self, round_: int) -> None:
-        self._evaluations.on_round(round_)
 
     @override
     def ends_after(self, rounds: int) -> bool:

@@ -20,14 +20,11 @@ from typing_extensions import override
 
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
-from fedsim.simulation.contract import check_draws
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher, OnDispatched, Steps
-from fedsim.simulation.facts import Clients, Facts
+from fedsim.simulation.facts import Clients, Facts, check_draws
 from fedsim.simulation.level import Above, Level
-from fedsim.simulation.stall import ROUNDS_AT_ONCE, standstill
 from fedsim.simulation.updates import without_update
-from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import Ending, Outcome
 
 # Looking up a member of an enumeration costs several times as much as comparing with it.
@@ -67,8 +64,6 @@ class Server(Dispatcher, Facts, ServerPort):
         self._population = population
         # The numbers of the clients in the run, if they differ from those at this server.
         self._ids = None if clients.members is None else clients.members.data
-        # Round, and instant, at which the clock was last seen to move.
-        self._checked_round = self._checked_ns = 0
         # Dispatches that were dropped, which the server has not noticed.
         self._undetected: set[int] = set()
         # The last round has closed, and the run ends after the other ends of dispatches of this instant.
@@ -284,17 +279,12 @@ class Server(Dispatcher, Facts, ServerPort):
         elif not (self.round or self.schedule.synchronous):
             self._end_after(version)
         # Step 5. The version is evaluated if an evaluation is due.
-        self._above.on_version(version, self.round, dispatches)
+        self._above.on_version(dispatches)
         return version
 
     @override
     def close_round(self) -> None:
         self.round += 1
-        if self.round == self._checked_round + ROUNDS_AT_ONCE:
-            if self._clock.now == self._checked_ns:
-                raise standstill(f"{format_count(ROUNDS_AT_ONCE)} rounds", self._checked_ns)
-            self._checked_round, self._checked_ns = self.round, self._clock.now
-        self._above.on_round(self.round)
         self._end_after(self.round)
 
     def _end_after(self, rounds: int) -> None:

@@ -73,8 +73,8 @@ def received(message: Message) -> torch.nn.Module:
     return net
 
 
-def torch_client(*, seeded: bool = True) -> ClientApp:
-    """Five steps of SGD on a batch; evaluation counts hits."""
+def torch_client(*, seeded: bool = True, sleeper: int | None = None) -> ClientApp:
+    """Five steps of SGD on a batch; evaluation counts hits. One node sleeps for 3 s before its reply."""
 
     def train(message: Message, context: Context) -> Message:
         net = received(message)
@@ -91,6 +91,7 @@ def torch_client(*, seeded: bool = True) -> ClientApp:
             near = sum((p - q).square().sum() for p, q in zip(net.parameters(), start, strict=True))
             (loss + config.get("proximal-mu", 0.0) / 2 * near).backward()
             optimizer.step()
+        time.sleep(3 if context.node_config["partition-id"] == sleeper else 0)
         arrays = ArrayRecord(net.state_dict())
         return answer(message, arrays, train_loss=loss.item(), num_examples=EXAMPLES)
 
@@ -366,5 +367,5 @@ def failing_client(*partitions: int) -> ClientApp:
     return client_of(train=train)
 
 
-app = torch_client(seeded=False)
+app = torch_client(seeded=False, sleeper=2)
 """A ClientApp that other processes can import."""

@@ -1,8 +1,12 @@
-"""One message with a ClientApp."""
+"""One message with a ClientApp: its errors, and optimizer steps, batches and examples as they happen."""
+
+import contextlib
 
 import pytest
+import torch
 
 from fedsim.cli.summary import print_summary
+from fedsim.flower.client import counted
 from tests.flower import apps
 from tests.flower.worlds import RunApp
 
@@ -27,3 +31,28 @@ def test_errors_of_clientapps(
     assert "the data of this node is broken" in shown[0]
     assert "(partition 2), 50.5 ms after the start" in shown[0]
     assert "client_app.py" not in shown[0]
+
+
+def test_steps_batches_and_examples() -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Linear(4, 1))
+    optimizer = torch.optim.Adam(net.parameters())
+    with counted() as counts:
+        for size in (5, 5, 2):
+            optimizer.zero_grad()
+            net(torch.ones(size, 3)).sum().backward()
+            optimizer.step()
+        with torch.no_grad():
+            net(torch.ones(7, 3))
+    net(torch.ones(9, 3))
+    optimizer.step()
+    assert (counts.steps, counts.batches, counts.examples, counts.trained) == (3, 4, 19, 12)
+    assert counts.host_s > 0
+
+
+def test_a_model_that_fails_leaves_the_count_sound() -> None:
+    net = torch.nn.Linear(3, 1)
+    with counted() as counts:
+        with contextlib.suppress(RuntimeError):
+            net(torch.ones(2, 5))
+        net(torch.ones(2, 3))
+    assert (counts.batches, counts.examples) == (2, 4)

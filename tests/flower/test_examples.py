@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from fedsim.flower.running import App, execute
-from fedsim.flower.settings import load_devices
+from fedsim.flower.running import App, execute, load_devices
 
 pytestmark = pytest.mark.real_data
 

@@ -84,6 +84,7 @@ def schedules(deadline: str) -> list[tuple[dict[str, Any], dict[str, Any], Calla
         ({"name": "sync", "stragglers": "cut", "quorum": 2}, cohort, within_rounds),
         ({"name": "buffered", "buffer_size": 3}, {}, of_size(3)),
         ({"name": "async"}, {}, of_size(1)),
+        ({"name": "async", "timeout": deadline}, {}, in_time),
         ({"name": "compass"}, {}, one_version_each),
         ({"name": "tiered", "tiers": 2}, {}, within_tiers),
         ({"name": "rennala", "batch": 4}, {}, fresh),

@@ -15,9 +15,8 @@ from flwr.serverapp import Grid, ServerApp
 
 import fedsim
 from fedsim.errors import UserError
-from fedsim.flower.grid import Nodes
-from fedsim.flower.running import App, execute
-from fedsim.flower.settings import load_devices
+from fedsim.flower.grid import node_ids
+from fedsim.flower.running import App, execute, load_devices
 from tests.flower import apps
 from tests.flower.worlds import RunApp, devices
 from tests.simulation.harness import online_bundle
@@ -91,7 +90,7 @@ class _Backend:
         pass
 
 
-def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
+def flowers_own_engine(server: Any, client: Any, ids: tuple[int, ...]) -> None:
     """Flower's simulation engine with the given node ids, and without Ray."""
     from flwr.server.superlink.linkstate import in_memory_linkstate
     from flwr.simulation.run_simulation import _run_simulation
@@ -101,12 +100,10 @@ def flowers_own_engine(server: Any, client: Any, nodes: Nodes) -> None:
     name = "flwr.server.superlink.fleet.vce.backend.raybackend"
     with (
         mock.patch.dict(sys.modules, {name: stand_in}),
-        mock.patch.object(
-            in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=nodes.ids
-        ),
+        mock.patch.object(in_memory_linkstate, "generate_rand_int_from_bytes", side_effect=ids),
     ):
         _run_simulation(
-            num_supernodes=len(nodes.ids),
+            num_supernodes=len(ids),
             exit_event=EventType.PYTHON_API_RUN_SIMULATION_LEAVE,
             client_app=client,
             server_app=server,
@@ -128,7 +125,7 @@ def test_same_weights_as_flowers_engine(run_app: RunApp, name: str) -> None:
         min_available_nodes=4,
     )
     run_app(server, apps.torch_client())
-    flowers_own_engine(server, apps.torch_client(), Nodes.make(4, 0, {}))
+    flowers_own_engine(server, apps.torch_client(), node_ids(4, 0))
     ours, theirs = (result.arrays.to_numpy_ndarrays() for result in results)
     assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     start = [p.detach().numpy() for p in apps.model().parameters()]
@@ -204,20 +201,15 @@ def one_round(then: Callable[[list[Message], float], None]) -> ServerApp:
     return apps.own_loop(main)
 
 
-@pytest.mark.parametrize("workers", [{"name": "here"}, {"name": "processes", "count": 1}])
-def test_a_sleep_of_a_client_app_is_time_of_its_node(
-    run_app: RunApp, workers: dict[str, Any]
-) -> None:
+def test_a_sleep_of_a_client_app_is_time_of_its_node(run_app: RunApp) -> None:
     """Two steps of 1 s; a node that sleeps 3 s more answers after 5 s, later than the timeout of 4 s."""
     seen: list[tuple[int, float]] = []
     server = one_round(lambda replies, s: seen.append((len(replies), s)))
     began = time.monotonic()
-    task = {"clients": 3, "workers": workers}
-    run = run_app(server, SLEEPING, {"task": task, "devices": devices()})
+    run = run_app(server, SLEEPING, {"task": {"clients": 3}, "devices": devices()})
     assert seen == [(2, pytest.approx(4, abs=1e-3))]
     assert run.simulated_s == pytest.approx(4, abs=1e-3)
-    if workers["name"] == "here":
-        assert time.monotonic() - began < 3 * 3
+    assert time.monotonic() - began < 3 * 3
 
 
 SLEEPING = apps.client_of(train=apps.stepping(2, lambda node: time.sleep(3 if node == 2 else 0)))
@@ -256,3 +248,39 @@ def test_waiting_for_more_nodes_than_are_ever_online_at_once_is_said(
     assert time.monotonic() - began < 30
     assert (run.info["messages"], run.info["dispatches"], run.simulated_s) == (0, 0, 12 * 3600)
     assert "of 4 nodes, at most 2 were online at once" in caplog.text
+
+
+def test_wrong_use_gives_one_message(run_app: RunApp) -> None:
+    server, client = apps.strategy_server(), apps.torch_client()
+    partial = {"name": "always", "on_disconnect": "send_partial"}
+    for scenario, message in (
+        ({"server": {"method": "fedavg"}}, r"server\.method.*has no effect on a Flower app"),
+        ({"task": {"name": "timing", "clients": 3}}, "the task of a Flower app is 'flower'"),
+        ({"devices": {"availability": partial}}, "cannot send partial work"),
+        ({"task": {"workers": {"name": "processes"}}}, "other processes cannot import"),
+    ):
+        with pytest.raises(UserError, match=message):
+            run_app(server, client, scenario)
+    with pytest.raises(UserError, match=r"fedsim flower APP"):
+        fedsim.run({"task": {"name": "flower"}, "stop": {"rounds": 1}})
+    with pytest.raises(UserError, match="took no step of a PyTorch optimizer") as caught:
+        run_app(apps.sklearn_server(), apps.sklearn_client())
+    assert "devices.compute.unit=example" in str(caught.value)
+
+
+def test_rules_about_devices_and_the_run_can_be_ignored(
+    run_app: RunApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    """40 s of latency that were meant as milliseconds, and an app that waits for a fifth node."""
+    section = devices()
+    section["network"] = {"name": "static", "latency": 40, "down": "1Mbps", "up": "1Mbps"}
+    server = apps.strategy_server(rounds=1, min_available_nodes=5)
+    scenario = {"devices": section, "stop": {"simulated_time": "1d"}}
+    rules = ["long-latency", "waited-for-nodes"]
+    for ignored in ([], rules[:1], rules):
+        caplog.clear()
+        run = run_app(server, apps.torch_client(), {**scenario, "ignore": ignored})
+        assert [rule for rule in rules if f"[{rule}]" in caplog.text] == rules[len(ignored) :]
+        assert run.scenario["ignore"] == ignored
+    with pytest.raises(UserError, match="there is no rule 'long-latencies'"):
+        run_app(server, apps.torch_client(), {**scenario, "ignore": ["long-latencies"]})

@@ -14,12 +14,14 @@ from tests.flower.worlds import Counting, RunApp, coming_and_going, devices
 
 
 def test_same_bits_in_this_process_and_in_others(run_app: RunApp) -> None:
-    """The unseeded draws of a ClientApp come from the seed of the message, wherever it runs."""
+    """Wherever a ClientApp runs, its unseeded draws come from the seed of the message, and its sleep is simulated."""
     results: list[Any] = []
+    scenario = {"devices": devices("1s")}
     server = apps.strategy_server(rounds=1, sort=True, results=results, fraction_evaluate=0.0)
     for workers in ({"name": "here"}, {"name": "processes", "count": 1}):
-        run_app(server, apps.app, {"task": {"clients": 3, "workers": workers}})
-    run_app(server, apps.app, {"task": {"clients": 3}, "seed": 1})
+        run = run_app(server, apps.app, scenario | {"task": {"clients": 3, "workers": workers}})
+        assert sorted(run.dispatches["arrived_s"].round()) == [5, 5, 8]
+    run_app(server, apps.app, scenario | {"task": {"clients": 3}, "seed": 1})
     here, there, other = (result.arrays.to_numpy_ndarrays() for result in results)
     assert all(np.array_equal(a, b) for a, b in zip(here, there, strict=True))
     assert not all(np.array_equal(a, b) for a, b in zip(here, other, strict=True))

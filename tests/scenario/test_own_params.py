@@ -27,7 +27,7 @@ PARTS = {
     "server.schedule": (
         "from fedsim.scheduling.continuous import Concurrent",
         "    pass",
-        "SlotParams",
+        "Concurrent.Params",
     ),
     "training.lr_schedule": (
         "from fedsim.learning.rates import CountingSchedule",
@@ -75,8 +75,8 @@ def test_other_params_are_refused_with_the_line_to_write(
     result = run_part(tmp_path, section, params)
     assert result.exit_code == 2, result.output
     assert re.search(rf"part\.py:\d: Mine: its Params do not derive from {base}\n", result.stderr)
-    package = imported.split()[1]
-    assert f"write {fix.format(base=base)}, after from {package} import {base}" in result.stderr
+    source = f"{imported.partition(' import ')[0]} import {base.partition('.')[0]}"
+    assert f"write {fix.format(base=base)}, after {source}" in result.stderr
 
 
 MISTAKES = {

@@ -144,10 +144,10 @@ def play(
 
 def watch(schedule: Compass, server: Any, assignments: list[Assignment]) -> None:
     """Note every assignment of a Compass schedule."""
-    groups, assign = schedule.groups, schedule.groups.assign
+    assign = schedule.assign
 
     def noting(client: int, now_ns: int) -> Any:
-        before = len(groups.open)
+        before = len(schedule.open)
         group, steps = assign(client, now_ns)
         assignments.append(
             Assignment(
@@ -157,12 +157,12 @@ def watch(schedule: Compass, server: Any, assignments: list[Assignment]) -> None
                 steps,
                 group.target_ns / 1e9,
                 group.latest_ns / 1e9,
-                len(groups.open) > before,
+                len(schedule.open) > before,
             )
         )
         return group, steps
 
-    groups.assign = noting  # type: ignore[method-assign]
+    schedule.assign = noting  # type: ignore[method-assign]
 
 
 def slower(client: int, factor: float, at: float, until: float | None = None) -> dict[str, Any]:

@@ -25,9 +25,8 @@ from fedsim.scenario.model import Energy, Failures, Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
 from fedsim.simulation.evaluations import Evaluations
 from fedsim.simulation.facts import Clients, Work
-from fedsim.simulation.rows import dispatch_columns
 from fedsim.simulation.simulation import Simulation
-from fedsim.simulation.updates import Ended
+from fedsim.simulation.updates import Ended, dispatch_columns
 from fedsim.simulation.workload import History, Workload, Workloads
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.traces.bundle import TraceBundle

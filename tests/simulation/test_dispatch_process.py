@@ -94,7 +94,7 @@ def test_a_client_that_was_offline_has_done_no_steps_ahead() -> None:
     assert rows[1, 1]["computed"] == 13
 
 
-@settings(max_examples=30)
+@settings(max_examples=15)
 @given(
     step=st.integers(1, 9),
     steps=st.integers(1, 6),

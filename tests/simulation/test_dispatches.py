@@ -80,7 +80,7 @@ def workloads(draw: st.DrawFn) -> Workload:
     )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(
     workload=workloads(),
     client=st.integers(0, 1),
@@ -158,7 +158,7 @@ def test_bytes_occupy_shared_links_after_the_latency() -> None:
     assert book.row(1)["downloaded"] == 3.25
 
 
-@settings(max_examples=35)
+@settings(max_examples=16)
 @given(
     data=st.data(),
     policy=st.sampled_from(["drop", "pause", "finish", "send_partial"]),

@@ -1,6 +1,7 @@
 """When the model is evaluated."""
 
 from collections.abc import Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -34,15 +35,17 @@ def evaluated(
     """The evaluations of a run whose versions, of 10 local steps and a round each, are made at these seconds."""
     engine, plane = Engine(), Plane()
     evaluations = Evaluations(**times)
+    server: Any = SimpleNamespace(version=0, round=0)
 
     def make(version: int) -> None:
         dispatch = Dispatch(version, 0, version, version, version, 10, 0, 0)
         dispatch.steps_done = 10
-        evaluations.on_version(version, version, [dispatch])
+        server.version = server.round = version
+        evaluations.on_version([dispatch])
 
     for number, time_s in enumerate(versions_at_s, start=1):
         engine.call_at(round(time_s * S), lambda number=number: make(number))  # type: ignore[misc]
-    evaluations.start(engine, plane)  # type: ignore[arg-type]
+    evaluations.start(engine, server, plane)  # type: ignore[arg-type]
     engine.run(None if until_s is None else round(until_s * S))
     evaluations.finish()
     return plane.asked

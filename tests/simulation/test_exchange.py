@@ -104,7 +104,7 @@ def chunk_by_chunk(sent_ns: list[int]) -> int:
     return max(arrived)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.data())
 def test_waiting_for_the_whole_step_does_not_slow_a_ring(data) -> None:
     """On links that are not shared the slowest link alone decides, so the exact order of chunks does not matter."""

@@ -15,7 +15,7 @@ from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.run import Run, has_diverged, lost_metrics, own_metrics
 from fedsim.scheduling.base import cohort_of
-from fedsim.simulation.stall import fixes
+from fedsim.simulation.level import fixes
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,

@@ -10,7 +10,7 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from fedsim.scheduling.base import ANYTHING, Dispatch, Selection, ServerPort, Story, WakeUp
-from fedsim.scheduling.continuous import Continuous, ContinuousParams
+from fedsim.scheduling.continuous import Continuous
 
 # Quotients that differ by less than this are the same number of steps: both come from rounded nanoseconds.
 _STEPS_TOLERANCE = 1e-9
@@ -43,7 +43,7 @@ class Compass(Continuous):
         "Computing Power-Aware Scheduler, ICLR 2024, Algorithms 1 to 3"
     )
 
-    class Params(ContinuousParams):
+    class Params(Continuous.Params):
         max_steps: int | None = Field(default=None, ge=1)
         """Maximum number of local steps of a dispatch (Q_max); default: the largest full workload of a client."""
         min_steps: int | None = Field(default=None, ge=1)
@@ -75,10 +75,15 @@ class Compass(Continuous):
 
     def __init__(self, params: Params, server: ServerPort, selection: Selection) -> None:
         super().__init__(params, server, selection)
-        max_steps = params.max_steps or max(int(server.default_steps.max()), params.min_steps or 1)
-        min_steps = params.min_steps or max(1, max_steps // 5)
-        self.warmup_steps = params.warmup_steps or min_steps
-        self.groups = ArrivalGroups(params, min_steps, max_steps)
+        full_steps = int(server.default_steps.max())
+        self.max_steps = params.max_steps or max(full_steps, params.min_steps or 1)
+        self.min_steps = params.min_steps or max(1, self.max_steps // 5)
+        self.warmup_steps = params.warmup_steps or self.min_steps
+        # Estimated nanoseconds of a local step, transfers included, of every client that has answered.
+        self.step_ns: dict[int, float] = {}
+        # Groups that can be joined, in order of creation.
+        self.open: list[ArrivalGroup] = []
+        self._made = 0
         self._group_of: dict[int, ArrivalGroup] = {}
         self._late: list[Dispatch] = []
         self._late_marks: list[int] = []
@@ -101,9 +106,9 @@ class Compass(Continuous):
 
     def _assign(self, client: int) -> int:
         """Local steps for a client that gets work now; puts it into a group once its speed is known."""
-        if client not in self.groups.step_ns:
+        if client not in self.step_ns:
             return self.warmup_steps
-        group, steps = self.groups.assign(client, self.server.now_ns)
+        group, steps = self.assign(client, self.server.now_ns)
         if group.timer is None:
             group.timer = self.at(group.latest_ns, group)
         self._group_of[client] = group
@@ -111,16 +116,14 @@ class Compass(Continuous):
 
     def _received(self, dispatch: Dispatch) -> None:
         client = dispatch.client
-        self.groups.observe(
-            client, self.server.now_ns - dispatch.dispatched_ns, dispatch.steps_done
-        )
+        self.observe(client, self.server.now_ns - dispatch.dispatched_ns, dispatch.steps_done)
         group = self._group_of.pop(client, None)
         if group is None:
             self._make_version([dispatch], [0], 0, self.server.now_ns)
             self._give_work(client)
             return
         group.pending.remove(client)
-        if self.groups.is_open(group):
+        if group in self.open:
             group.arrived.append(dispatch)
             if not group.pending:
                 self._finish(group)
@@ -134,38 +137,90 @@ class Compass(Continuous):
         group = self._group_of.pop(dispatch.client, None)
         if group is not None:
             group.pending.remove(dispatch.client)
-            if not group.pending and self.groups.is_open(group):
+            if not group.pending and group in self.open:
                 if group.arrived:
                     self._finish(group)
                 else:
-                    self.groups.close(group)
+                    self._close(group)
         self._give_work(dispatch.client)
 
     def _finish(self, group: ArrivalGroup) -> None:
         """Create a version from the members that have arrived, and give them work."""
         # Closed first, so that its members do not join it again.
-        self.groups.close(group)
+        self._close(group)
         members = group.arrived
         if members or (self._late and self.params.empty_timer == "flush"):
             late, self._late = self._late, []
             late_marks, self._late_marks = self._late_marks, []
-            self._make_version(
-                [*members, *late],
-                [*[group.number] * len(members), *late_marks],
-                group.number,
-                group.target_ns,
-            )
-        for client in sorted(
-            (item.client for item in members), key=self.groups.step_ns.__getitem__
-        ):
+            marks = [group.number] * len(members) + late_marks
+            self._make_version([*members, *late], marks, group.number, group.target_ns)
+        for client in sorted((one.client for one in members), key=self.step_ns.__getitem__):
             self._give_work(client)
+
+    def _close(self, group: ArrivalGroup) -> None:
+        """Close a group to further members."""
+        self.open.remove(group)
+        if group.timer is not None:
+            group.timer.cancel()
 
     def _make_version(
         self, updates: list[Dispatch], marks: list[int], group: int, target_ns: int
     ) -> None:
         self.aggregate(
-            updates, marks, group=group, target_s=target_ns / 1e9, open_groups=len(self.groups.open)
+            updates, marks, group=group, target_s=target_ns / 1e9, open_groups=len(self.open)
         )
+
+    # -- Algorithm 2 of the paper, without a clock -----------------------------------------------------------------
+
+    def observe(self, client: int, duration_ns: int, steps: int) -> None:
+        """Record that a client took this long for ``steps`` local steps."""
+        # A step that takes no time counts as one nanosecond.
+        observed = max(1.0, duration_ns / max(1, steps))
+        before = self.step_ns.get(client, observed)
+        share = self.params.beta_s
+        self.step_ns[client] = observed if share == 1 else (1 - share) * before + share * observed
+
+    def assign(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
+        """Add a client to the best open group, or to a new one; returns the group and the client's steps."""
+        group, steps = self.join(client, now_ns) or self.create(client, now_ns)
+        group.pending.append(client)
+        return group, steps
+
+    def join(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int] | None:
+        """The open group that leaves the client time for most steps within bounds (ties go to the newest), if any."""
+        most = math.floor(self.params.join_slack * self.max_steps)
+        best: tuple[ArrivalGroup, int] | None = None
+        for group in self.open:
+            steps = self._steps(client, group.target_ns - now_ns)
+            if self.min_steps <= steps <= most and (best is None or steps >= best[1]):
+                best = group, steps
+        return best
+
+    def create(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
+        """A new group that an open one will be able to join after its next round."""
+        steps = -1
+        from_latest = self.params.create_ref == "latest"
+        for group in self.open:
+            reference_ns = group.latest_ns if from_latest else group.target_ns
+            if now_ns >= reference_ns:
+                continue
+            members = [*group.pending, *(dispatch.client for dispatch in group.arrived)]
+            fastest_ns = min(self.step_ns[member] for member in members)
+            fitting = self._steps(client, reference_ns + fastest_ns * self.max_steps - now_ns)
+            if not (self.params.create_skip_overflow and fitting > self.max_steps):
+                steps = max(steps, fitting)
+        steps = self.max_steps if steps < 0 else min(max(steps, self.min_steps), self.max_steps)
+        # Rounded up, so that a client of the same speed has time for as many steps.
+        wait_ns = math.ceil(steps * self.step_ns[client] - _NS_TOLERANCE)
+        self._made += 1
+        group = ArrivalGroup(
+            self._made, now_ns + wait_ns, now_ns + round(self.params.latest_factor * wait_ns)
+        )
+        self.open.append(group)
+        return group, steps
+
+    def _steps(self, client: int, time_ns: float) -> int:
+        return math.floor(time_ns / self.step_ns[client] + _STEPS_TOLERANCE)
 
 
 @dataclass(slots=True, eq=False)
@@ -187,86 +242,3 @@ class ArrivalGroup:
     pending: list[int] = field(default_factory=list)
     arrived: list[Dispatch] = field(default_factory=list)
     timer: WakeUp | None = None
-
-
-class ArrivalGroups:
-    """The groups of one run and the speeds of its clients; pure bookkeeping, without a clock.
-
-    Implements Algorithm 2 of Li et al., FedCompass, ICLR 2024.
-
-    Attributes:
-        step_ns: estimated nanoseconds of a local step, transfers included, of every client that has answered.
-        open: groups that can be joined, by number, in order of creation.
-        min_steps, max_steps: bounds of the local steps assigned (Q_min, Q_max).
-    """
-
-    def __init__(self, params: Compass.Params, min_steps: int, max_steps: int) -> None:
-        self.params = params
-        self.min_steps = min_steps
-        self.max_steps = max_steps
-        self.step_ns: dict[int, float] = {}
-        self.open: dict[int, ArrivalGroup] = {}
-        self._made = 0
-
-    def observe(self, client: int, duration_ns: int, steps: int) -> None:
-        """Record that a client took this long for ``steps`` local steps."""
-        # A step that takes no time counts as one nanosecond.
-        observed = max(1.0, duration_ns / max(1, steps))
-        before = self.step_ns.get(client, observed)
-        share = self.params.beta_s
-        self.step_ns[client] = observed if share == 1 else (1 - share) * before + share * observed
-
-    def assign(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
-        """Add a client to the best open group, or to a new one; returns the group and the client's steps."""
-        group, steps = self.join(client, now_ns) or self.create(client, now_ns)
-        group.pending.append(client)
-        return group, steps
-
-    def join(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int] | None:
-        """The open group that leaves the client time for most steps within bounds (ties go to the newest), if any."""
-        most = math.floor(self.params.join_slack * self.max_steps)
-        best: tuple[ArrivalGroup, int] | None = None
-        for group in self.open.values():
-            steps = self._steps(client, group.target_ns - now_ns)
-            if self.min_steps <= steps <= most and (best is None or steps >= best[1]):
-                best = group, steps
-        return best
-
-    def create(self, client: int, now_ns: int) -> tuple[ArrivalGroup, int]:
-        """A new group that an open one will be able to join after its next round."""
-        steps = -1
-        from_latest = self.params.create_ref == "latest"
-        for group in self.open.values():
-            reference_ns = group.latest_ns if from_latest else group.target_ns
-            if now_ns >= reference_ns:
-                continue
-            next_ns = reference_ns + self._fastest_ns(group) * self.max_steps
-            fitting = self._steps(client, next_ns - now_ns)
-            if not (self.params.create_skip_overflow and fitting > self.max_steps):
-                steps = max(steps, fitting)
-        steps = self.max_steps if steps < 0 else min(max(steps, self.min_steps), self.max_steps)
-        # Rounded up, so that a client of the same speed has time for as many steps.
-        wait_ns = math.ceil(steps * self.step_ns[client] - _NS_TOLERANCE)
-        self._made += 1
-        group = ArrivalGroup(
-            self._made, now_ns + wait_ns, now_ns + round(self.params.latest_factor * wait_ns)
-        )
-        self.open[group.number] = group
-        return group, steps
-
-    def close(self, group: ArrivalGroup) -> None:
-        """Close a group to further members."""
-        del self.open[group.number]
-        if group.timer is not None:
-            group.timer.cancel()
-
-    def is_open(self, group: ArrivalGroup) -> bool:
-        """Whether the group still waits for its members."""
-        return group.number in self.open
-
-    def _fastest_ns(self, group: ArrivalGroup) -> float:
-        members = [*group.pending, *(dispatch.client for dispatch in group.arrived)]
-        return min(self.step_ns[client] for client in members)
-
-    def _steps(self, client: int, time_ns: float) -> int:
-        return math.floor(time_ns / self.step_ns[client] + _STEPS_TOLERANCE)

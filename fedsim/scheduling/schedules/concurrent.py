@@ -12,10 +12,10 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.scheduling.base import ANYTHING, Dispatch, Selection, ServerPort, Story
-from fedsim.scheduling.continuous import Concurrent, Continuous, SlotParams
+from fedsim.scheduling.continuous import Concurrent, Continuous
 
 
-class KeepingParams(SlotParams):
+class KeepingParams(Concurrent.Params):
     """Parameters of schedules whose clients keep their slots by default."""
 
     next_client: Literal["selection", "same"] = "same"
@@ -34,7 +34,7 @@ class Asynchronous(Concurrent):
         "Xie, Koyejo and Gupta, Asynchronous Federated Optimization, arXiv:1903.03934, Algorithm 1"
     )
 
-    class Params(SlotParams):
+    class Params(Concurrent.Params):
         max_staleness: int | None = Field(default=None, ge=0)
         """Updates whose staleness exceeds this many versions are discarded."""
 

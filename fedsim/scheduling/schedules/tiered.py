@@ -9,8 +9,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.scheduling.base import ANYTHING, Dispatch, Process, Selection, ServerPort, Story
-from fedsim.scheduling.continuous import Continuous, ContinuousParams
-from fedsim.scheduling.tiers import equal_tiers, profile, tiers_by_ratio
+from fedsim.scheduling.continuous import Continuous
+from fedsim.scheduling.drawing import equal_tiers, profile, tiers_by_ratio
 
 
 class Tiered(Continuous):
@@ -30,7 +30,7 @@ class Tiered(Continuous):
         "Asynchronous Tiers, SC 2021, Algorithm 1; tiers by speed ratio: Li et al., FedCompass, ICLR 2024, App. E.2"
     )
 
-    class Params(ContinuousParams):
+    class Params(Continuous.Params):
         speed_ratio: float = Field(default=2.0, ge=1)
         """Longest duration within a tier, as a multiple of the duration of its fastest client."""
         tiers: int | None = Field(default=None, ge=1)

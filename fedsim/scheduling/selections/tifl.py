@@ -10,7 +10,7 @@ from pydantic import Field, field_validator
 
 from fedsim.errors import UserError
 from fedsim.scheduling.base import CohortParams, Selection, ServerPort
-from fedsim.scheduling.tiers import equal_tiers, profile
+from fedsim.scheduling.drawing import equal_tiers, profile
 
 
 class TiFL(Selection):

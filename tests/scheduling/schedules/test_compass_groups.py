@@ -1,11 +1,13 @@
 """Joining and creating arrival groups (card of FedCompass, section 9.2), times in seconds."""
 
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from fedsim.scheduling.base import Dispatch
-from fedsim.scheduling.schedules.compass import ArrivalGroup, ArrivalGroups, Compass
+from fedsim.scheduling.schedules.compass import ArrivalGroup, Compass
 
 S = 10**9
 
@@ -18,15 +20,14 @@ class Open(NamedTuple):
     latest: float | None = None
 
 
-def groups(*opened: Open, speed: float = 1.0, **params: Any) -> ArrivalGroups:
+def groups(*opened: Open, speed: float = 1.0, **params: Any) -> Compass:
     """Open groups from number 1, and client 0 of this speed."""
-    made = ArrivalGroups(Compass.Params(**params), min_steps=20, max_steps=100)
+    server: Any = SimpleNamespace(default_steps=np.array([100]))
+    made = Compass(Compass.Params(**params), server, None)  # type: ignore[arg-type]
     made.step_ns[0] = speed * S
     for number, (target, fastest, latest) in enumerate(opened, 1):
-        made.open[number] = ArrivalGroup(
-            number, round(target * S), round((target if latest is None else latest) * S)
-        )
-        made.open[number].pending.append(1000 + number)
+        latest_ns = round((target if latest is None else latest) * S)
+        made.open.append(ArrivalGroup(number, round(target * S), latest_ns, [1000 + number]))
         made.step_ns[1000 + number] = fastest * S
     return made
 
@@ -80,13 +81,14 @@ def test_create(
 def test_fastest_member_may_have_arrived() -> None:
     made = groups(Open(120, 2), speed=4)
     made.step_ns[7] = 0.5 * S
-    made.open[1].arrived.append(Dispatch(0, 7, 1, 0, 0, 100, 0, 7))
+    made.open[0].arrived.append(Dispatch(0, 7, 1, 0, 0, 100, 0, 7))
     assert made.create(0, 80 * S)[1] == 22  # (120 + 50 - 80) / 4 = 22.5
 
 
 @pytest.mark.parametrize(("beta_s", "seen"), [(0.9, [10, 5.5, 5.05, 5.005]), (1.0, [10, 5, 5, 5])])
 def test_the_speed_estimate(beta_s: float, seen: list[float]) -> None:
-    made = ArrivalGroups(Compass.Params(beta_s=beta_s), min_steps=20, max_steps=100)
+    made = groups(beta_s=beta_s)
+    made.step_ns.clear()
     estimates = []
     for seconds in (100, 50, 50, 50):
         made.observe(0, seconds * S, 10)

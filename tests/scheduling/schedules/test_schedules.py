@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.scheduling.base import Demands
-from fedsim.scheduling.schedules.ata import allocated
+from fedsim.scheduling.schedules.trials import allocated
 from fedsim.vocabulary.outcomes import Outcome
 from tests.scheduling.worlds import NO_NETWORK, play
 from tests.simulation.harness import Book, online, simulate
@@ -196,7 +196,7 @@ def test_demands_of_a_schedule(name: str, params: dict[str, Any], demands: Deman
 # -- asynchronous ------------------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(
     step_s=st.lists(st.floats(0.01, 50.0), min_size=2, max_size=8),
     places=st.integers(1, 8),

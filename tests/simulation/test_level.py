@@ -89,7 +89,7 @@ def test_a_limit_of_dispatches_that_is_reached_first_ends_the_run() -> None:
 
 def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dispatches that take no time would be handed out forever; a run that ends first is not touched."""
-    monkeypatch.setattr("fedsim.simulation.stall.LEAST_STALLED_AFTER", 300)
+    monkeypatch.setattr("fedsim.simulation.level.LEAST_STALLED_AFTER", 100)
     timeless: dict[str, Any] = {"step_s": [0, 0], "bytes_down": 0, "bytes_up": 0}
     with pytest.raises(UserError, match="the clock stands still at 0 s") as caught:
         simulate(**timeless, rounds=1000)
@@ -101,14 +101,14 @@ def test_a_clock_that_stands_still_ends_the_run(monkeypatch: pytest.MonkeyPatch)
 def test_rounds_without_clients_that_take_no_time_end_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("fedsim.simulation.story.ROUNDS_AT_ONCE", 50)
+    monkeypatch.setattr("fedsim.simulation.level.LEAST_STALLED_AFTER", 50)
     nobody: dict[str, Any] = {
         "step_s": [1, 1],
         "selection": {"name": "bernoulli", "probability": 1e-9, "allow_empty": True},
         "schedule": {"name": "sync", "min_updates": 0},
     }
-    with pytest.raises(UserError, match="50 rounds took no time: the clock stands still at 0 s"):
-        simulate(**nobody, rounds=1000)
+    with pytest.raises(UserError, match="2,000 events took no time: the clock stands still at 0 s"):
+        simulate(**nobody, rounds=5000)
     nobody["schedule"]["pause"] = 1.0
     assert len(simulate(**nobody, rounds=1000).aggregates) == 1000
 
