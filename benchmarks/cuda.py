@@ -3,7 +3,7 @@
     python -m benchmarks.cuda [--folder DIR] [--minutes M] [--only STEP ...]      run, and continue what was cut off
     python -m benchmarks.cuda --write [--folder DIR]                          put the tables into benchmarks/README.md
 
-Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
+DIR is by default ``$OUT/cuda-report``. Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
 tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command again runs those that are missing. The
 exit status is 1 if a step failed, was cut off or did not begin. The checkout and fedsim's requirements suffice;
 ``paper``, ``fedlga`` and ``fedsum`` also need MNIST, Fashion-MNIST and CIFAR-10 (``FEDSIM_DATA``), and
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -44,6 +45,22 @@ STEPS: dict[str, tuple[int, list[str]]] = {
     "small": (90, [*_GPU, *_SMALL, "--ways", "fedsim", "loop", "vmap", "jax"]),
     "large": (120, [*_GPU, *_LARGE, *_TORCH]),
     "asynchronous": (60, [*_GPU, "--asynchronous", *_SMALL, "--precision", "tf32"]),
+    "nccl": (
+        60,
+        [
+            *(
+                "-m",
+                "torch.distributed.run",
+                "--standalone",
+                "--nproc-per-node",
+                "gpu",
+                "-m",
+                "fedsim",
+            ),
+            *("run", "scenarios/quickstart.yaml", "-s", "training.workers.name=distributed"),
+            *("-o", "{folder}/nccl", "--overwrite"),
+        ],
+    ),
     "paper": (
         300,
         ["-m", "fedsim", "sweep", _PAPER, "-j", "12", "-o", "{folder}/fedcompass-cnn-gpu"],
@@ -127,7 +144,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--folder", type=Path, default=Path("cuda-report"))
+    default = Path(os.environ.get("OUT", ""), "cuda-report")
+    parser.add_argument("--folder", type=Path, default=default)
     parser.add_argument("--minutes", type=float, default=8.0, help="time for all steps together")
     parser.add_argument("--only", nargs="+", choices=list(STEPS), default=list(STEPS))
     parser.add_argument("--write", action="store_true")

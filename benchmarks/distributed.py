@@ -63,15 +63,15 @@ def _run(kind: str, rounds: int, updates: int, hidden: int, folder: Path) -> Non
     """Run in this process, and print its figures."""
     moved = 0
 
-    exchange = Ranks.tensor
+    send = Ranks._sent
 
-    def exchanged(*arguments: Any) -> Tensor:
+    def sent(*arguments: Any) -> Tensor:
         nonlocal moved
-        tensor = exchange(*arguments)
+        tensor = send(*arguments)
         moved += tensor.nbytes
         return tensor
 
-    Ranks.tensor = exchanged  # type: ignore[method-assign, assignment]
+    Ranks._sent = sent  # type: ignore[method-assign, assignment]
     fedsim.run(_scenario(kind, rounds, updates, hidden), folder, overwrite=True)
     if not int(os.environ.get("RANK", 0)):
         wall_s = json.loads((folder / "run.json").read_text())["wall_s"]

@@ -45,7 +45,6 @@ ELSEWHERE = {
     "cli/calibrate.py": ("calibration/test_calibrating.py", "the command only calls it"),
     "devices/__init__.py": ("devices/compute/test_compute.py", "a record of inputs"),
     "flower/__init__.py": ("flower/test_running.py", "imports"),
-    "learning/spread.py": ("learning/workers/test_distributed.py", "rows of several ranks"),
     "scheduling/port.py": ("scheduling/schedules/test_schedules.py", "interfaces"),
     "simulation/simulation.py": ("simulation/test_story.py", "every test there runs one"),
     "parts/extras.py": ("tasks/datasets/test_torchvision.py", "imports an optional package"),

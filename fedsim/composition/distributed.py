@@ -62,11 +62,7 @@ def follow(world: World, ranks: Ranks, *, checkpoint: Checkpoint | None = None) 
     period = Grace()
 
     def rest(learner: Learner) -> None:
-        due, signal = ranks.agree(False, period.requested)
-        if due:
-            tensors, _ = learner.state()
-            for name in tensors:
-                tensors[name]  # Sent to rank 0, which reads them in the same order.
+        _, signal = ranks.agree(False, period.requested)
         if signal is not None:
             ranks.part()
             raise Stopped(signal)
@@ -79,9 +75,6 @@ def follow(world: World, ranks: Ranks, *, checkpoint: Checkpoint | None = None) 
             learner.start()
             server.run()
             learner.close()
-            # Rank 0 writes both, of which each rank has a share.
-            learner.client_metrics()
-            learner.personal_parts()
     finally:
         learner.stop()
 

@@ -63,9 +63,8 @@ def load_original(
             where=changed.source.value_place(tuple(path.split("."))),
             hint=f"a resumed run may change {', '.join(MAY_CHANGE)}; for other changes begin a new run",
         )
-        for path, before, after in differences(loaded.resolved(), changed.resolved())
+        for path, _, _ in differences(loaded.resolved(), changed.resolved())
         if not any(f"{path}.".startswith(f"{allowed}.") for allowed in MAY_CHANGE)
-        or (path == "training.workers.name" and "distributed" in (before, after))
     )
     return changed
 

@@ -44,7 +44,7 @@ from fedsim.flower.update import (
     request,
 )
 from fedsim.learning.learner import Learner
-from fedsim.learning.workers import Group, Pool, Workers
+from fedsim.learning.workers import Group, Workers
 from fedsim.methods.base import LocalUpdate
 from fedsim.randomness import Stream
 from fedsim.runs.checkpoint import load_tensors, save_tensors
@@ -357,8 +357,12 @@ class _Trained(Workers):
     """Workers that have trained already."""
 
     def __init__(self, clients: LiveClients) -> None:
-        super().__init__([], Pool(1), {"workers": 0, "workers_are": "nodes"})
         self.count, self._clients = 1, clients
+        self.described = {"workers": 0, "workers_are": "nodes"}
+
+    @override
+    def stop(self) -> None:
+        pass
 
     @override
     def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:

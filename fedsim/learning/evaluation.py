@@ -331,5 +331,5 @@ class Measurement:
     def _personal_model(self, server: ServerState, client: int) -> Tensor:
         """The model that a client of a personal method would use, (P,)."""
         clients = np.array([client])
-        rows = self._store.common_rows(clients)
+        rows = self._store.rows(clients)
         return self._method.personal_models(server, clients, rows)[0]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from fedsim.learning.updates import LossLedger
 from fedsim.learning.workers import Pool, Station, Workers, make_workers
 from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import Method, ServerState
+from fedsim.processes.launch import Launch
 from fedsim.scenario.model import Evaluation
 from fedsim.vocabulary.metrics import MetricDefinition
 from fedsim.vocabulary.timeline import Adopt, Aggregate, Evaluate, Gather, Instruction, Train
@@ -44,8 +46,7 @@ _PENDING_S = 10.0
 """Maximum wall time of pending training, estimated from the last execution, and wall time after which instructions are
 executed even if fewer are pending: until then there is no checkpoint, and a run cannot stop."""
 _PENDING_FLOPS = {"cpu": 10**11, "cuda": 10**14}
-"""The same in operations, on CUDA and with several ranks: there, the last bits of a result depend on the groups of a
-wave, which must therefore follow from the timeline alone."""
+"""The same in operations, on CUDA and with several ranks, whose waves must follow from the timeline alone."""
 _FIRST_PENDING = 16
 """Maximum number of dispatches trained together before there is such an estimate."""
 # Personal models assembled at once when they are saved.
@@ -63,7 +64,7 @@ class Learner:
     Args:
         station, evaluation, metrics: task, method and device; the evaluation section, and its metrics on test samples.
         cloud: the method of the cloud, if the station's is that of edge servers.
-        ranks: the processes of the run, each of which has a learner like this one; None if there is only this one.
+        ranks: the processes of the run, each of which has a learner like this one; by default only this one.
         workers: what trains; the threads of the station's devices if None.
         folder: folder for rows that do not fit into memory; the system's temporary folder if None.
         checkpoint: the :meth:`state` of an earlier learner. The timeline is then submitted again from its beginning;
@@ -74,8 +75,8 @@ class Learner:
             None instead of the learner if the checkpoint contains the aggregation.
 
     Attributes:
-        rests_anywhere: whether results do not depend on when :meth:`flush` is called; on CUDA and with ``ranks``, their
-            last bits do.
+        rests_anywhere: whether :meth:`flush` may be called at any moment; on CUDA, last bits depend on it, and several
+            processes must call it at the same one.
 
     Raises:
         UserError: the checkpoint was written with another kernel, device type or precision.
@@ -102,7 +103,8 @@ class Learner:
         self._on_version = on_version
         self._eager = station.training.verify == "eager"
         device = station.execution.device.type
-        self.rests_anywhere = device != "cuda" and ranks is None
+        self._ranks = ranks = ranks or Ranks(Launch())
+        self.rests_anywhere = device != "cuda" and ranks.count == 1
         self._most_pending = _CUDA_PENDING if device == "cuda" else _CPU_PENDING
         self._most_flops = _PENDING_FLOPS[device]
         self._pending_flops = 0
@@ -111,10 +113,8 @@ class Learner:
 
         # Evaluates, and trains if training runs in this process on one device.
         self._pool = Pool(station.threads)
-        self._ranks = ranks
-        count = None if ranks is None else ranks.count
-        self.workers = workers or make_workers(station, self._pool, count)
-        self._side = ServerSide(station, folder, ranks=ranks)
+        self.workers = workers or make_workers(station, self._pool, ranks)
+        self._side = ServerSide(station, folder, in_place=ranks.count == 1)
         # The side of the only server, or of the cloud, and the dispatches whose updates it has gathered.
         self._top = self._side if cloud is None else ServerSide(station, folder, cloud)
         self._gathered: dict[int, Train] = {}
@@ -262,8 +262,9 @@ class Learner:
 
     def start(self) -> None:
         """Check that all processes of the run would compute the same bits."""
-        if self._ranks is not None:
-            self._ranks.require_same(self.station.describe())
+        self._ranks.require_same(self.station.describe())
+        waiting = self._side.waiting
+        waiting.most_in_wave = min(self._ranks.values(waiting.most_in_wave))
 
     def close(self) -> None:
         """Execute what is pending and end the workers.
@@ -273,8 +274,7 @@ class Learner:
         """
         self._replay.ended()
         self.flush()
-        if self._ranks is not None:
-            self._ranks.require_equal(self._checksum)
+        self._ranks.require_equal(self._checksum)
         self.stop()
 
     def stop(self) -> None:
@@ -287,7 +287,8 @@ class Learner:
         return self._pending.wave(dispatch_ids, self._side.has_model_of, most)
 
     def _train(self, wave: Sequence[Train]) -> None:
-        groups = self._groups(wave)
+        self._ranks.require_equal(partial(self._checksum, wave))
+        groups = self.station.groups(wave, self.workers.count)
         updates = self.workers.train([self._side.group(trains) for trains in groups])
         tensors: list[Tensor] = []
         for trains, update in zip(groups, updates, strict=True):
@@ -295,23 +296,14 @@ class Learner:
             tensors.append(update.loss)
         # Once per wave, because it waits for the device.
         numbers = [train.dispatch_id for trains in groups for train in trains]
-        losses = dict(zip(numbers, torch.cat(tensors).tolist() if tensors else (), strict=True))
-        self._losses.note(losses if self._ranks is None else self._ranks.losses(losses, wave))
+        losses = dict(zip(numbers, torch.cat(tensors).tolist(), strict=True))
+        self._losses.note(losses)
         for train in wave:
             self._pending.mark_trained(train)
 
-    def _groups(self, wave: Sequence[Train]) -> list[list[Train]]:
-        """The groups of a wave that this process trains."""
-        if self._ranks is None:
-            return self.station.groups(wave, self.workers.count)
-        self._ranks.require_equal(self._checksum)
-        by_client = bool(self.store.of_clients)
-        placed = self._ranks.spread(self.station, wave, by_client=by_client)
-        return [trains for shard, trains in placed if self._side.place(trains, shard)]
-
-    def _checksum(self) -> int:
-        """The CRC-32 of the newest server state."""
-        value = 0
+    def _checksum(self, wave: Sequence[Train] = ()) -> int:
+        """The CRC-32 of the newest server state, and of the numbers of dispatches."""
+        value = zlib.crc32(np.array([train.dispatch_id for train in wave]).data)
         for tensor in self._top.current.values():
             bits = tensor.detach().cpu().contiguous().view(-1).view(torch.uint8)
             value = zlib.crc32(bits.numpy().data, value)
@@ -362,10 +354,8 @@ class Learner:
             self._on_metrics(instruction, metrics)
 
     def _measured(self, states: Sequence[ServerState]) -> list[Mapping[str, float]]:
-        """The metrics of these states; each rank measures some, unless they need rows of all ranks."""
+        """The metrics of these states; each rank measures some."""
         measure: Callable[[ServerState], Mapping[str, float]] = self._measurement.measure
-        if self._ranks is None or self._measure_at_once:
-            return list(self._pool.map(measure, states))
         return self._ranks.map(self._pool.map, measure, states)
 
     # -- submission ---------------------------------------------------------------------------------------------------
@@ -438,7 +428,7 @@ class Learner:
             return {}
         parts: dict[str, list[Tensor]] = {name: [] for name in names}
         for batch in np.array_split(clients, -(-len(clients) // _PERSONAL_ROWS)):
-            models = method.personal_models(self.server, batch, self.store.common_rows(batch))
+            models = method.personal_models(self.server, batch, self.store.rows(batch))
             views = layout.views(models.cpu().contiguous())
             for name, rows in parts.items():
                 rows.append(views[name].clone())
@@ -449,8 +439,7 @@ class Learner:
         """Metrics of each client's own model (or the global one) on its own test samples; None if there are none."""
         self.flush()
         with reproducible(tf32=self.station.execution.tf32):
-            metrics = self._measurement.of_clients(self.server)
-        return metrics if self._ranks is None else self._ranks.values(metrics)[0]
+            return self._measurement.of_clients(self.server)
 
     def describe(self) -> dict[str, str | int]:
         """Everything that the bits of the results may depend on, and notes, for ``run.json``."""

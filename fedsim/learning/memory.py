@@ -258,13 +258,9 @@ class StateStore:
         names = [name for name in self.of_clients if name not in besides]
         return {name: self._stores[name].get(clients) for name in names}
 
-    def common_rows(self, clients: IntArray) -> dict[str, Tensor]:
-        """Memories that clients see, name to (B, elements); all processes of a run call it together."""
-        return {name: self._rows(name, clients.tolist()) for name in self.of_clients}
-
     def row(self, name: str, client: int) -> Tensor:
         """The row of a client in a memory of the server, (elements,)."""
-        return self._rows(name, [client])[0]
+        return self._stores[name].get([client])[0]
 
     def put(self, name: str, client: int, row: Tensor) -> None:
         """Replace that row."""
@@ -284,11 +280,11 @@ class StateStore:
         makers: dict[str, Tensor | Callable[[], Tensor]] = dict(ready)
         for name, store in self._stores.items():
             rows = max(1, _PIECE_BYTES // max(1, store.elements * store.dtype.itemsize))
-            keys = self.keys(name)
+            keys = store.keys()
             for number, start in enumerate(range(0, len(keys), rows)):
                 piece = keys[start : start + rows]
                 makers[f"{prefix}{name}.clients.{number}"] = partial(torch.tensor, piece)
-                makers[f"{prefix}{name}.rows.{number}"] = partial(self._rows, name, piece)
+                makers[f"{prefix}{name}.rows.{number}"] = partial(store.get, piece)
         return Tensors(makers)
 
     def load(self, tensors: Mapping[str, Tensor]) -> None:
@@ -298,13 +294,7 @@ class StateStore:
                 if f"{name}.clients.{number}" not in tensors:
                     break
                 clients = tensors[f"{name}.clients.{number}"].numpy()
-                self._load(name, clients, tensors[f"{name}.rows.{number}"])
-
-    def _rows(self, name: str, clients: Sequence[int]) -> Tensor:
-        return self._stores[name].get(clients)
-
-    def _load(self, name: str, clients: IntArray, rows: Tensor) -> None:
-        self._stores[name].put(clients, rows)
+                self._stores[name].put(clients, tensors[f"{name}.rows.{number}"])
 
 
 class Tensors(Mapping[str, Tensor]):

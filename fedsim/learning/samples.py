@@ -49,31 +49,12 @@ class Samples:
         samples.task = task
         return samples
 
-    @property
-    def on_device(self) -> bool:
-        """Whether the samples are in the compute device's memory."""
-        return self.x.device == self._device
-
     def __len__(self) -> int:
         return len(self.y)
 
-    def gather(
-        self, rows: Tensor, scratch: dict[str, Tensor] | None = None, moves: Moves | None = None
-    ) -> Tensor:
-        """Inputs of the samples ``rows`` (m,) as the module receives them, augmented by ``moves`` of m images.
-
-        With ``scratch``, the next call with the same ``scratch`` overwrites the result.
-        """
-        if not self.on_device:
-            raw = torch.index_select(self.x, 0, rows.to(self.x.device)).to(self._device)
-        elif scratch is None:
-            raw = torch.index_select(self.x, 0, rows)
-        else:
-            held = scratch.get("x")
-            if held is None or len(held) < len(rows):
-                held = self.x.new_empty((len(rows), *self.x.shape[1:]))
-                scratch["x"] = held
-            raw = torch.index_select(self.x, 0, rows, out=held[: len(rows)])
+    def gather(self, rows: Tensor, moves: Moves | None = None) -> Tensor:
+        """Inputs of the samples ``rows`` (m,) as the module receives them, augmented by ``moves`` of m images."""
+        raw = torch.index_select(self.x, 0, rows.to(self.x.device)).to(self._device)
         if moves is not None:
             raw = moved(raw, moves, self._black)
         return raw if self._ready else self.task.inputs(raw, self._dtype)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,10 +14,8 @@ from fedsim.learning.contract import Contract, Named
 from fedsim.learning.device import Execution
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.pending import Models
-from fedsim.learning.spread import SpreadStore, SpreadUpdates
 from fedsim.learning.updates import Contributions, WaitingUpdates
 from fedsim.learning.workers import Group, Station, cohort_of
-from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState
 from fedsim.vocabulary.timeline import Adopt, Aggregate, Gather, Train
 
@@ -30,7 +28,7 @@ class ServerSide:
         folder: folder for rows that do not fit into memory.
         cloud: the method of the cloud, whose clients are edge servers; the method of the station if None. The cloud
             computes in double precision, in which the difference between two models of an edge server is exact.
-        ranks: the processes over which rows are spread; None if all rows are in this one.
+        in_place: whether all clients are trained in this process, and may change their memories in place.
 
     Attributes:
         waiting: vectors of trained dispatches.
@@ -42,7 +40,8 @@ class ServerSide:
         station: Station,
         folder: Path | None = None,
         cloud: Method | None = None,
-        ranks: Ranks | None = None,
+        *,
+        in_place: bool = True,
     ) -> None:
         self._task = station.task
         self._method = method = cloud or station.method
@@ -62,22 +61,19 @@ class ServerSide:
         self._remembered: dict[int, set[int]] = {}
         memories = method.memories()
         budget = Budget.of(station.training, device, folder)
-        new_store: Callable[..., StateStore] = StateStore
-        new_updates: Callable[..., WaitingUpdates] = WaitingUpdates
-        if ranks is not None:
-            new_store, new_updates = partial(SpreadStore, ranks), partial(SpreadUpdates, ranks)
-        self.store = new_store(memories, dtype, device, budget, state["model"])
+        self.store = StateStore(memories, dtype, device, budget, state["model"])
         self._in_place = [
             name
             for name, memory in memories.items()
-            if memory.in_place
+            if in_place
+            and memory.in_place
             and device.type == "cpu"
             and self.store[name].holds(len(station.task.samples))
         ]
         self._restarting = [name for name, memory in memories.items() if memory.restarts]
         self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
         first = method.sent_at(0)
-        self.waiting = new_updates(method.upload(), dtype, device, folder=folder, others=first)
+        self.waiting = WaitingUpdates(method.upload(), dtype, device, folder=folder, others=first)
 
     def models(self, edge: int = -1) -> Models:
         """The models of the only server or the cloud, or of an edge server."""
@@ -116,14 +112,6 @@ class ServerSide:
             in_place={name: self.store[name].views(clients) for name in in_place},
         )
 
-    def place(self, trains: Sequence[Train], shard: int) -> bool:
-        """Note the shard of a group that is to be trained; returns whether this rank trains it."""
-        assert isinstance(self.waiting, SpreadUpdates)
-        here = self.waiting.place([train.dispatch_id for train in trains], shard)
-        if not here:
-            self._release(trains)
-        return here
-
     def receive(self, trains: Sequence[Train], update: LocalUpdate) -> None:
         """Keep the result of a group's training: vectors until their aggregation, and memories of the clients."""
         clients = np.array([train.client for train in trains])
@@ -135,9 +123,6 @@ class ServerSide:
                 self.store[name].put(clients, rows)
             else:
                 self.store[name].put(clients[used], rows[used])
-        self._release(trains)
-
-    def _release(self, trains: Sequence[Train]) -> None:
         for train in trains:
             self.models(train.edge).release(train.model)
 
@@ -204,9 +189,6 @@ class ServerSide:
         for dispatch_id in self.waiting.ids():
             for name in self.waiting.names(dispatch_id):
                 tensors[f"waiting/{dispatch_id}/{name}"] = self.waiting.row(dispatch_id, name)
-        if isinstance(self.waiting, SpreadUpdates):
-            shards = sorted(self.waiting.shards.items())
-            tensors["placed/shards"] = torch.tensor(shards, dtype=torch.int64).view(-1, 2)
         return tensors
 
     def restore(self, version: int, tensors: Mapping[str, Tensor]) -> None:
@@ -220,8 +202,6 @@ class ServerSide:
             if "remembered" in of_edge:
                 self._remembered[edge] = set(of_edge["remembered"]["clients"].tolist())
         self.store.load(sections.get("memory", {}))
-        if isinstance(self.waiting, SpreadUpdates):
-            self.waiting.shards = dict(sections["placed"]["shards"].tolist())
         for dispatch_id, vectors in _by_number(sections.get("waiting", {}), device).items():
             rows = {name: vector.unsqueeze(0) for name, vector in vectors.items()}
             self.waiting.put([dispatch_id], rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,12 +13,14 @@ from torch import Tensor
 
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.contract import Named
+from fedsim.learning.device import uploaded
 from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
 from fedsim.vocabulary.timeline import Aggregate, Train
 
 WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625
+_ROWS_OF_A_PRODUCT = 64
 
 
 class WaitingUpdates:
@@ -83,11 +86,18 @@ class WaitingUpdates:
     ) -> Tensor:
         """Sum over dispatches of ``factors`` times vector ``name``, (elements,).
 
-        Row by row, so that the result does not depend on the groups in which the rows were trained.
+        Row by row, so that the result does not depend on the groups in which the rows were trained; on CUDA, where each
+        row would be a launch, by products of some, whose last bits differ.
         """
         total = torch.zeros(self.elements[name], dtype=self.dtype, device=self.device)
-        for dispatch_id, factor in zip(dispatch_ids, factors, strict=True):
-            total.add_(WaitingUpdates.row(self, dispatch_id, name), alpha=factor)
+        rows = (self.row(dispatch_id, name) for dispatch_id in dispatch_ids)
+        if self.device.type == "cuda" and _ROWS_OF_A_PRODUCT:
+            weights = uploaded(np.array(factors), self.device).to(self.dtype)
+            for few in weights.split(_ROWS_OF_A_PRODUCT) if len(weights) else ():
+                total += few @ torch.stack(list(itertools.islice(rows, len(few))))
+            return total
+        for row, factor in zip(rows, factors, strict=True):
+            total.add_(row, alpha=factor)
         return total
 
     def drop(self, dispatch_id: int) -> None:

@@ -69,11 +69,10 @@ class DeviceWorkers(Parameters):
 
 
 class DistributedWorkers(Parameters):
-    """The processes that ``torchrun`` or ``srun`` starts for ``fedsim run``, at most 16, each with a copy of the data.
+    """The processes that ``torchrun`` or ``srun`` starts for ``fedsim run``, each with a copy of the data.
 
-    Each trains its share of the clients and keeps their rows; sums are exchanged instead of updates. Each has
-    ``training.threads`` (by default 1), or one GPU. Results do not depend on the number of processes; their last bits
-    differ from those of other workers.
+    Each trains its share of the clients, and receives the updates of the others. Each has ``training.threads`` (by
+    default 1), or one GPU.
     """
 
     name: Literal["distributed"]
@@ -137,8 +136,7 @@ class Training(Parameters):
     """Worker threads of local training on a CPU; by default one per core. Never changes a result."""
     workers: Workers = ThreadWorkers()
     """Where clients are trained: threads on one device, all CUDA devices of this machine, or the processes that
-    torchrun or srun starts. Never changes a result; ``distributed`` alone sums in a different order, which changes last
-    bits."""
+    torchrun or srun starts. Never changes a result."""
     memory: Literal["device", "host", "disk"] | None = None
     """Where the state of clients is kept between dispatches; by default, the first of the three that has room."""
 

@@ -265,7 +265,8 @@ class Graph:
 
 @contextmanager
 def imitated_cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Inside, there is one CUDA device."""
+    """Inside, there is one CUDA device, on which updates are added row by row, as on the CPU."""
+    monkeypatch.setattr("fedsim.learning.updates._ROWS_OF_A_PRODUCT", 0)
     stream = SimpleNamespace(wait_stream=lambda other: None)
     for name, value in {
         "is_available": lambda: True,

@@ -140,3 +140,14 @@ def test_groups_take_a_quarter_of_the_memory(
         memory = SimpleNamespace(total_memory=int(clients * 4 * numbers * 4))
         monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device, m=memory: m)
         assert kernel.largest_group() == max(1, int(clients))
+
+
+def test_updates_are_summed_by_products(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three at a time, up to rounding those of the CPU."""
+    task, timeline = supervised_task("mlp"), rounds(3, list(range(8)))
+    expected = on_cpu(task, timeline)
+    request.getfixturevalue("cuda")
+    monkeypatch.setattr("fedsim.learning.updates._ROWS_OF_A_PRODUCT", 3)
+    torch.testing.assert_close(on_device(task, timeline)[0]["model"], expected[0]["model"])

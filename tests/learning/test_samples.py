@@ -28,12 +28,6 @@ def test_inputs_are_those_of_the_task(samples: Samples) -> None:
     assert torch.equal(samples.slice(5, 9), whole[5:9])
 
 
-def test_the_same_scratch_serves_batches_of_all_sizes(samples: Samples) -> None:
-    scratch: dict[str, torch.Tensor] = {}
-    for rows in (ROWS, ROWS[:1], torch.arange(32), ROWS[1:]):
-        assert torch.equal(samples.gather(rows, scratch), samples.gather(rows))
-
-
 def test_pixels_outside_of_a_moved_image_are_black(samples: Samples) -> None:
     """Black is pixel 0, whose input is the shift of the channel."""
     zero = torch.zeros(len(ROWS), dtype=torch.int64)

@@ -159,10 +159,8 @@ class RunFacts:
     @functools.cached_property
     def evaluations(self) -> Mapping[str, Floats]:
         """The columns of :attr:`progress` as arrays: a page draws thousands of curves from them."""
-        return {
-            str(name): column.to_numpy(dtype=np.float64, na_value=np.nan)
-            for name, column in self.progress.items()
-        }
+        values = self.progress.to_numpy(dtype=np.float64, na_value=np.nan)
+        return dict(zip(map(str, self.progress), values.T.copy(), strict=True))
 
     @property
     def target(self) -> dict[str, float]:
@@ -173,6 +171,8 @@ class RunFacts:
     @functools.cached_property
     def stopped_at(self) -> dict[str, float]:
         """The target if it ended the run: its last evaluation met it; else empty."""
+        if not self.target:
+            return {}
         last = {
             name: values.iloc[-1] for name in self.metrics if len(values := self.progress[name])
         }
@@ -313,7 +313,7 @@ def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **facts,
         "diverged_s": float(facts["diverged_s"][0]),
-        "progress": pd.DataFrame(progress),
+        "progress": pd.DataFrame(progress, copy=False),
     }
 
 

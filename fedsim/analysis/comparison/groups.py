@@ -91,7 +91,8 @@ def group_runs(
     """
     flat = [_flat(run.scenario) for run in runs]
     every = [*flat, *(_flat(scenario) for scenario in others)]
-    paths, between_groups = differing(every), differing(flat)
+    paths = differing(every)
+    between_groups = differing(flat) if others else paths
     of_variants, of_settings = _split(paths, every, settings)
     written = [_described(values, paths) for values in every]
     first_name = str(every[0].get("server.method.name", "runs")).rpartition(":")[2]

@@ -172,10 +172,10 @@ def default_targets(runs: Sequence[RunFacts]) -> tuple[Target, ...]:
     stated = tuple(Target(metric, value) for run in runs for metric, value in run.target.items())
     if stated:
         return tuple(dict.fromkeys(stated))
-    measured = [run.progress["accuracy"].dropna() for run in runs if "accuracy" in run.metrics]
+    measured = [run.evaluations["accuracy"] for run in runs if "accuracy" in run.metrics]
     if not measured:
         return ()
-    first = float(np.median([values.iloc[0] for values in measured]))
-    best = max(float(values.max()) for values in measured)
+    first = float(np.median([values[~np.isnan(values)][0] for values in measured]))
+    best = max(float(np.nanmax(values)) for values in measured)
     levels = [level / 20 for level in range(1, 20) if first < level / 20 <= best]
     return tuple(Target("accuracy", level) for level in levels[-3:])

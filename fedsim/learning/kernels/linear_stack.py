@@ -8,14 +8,14 @@ deltas are transposed, (..., outputs, width): products with few outputs are then
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from fedsim.learning.device import multiplies_by_onednn
-from fedsim.learning.kernels.base import Correction, IntArray
+from fedsim.learning.kernels.base import Correction
 from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.tasks.kinds.supervised import SupervisedTask
 
@@ -24,10 +24,6 @@ _SINGLE_BYTES = 384 << 10
 # Groups for such models: an order of data is drawn for each, and a method's vectors should fit into the caches.
 _SINGLE_GROUP_BYTES = 16 << 20
 _SINGLE_GROUPS = (4, 32)
-# Bytes of one client's samples that are gathered at once; they share the cache with the model.
-_PIECE_BYTES = 1 << 20
-# Steps of a group that are gathered at once, however large they are.
-_FEWEST_STEPS = 4
 # Entries of a layer from which oneDNN multiplies one client's matrices (measured on an AMD EPYC).
 _ONEDNN_FROM = 1 << 17
 # Products of matrices of one client, and of the matrices of several.
@@ -39,47 +35,6 @@ class _LinearStackSession(StackedSession["LinearStackKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         kernel = self._kernel
         return kernel.replay(kernel.differentiate, (weights, out), self.padded(step, len(weights)))
-
-    def descend(
-        self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
-    ) -> Tensor:
-        kernel = self._kernel
-        if kernel.execution.device.type == "cuda":
-            return super().descend(weights, rates, active)
-        losses, factors = weights.new_zeros(len(weights)), rates.neg().unsqueeze(1)
-        correction = correction or Correction(weights, weights)
-        for rows, begin, end in self._pieces(active):
-            at = slice(begin - self._first, end - self._first)
-            assert self._drawn is not None
-            samples, *batches = (
-                each[at, rows] for each in (self._drawn.rows, self._labels, self._mean_weights)
-            )
-            inputs = self.inputs(begin, samples, first=rows.start, scratch=kernel.scratch)
-            batches = [inputs.view(*samples.shape, -1), *batches]
-            total = losses[rows]
-            # One by one, because the number of steps in a piece depends on the group.
-            for step in kernel.descend(weights[rows], factors[rows], batches, correction.of(rows)):
-                total += step
-        return losses
-
-    def _pieces(self, active: IntArray) -> Iterator[tuple[slice, int, int]]:
-        """Dispatches, and the first step that they take together and the one after the last."""
-        kernel, begin = self._kernel, 0
-        features = kernel.task.layout.shapes[0][1]
-        batch_bytes = self.width * features * kernel.execution.dtype.itemsize
-        while begin < len(active):
-            rows = int(active[begin])
-            self.draw(begin, rows)
-            end = min(self._first + len(self._labels), len(active))
-            if kernel.client_by_client:
-                end = min(end, begin + max(1, _PIECE_BYTES // batch_bytes))
-                for row, until in enumerate(np.minimum(self._steps[:rows], end).tolist()):
-                    yield slice(row, row + 1), begin, until
-            else:
-                piece = max(_FEWEST_STEPS, _PIECE_BYTES // (batch_bytes * rows))
-                end = min(end, begin + piece, int((active >= rows).sum()))
-                yield slice(0, rows), begin, end
-            begin = end
 
 
 class LinearStackKernel(SupervisedKernel):
@@ -100,7 +55,8 @@ class LinearStackKernel(SupervisedKernel):
         dimensions = [len(shape) for shape in self.task.layout.shapes]
         self._weights = [index for index, n in enumerate(dimensions) if n == 2]
         self._biased = [dimensions[index + 1 : index + 2] == [1] for index in self._weights]
-        self.scratch: dict[str, Tensor] = {}
+        on_cpu = self.execution.device.type == "cpu"
+        self.client_by_client = on_cpu and self.model_bytes > _SINGLE_BYTES
         by_onednn = multiplies_by_onednn(self.execution.device, self.execution.dtype)
         self.onednn_from = _ONEDNN_FROM if by_onednn else sys.maxsize
 
@@ -117,28 +73,20 @@ class LinearStackKernel(SupervisedKernel):
     def differentiate(self, weights: Tensor, out: Tensor, *batches: Tensor) -> Tensor:
         """Write the gradients at ``weights`` (b, P) into ``out``; returns the losses of the mini-batches, (b,)."""
         factors, correction = torch.ones_like(weights[:, :1]), Correction(weights, out.zero_())
-        return self._steps(weights, factors, _single_step(*batches), correction)[0]
-
-    def take_step(self, weights: Tensor, factors: Tensor, *batches: Tensor) -> Tensor:
-        correction = Correction(weights, weights)
-        return self._steps(weights, factors, _single_step(*batches), correction)[0]
+        inputs, *others = (batch.unsqueeze(0) for batch in batches)
+        return self._steps(weights, factors, (inputs.flatten(3), *others), correction)[0]
 
     def take_steps(
-        self, weights: Tensor, factors: Tensor, rows: Tensor, *batches: Tensor
+        self,
+        weights: Tensor,
+        factors: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        mean_weights: Tensor,
+        correction: Correction | None = None,
     ) -> Tensor:
-        inputs = self.samples.gather(rows.reshape(-1)).view(*rows.shape, -1)
-        losses = torch.zeros_like(weights[:, 0])
-        correction = Correction(weights, weights)
-        for step in self._steps(weights, factors, [inputs, *batches], correction):
-            losses += step
-        return losses
-
-    # Operations start sooner without the bookkeeping of autograd.
-    @torch.inference_mode()
-    def descend(
-        self, weights: Tensor, factors: Tensor, batches: Sequence[Tensor], correction: Correction
-    ) -> Tensor:
-        """Several local steps of b clients on :meth:`_steps`' batches, in place; returns losses (S, b)."""
+        correction = correction or Correction(weights, weights)
+        batches = inputs.flatten(3), labels, mean_weights
         if not self.client_by_client:
             return self._steps(weights, factors, batches, correction)
         only = [batch[:, 0] for batch in batches]
@@ -235,19 +183,8 @@ class LinearStackKernel(SupervisedKernel):
         """Whether it computes on a CPU; on CUDA, recorded steps take no correction."""
         return self.execution.device.type == "cpu"
 
-    @property
-    def client_by_client(self) -> bool:
-        """Whether plain steps are taken client by client."""
-        on_cpu = self.execution.device.type == "cpu"
-        return on_cpu and self.model_bytes > _SINGLE_BYTES
-
 
 def _onednn_product(values: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``values @ weight.T + bias`` by oneDNN, in float32."""
     product: Tensor = torch.ops.mkldnn._linear_pointwise(values, weight, bias, "none", [], "")
     return product
-
-
-def _single_step(inputs: Tensor, *others: Tensor) -> list[Tensor]:
-    """The mini-batches of one step, as those of S steps."""
-    return [batch.unsqueeze(0) for batch in (inputs.flatten(2), *others)]

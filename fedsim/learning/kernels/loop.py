@@ -121,8 +121,11 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = []
+        self._views = self._views or [self._bound.views(weight) for weight in weights]
         for row in range(len(weights)):
-            loss, gradients = self._backward(step, row, weights)
+            numbers, _ = self.draw(step, len(weights))
+            inputs = self.inputs(step, numbers[None, row : row + 1], first=row)
+            loss, gradients = self._backward(step, row, inputs, self._views[row])
             targets = self._bound.views(out[row])[: len(gradients)]
             torch._foreach_copy_(targets, gradients)
             losses.append(loss)
@@ -134,34 +137,35 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         losses, factors = weights.new_zeros(len(weights)), rates.neg().unsqueeze(1)
         correction = correction or Correction(weights, weights)
         alphas = rates.neg().tolist()
-        corrections = [correction.of(row) for row in range(len(weights))]
-        moved = [self._bound.views(one.change) for one in corrections]
-        for step, rows in enumerate(active.tolist()):
-            for row in range(rows):
-                loss, gradients = self._backward(step, row, weights[:rows])
-                corrections[row].pull(weights[row], factors[row])
-                targets = moved[row][: len(gradients)]
-                torch._foreach_add_(targets, gradients, alpha=alphas[row])
-                corrections[row].shift(weights[row], factors[row])
-                losses[row] += loss
+        for rows, begin, end in self.pieces(active):
+            row, alpha = rows.start, alphas[rows.start]
+            model, total, of_row = weights[row], losses[row], correction.of(row)
+            views, moved = self._bound.views(model), self._bound.views(of_row.change)
+            assert self._drawn is not None
+            samples = self._drawn.rows[begin - self._first : end - self._first, rows]
+            inputs = self.inputs(begin, samples, first=row)
+            for step, images in enumerate(torch.split(inputs, self.width), begin):
+                loss, gradients = self._backward(step, row, images, views)
+                of_row.pull(model, factors[row])
+                torch._foreach_add_(moved[: len(gradients)], gradients, alpha=alpha)
+                of_row.shift(model, factors[row])
+                total += loss
         return losses
 
-    def _backward(self, step: int, row: int, weights: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Loss, as :meth:`gradients`, and gradients of one client at its row of ``weights``."""
-        if not self._views:
-            self._views = [self._bound.views(weight) for weight in weights]
+    def _backward(
+        self, step: int, row: int, inputs: Tensor, views: list[Tensor]
+    ) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Loss, as :meth:`gradients`, and gradients of one client on padded ``inputs`` (width, *shape)."""
         # Without padding, which must not enter the statistics of normalization layers.
-        numbers, _ = self.draw(step, len(weights))
         at = step - self._first
         count = self._counts[at][row]
-        inputs = self.inputs(step, numbers[None, row : row + 1, :count], first=row)
-        labels = self._labels[at, row, :count]
+        inputs, labels = inputs[:count], self._labels[at, row, :count]
         bound = self._bound
-        bound.bind(self._views[row])
+        bound.bind(views)
         if bound.drops:
             bound.seed_dropout(self.dropout_seed(step, row))
         autocast = self._autocast
-        reduced = torch.autocast(weights.device.type, autocast) if autocast else nullcontext()
+        reduced = torch.autocast(inputs.device.type, autocast) if autocast else nullcontext()
         with torch.enable_grad(), reduced:
             outputs = bound.forward(inputs)
             if self._masks is not None:
@@ -175,7 +179,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             loss, bound.parameters, allow_unused=True, materialize_grads=True
         )
         reported = self._kernel.reported(loss, losses)
-        return reported.detach().to(weights.dtype), gradients
+        return reported.detach().to(views[0].dtype), gradients
 
 
 class LoopKernel(SupervisedKernel):
@@ -185,6 +189,7 @@ class LoopKernel(SupervisedKernel):
     revision = 2
     group_invariant = True
     fused = True
+    client_by_client = True
     session_class = _LoopSession
 
     def prepare(self) -> None:

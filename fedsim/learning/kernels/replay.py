@@ -17,7 +17,7 @@ _LOGGER = logging.getLogger("fedsim")
 # A step is recorded after it has been executed this often; recording rarer steps is not worthwhile.
 _SIGHTINGS = 2
 # Maximum number of recordings; the least recently used one is dropped.
-_MOST_RECORDINGS = 256
+_MOST_RECORDINGS = 64
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -20,15 +20,16 @@ from fedsim.vocabulary.metrics import DispatchLoss
 _MOST_PLACES = 1 << 22
 # Groups on CPU, where the data of a group should stay in the cache (measured).
 _CPU_GROUP_BYTES = 8 << 20
-_CPU_GROUPS = (4, 32)
+_CPU_GROUPS = (4, 64)
 # On CUDA, larger groups are better as long as they leave room for samples and clients' memories.
 _CUDA_SHARE = 0.25
 _CUDA_MOST = 2048
 # Rows per client in a group: received model, local model, gradient and update.
 _ROWS_OF_A_CLIENT = 4
 _SEED_MASK = (1 << 63) - 1
-# Steps that one recording holds.
-_MOST_STEPS = 16
+# Bytes of samples that are gathered at once, and the fewest and most steps of a group. On a CPU, they share the cache
+# with the model; on CUDA, one recording holds the steps.
+_PIECES = {"cpu": (1 << 20, 4, 1 << 30), "cuda": (1 << 26, 1, 64)}
 
 
 class SupervisedKernel(Kernel):
@@ -40,10 +41,12 @@ class SupervisedKernel(Kernel):
         dispatch_loss: see :class:`fedsim.learning.kernels.base.Kernel`.
 
     Attributes:
-        replay: calls the operations of every step.
+        replay: calls the operations of steps.
+        client_by_client: whether plain steps are taken client by client.
     """
 
     session_class: ClassVar[type[SupervisedSession[Any]]]
+    client_by_client: bool = False
 
     def __init__(
         self, samples: Samples, order: BatchOrder, *, dispatch_loss: DispatchLoss = "mean"
@@ -72,25 +75,21 @@ class SupervisedKernel(Kernel):
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
         return self.order.visited(clients, steps)
 
-    def take_step(
-        self, weights: Tensor, factors: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
+    def take_steps(
+        self,
+        weights: Tensor,
+        factors: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        mean_weights: Tensor,
+        correction: Correction | None = None,
     ) -> Tensor:
-        """One local step of plain SGD of ``weights`` (b, P), in place, on :meth:`StackedSession.padded` batches.
+        """S local steps of plain SGD of ``weights`` (b, P), in place, on :meth:`StackedSession.batches`.
 
-        ``factors`` are minus the learning rates, (b, 1). Returns the losses before it, as :meth:`Session.gradients`.
+        ``factors`` are minus the learning rates, (b, 1). Returns the losses before each step, (S, b), as
+        :meth:`Session.gradients`.
         """
         raise NotImplementedError
-
-    def take_steps(
-        self, weights: Tensor, factors: Tensor, rows: Tensor, labels: Tensor, mean_weights: Tensor
-    ) -> Tensor:
-        """The same on the samples ``rows`` (S, b, width) of S consecutive steps; returns sums of their losses."""
-        losses = weights.new_zeros(len(weights))
-        for numbers, *batches in zip(rows, labels, mean_weights, strict=True):
-            inputs = self.samples.gather(numbers.reshape(-1))
-            inputs = inputs.view(*numbers.shape, *inputs.shape[1:])
-            losses += self.take_step(weights, factors, inputs, *batches)
-        return losses
 
     @property
     def model_bytes(self) -> int:
@@ -172,9 +171,7 @@ class SupervisedSession(Session, Generic[KernelType]):
         at = step - drawn.first
         return drawn.rows[at, :active], drawn.counts[at, :active]
 
-    def inputs(
-        self, step: int, rows: Tensor, first: int = 0, scratch: dict[str, Tensor] | None = None
-    ) -> Tensor:
+    def inputs(self, step: int, rows: Tensor, first: int = 0) -> Tensor:
         """Inputs of the samples ``rows`` (S, b, width), (S x b x width, *shape), augmented if requested.
 
         They are those of b dispatches from ``first`` on, at S steps from ``step`` on.
@@ -185,7 +182,30 @@ class SupervisedSession(Session, Generic[KernelType]):
             streams = self._streams[first : first + dispatches].repeat(steps)
             numbers = torch.arange(step, step + steps, device=rows.device)
             moves = self._augmenter.moves(streams, numbers.repeat_interleave(dispatches), width)
-        return self.samples.gather(rows.reshape(-1), scratch, moves)
+        return self.samples.gather(rows.reshape(-1), moves)
+
+    def pieces(self, active: IntArray) -> Iterator[tuple[slice, int, int]]:
+        """Dispatches, and the first step that they take together and the one after the last; see :meth:`descend`."""
+        kernel, begin = self._kernel, 0
+        device = kernel.execution.device.type
+        most_bytes, fewest, most = _PIECES[device]
+        batch_bytes = self.width * self.samples.x[:1].numel() * kernel.execution.dtype.itemsize
+        while begin < len(active):
+            rows = int(active[begin])
+            self.draw(begin, rows)
+            end = min(self._first + len(self._labels), len(active))
+            if kernel.client_by_client:
+                end = min(end, begin + max(1, most_bytes // batch_bytes))
+                for row, until in enumerate(np.minimum(self._steps[:rows], end).tolist()):
+                    yield slice(row, row + 1), begin, until
+            else:
+                steps = min(most, max(fewest, most_bytes // (batch_bytes * rows)))
+                end = min(end, begin + steps, int((active >= rows).sum()))
+                if device == "cuda" and rows > active[-1]:
+                    # Numbers of steps differ: powers of two, so that there are few recordings.
+                    end = begin + (1 << (end - begin).bit_length() - 1)
+                yield slice(0, rows), begin, end
+            begin = end
 
     def dropout_seed(self, step: int, row: int) -> int:
         """Seed of the dropout masks of the dispatch ``row`` at ``step``, 63 bits."""
@@ -211,45 +231,38 @@ class StackedSession(SupervisedSession[KernelType]):
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
-        """Plain steps, several with one launch if they are recorded."""
-        kernel, losses = self._kernel, weights.new_zeros(len(weights))
-        factors = rates.neg().unsqueeze(1)
-        most = _MOST_STEPS if self.samples.on_device and self._augmenter is None else 1
-        step = 0
-        while step < len(active):
-            rows = int(active[step])
-            self.draw(step, rows)
-            at, given = step - self._first, factors[:rows]
-            alike = int((active[step : step + most] == rows).sum())
-            steps = min(alike, len(self._labels) - at)
-            if rows > active[-1]:
-                # Numbers of steps differ: powers of two, so that there are few recordings.
-                steps = 1 << steps.bit_length() - 1
-            if steps == 1:
-                batches = self.padded(step, rows)
-                losses[:rows] += kernel.replay(
-                    kernel.take_step, (weights[:rows],), (given, *batches)
-                )
-            else:
-                assert self._drawn is not None
-                drawn = self._drawn.rows, self._labels, self._mean_weights
-                pieces = [each[at : at + steps, :rows] for each in drawn]
-                losses[:rows] += kernel.replay(
-                    kernel.take_steps, (weights[:rows],), (given, *pieces)
-                )
-            step += steps
+        """Plain steps; on CUDA, those of a piece are launched together if they are recorded."""
+        kernel, on_cuda = self._kernel, weights.device.type == "cuda"
+        losses, factors = weights.new_zeros(len(weights)), rates.neg().unsqueeze(1)
+        correction = correction or Correction(weights, weights)
+        # On a CPU, operations start sooner without the bookkeeping of autograd.
+        with torch.inference_mode(not on_cuda):
+            for rows, begin, end in self.pieces(active):
+                models, total = weights[rows], losses[rows]
+                given = factors[rows], *self.batches(rows, begin, end)
+                if on_cuda:
+                    total += kernel.replay(kernel.take_steps, (models,), given).sum(0)
+                else:
+                    # One by one, because the number of steps in a piece depends on the group.
+                    for step in kernel.take_steps(models, *given, correction.of(rows)):
+                        total += step
         return losses
 
-    def padded(self, step: int, active: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The mini-batches of the first b = ``active`` dispatches at ``step``.
+    def batches(self, rows: slice, begin: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The mini-batches of b dispatches at S steps.
 
-        Inputs (b, width, *shape), labels (b, width), and the weight of each position in its batch's mean, (b, width).
+        Inputs (S, b, width, *shape), labels (S, b, width), and the weight of each position in its batch's mean, (S, b,
+        width).
         """
-        rows, _ = self.draw(step, active)
-        inputs = self.inputs(step, rows[None])
-        at = step - self._first
-        return (
-            inputs.view(active, self.width, *inputs.shape[1:]),
-            self._labels[at, :active],
-            self._mean_weights[at, :active],
+        self.draw(begin, rows.stop)
+        at = slice(begin - self._first, end - self._first)
+        assert self._drawn is not None
+        samples, labels, mean_weights = (
+            each[at, rows] for each in (self._drawn.rows, self._labels, self._mean_weights)
         )
+        inputs = self.inputs(begin, samples, first=rows.start)
+        return inputs.view(*samples.shape, *inputs.shape[1:]), labels, mean_weights
+
+    def padded(self, step: int, active: int) -> list[Tensor]:
+        """:meth:`batches` of the first b = ``active`` dispatches at ``step``, without the axis of steps."""
+        return [each[0] for each in self.batches(slice(0, active), step, step + 1)]

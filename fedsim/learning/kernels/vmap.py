@@ -13,6 +13,7 @@ from torch.func import functional_call, grad_and_value, vmap
 
 from fedsim.learning.batches import BatchOrder
 from fedsim.learning.device import Execution
+from fedsim.learning.kernels.base import Correction
 from fedsim.learning.kernels.convolutions import BatchedConvolutions
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
@@ -120,13 +121,21 @@ class VmapKernel(SupervisedKernel):
         self._constants.check()
         return losses
 
-    def take_step(
-        self, weights: Tensor, factors: Tensor, inputs: Tensor, labels: Tensor, mean_weights: Tensor
+    def take_steps(
+        self,
+        weights: Tensor,
+        factors: Tensor,
+        inputs: Tensor,
+        labels: Tensor,
+        mean_weights: Tensor,
+        correction: Correction | None = None,
     ) -> Tensor:
-        gradients = torch.zeros_like(weights)
-        losses = self.differentiate(weights, gradients, inputs, labels, mean_weights)
-        weights.addcmul_(gradients, factors)
-        return losses
+        losses = []
+        for batch in zip(inputs, labels, mean_weights, strict=True):
+            gradients = torch.zeros_like(weights)
+            losses.append(self.differentiate(weights, gradients, *batch))
+            weights.addcmul_(gradients, factors)
+        return torch.stack(losses)
 
     def _differentiate(
         self, function: Any, weights: Tensor, out: Tensor, losses: Tensor, *mini_batches: Tensor

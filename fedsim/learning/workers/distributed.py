@@ -1,9 +1,7 @@
 """Workers in the processes (ranks) that torchrun or srun started.
 
-Every rank executes the whole timeline and has the same server states; it trains a share of the dispatches, and their
-updates stay there. What ranks exchange, and the bits of every sum, follow from the timeline alone: updates belong to
-one of :data:`SHARDS` shards, and the sums of shards are added in a fixed binary tree, of which each rank has a
-contiguous piece.
+Every rank executes the whole timeline, trains a share of the groups of a wave, and receives the updates of the others,
+so that all have the same states, and the bits of a run are those of one process.
 """
 
 from __future__ import annotations
@@ -17,23 +15,21 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fedsim.errors import InvariantViolation, ProcessLost, UserError
-from fedsim.learning.workers.station import Station
+from fedsim.errors import ProcessLost, UserError
+from fedsim.learning.workers.station import mapped
+from fedsim.methods.base import LocalUpdate
 from fedsim.processes.launch import Launch
-from fedsim.randomness import mix64
 from fedsim.vocabulary.formatting import format_duration
-from fedsim.vocabulary.timeline import Train
 
-SHARDS = 16
-"""Leaves of the tree in which sums are added, and the largest number of ranks."""
 _WHERE = "training.workers"
 _PORT, _PORTS = 12_000, 20_000
 _TIMEOUT = timedelta(minutes=15)
@@ -46,7 +42,7 @@ _Item = TypeVar("_Item")
 
 
 class Ranks:
-    """The processes of one run. All ranks call the same methods in the same order, except :meth:`owner`.
+    """The processes of one run, which call the same methods in the same order.
 
     Args:
         launched: this process among them.
@@ -60,14 +56,10 @@ class Ranks:
     def __init__(self, launched: Launch, *, on_cuda: bool = False) -> None:
         self.number, self.count = launched.rank, launched.count
         self._store: Any = None
-        if self.count > SHARDS:
-            raise UserError(
-                f"{self.count} processes were started, but a run uses at most {SHARDS}",
-                where=_WHERE,
-                hint=f"start {SHARDS} or fewer, with several training.threads each",
-            )
+        self._device = torch.device("cpu")
         if on_cuda:
-            torch.cuda.set_device(launched.local % torch.cuda.device_count())
+            self._device = torch.device("cuda", launched.local % torch.cuda.device_count())
+            torch.cuda.set_device(self._device)
         # They stay together until the process ends, for further runs.
         if self.count > 1 and not dist.is_initialized():
             self._join("cpu:gloo,cuda:nccl" if on_cuda else "gloo")
@@ -145,42 +137,28 @@ class Ranks:
         with contextlib.suppress(ProcessLost):
             self.values(None)
 
-    # -- shares -------------------------------------------------------------------------------------------------------
-
-    def owner(self, shard: int) -> int:
-        """The rank that has a shard; ranks have contiguous shards."""
-        return shard * self.count // SHARDS
-
-    def spread(
-        self, station: Station, wave: Sequence[Train], *, by_client: bool
-    ) -> list[tuple[int, list[Train]]]:
-        """The groups of a wave, each with its shard.
-
-        Groups are placed longest first. ``by_client``, a client's dispatches are always in the same shard, so that the
-        rows that it keeps need not move.
-        """
-        if not by_client:
-            groups = station.groups(wave, SHARDS, fixed=True)
-            return list(zip(place([station.flops(group) for group in groups]), groups, strict=True))
-        members: dict[int, list[Train]] = {}
-        for train in wave:
-            members.setdefault(shard_of(train.client), []).append(train)
-        return [
-            (shard, group)
-            for shard in sorted(members)
-            for group in station.groups(members[shard], 1, fixed=True)
-        ]
-
     # -- communication ------------------------------------------------------------------------------------------------
 
-    def tensor(self, owner: int, make: Callable[[], Tensor], like: Tensor) -> Tensor:
-        """The tensor that ``make`` returns on the rank ``owner``; its shape, type and device are those of ``like``."""
+    def updates(self, here: Iterable[LocalUpdate], groups: int) -> Iterator[LocalUpdate]:
+        """The updates of all groups of a wave, in order, from those of each :attr:`count`-th one, computed ``here``."""
         if self.count == 1:
-            return make()
-        result = make().contiguous() if self.number == owner else torch.empty_like(like)
+            yield from here
+            return
+        computed = list(here)
+        shapes = self.values([mapped(lambda rows: rows.to("meta"), each) for each in computed])
+        for index in range(groups):
+            number, owner = divmod(index, self.count)
+            update = (computed if owner == self.number else shapes[owner])[number]
+            yield mapped(partial(self._sent, owner), update)
+
+    def _sent(self, owner: int, rows: Tensor) -> Tensor:
+        if self.number == owner:
+            rows = rows.contiguous()
+        else:
+            rows = torch.empty(rows.shape, dtype=rows.dtype, device=self._device)
         with self._together():
-            dist.broadcast(result.view(-1).view(torch.uint8), owner)
-        return result
+            dist.broadcast(rows.view(-1).view(torch.uint8), owner)
+        return rows
 
     def values(self, value: _Value) -> list[_Value]:
         """The values of all ranks, which must be picklable and small."""
@@ -239,20 +217,6 @@ class Ranks:
         shares = self.values(list(work(function, items[self.number :: self.count])))
         return [shares[index % self.count][index // self.count] for index in range(len(items))]
 
-    def losses(self, here: Mapping[int, float], wave: Sequence[Train]) -> dict[int, float]:
-        """Losses of all dispatches of a wave by number, from those of this rank.
-
-        Raises:
-            InvariantViolation: the ranks do not execute the same timeline.
-        """
-        losses = {key: loss for part in self.values(dict(here)) for key, loss in part.items()}
-        if losses.keys() != {train.dispatch_id for train in wave}:
-            raise InvariantViolation(
-                "the processes of the run train different dispatches: its timeline is not a function of the scenario, "
-                "or they have not read the same files"
-            )
-        return losses
-
     def agree(self, due: bool, signal: int | None) -> tuple[bool, int | None]:
         """Whether all write a checkpoint, and the signal for which all stop then.
 
@@ -263,24 +227,6 @@ class Ranks:
         votes = self.values((due, signal))
         agreed = next((number for _, number in votes if number is not None), None)
         return votes[0][0] or agreed is not None, agreed
-
-
-def shard_of(client: int) -> int:
-    """The shard of a client that keeps rows; neighbors, which often have devices of one type, have different ones."""
-    return mix64(client) % SHARDS
-
-
-def place(costs: Sequence[float]) -> list[int]:
-    """A shard for each group: the longest first, each into the half of the tree with less work, down to a leaf."""
-    loads, shards = [0.0] * SHARDS, [0] * len(costs)
-    for index in sorted(range(len(costs)), key=lambda index: -costs[index]):
-        low, size = 0, SHARDS
-        while size > 1:
-            size //= 2
-            low += size * (sum(loads[low + size : low + 2 * size]) < sum(loads[low : low + size]))
-        loads[low] += costs[index]
-        shards[index] = low
-    return shards
 
 
 @contextlib.contextmanager

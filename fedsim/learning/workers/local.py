@@ -1,4 +1,4 @@
-"""Workers of this process: threads that share one device, or one thread per device."""
+"""Workers: threads that share one device, or one thread per device, in this process and in others of the run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from typing import TypeVar
 
 import torch
 
+from fedsim.learning.workers.distributed import Ranks
 from fedsim.learning.workers.station import Group, Station, Worker
 from fedsim.methods.base import LocalUpdate
+from fedsim.scenario.training import DistributedWorkers
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -56,25 +58,33 @@ class Workers:
         workers: at least one per thread of the pool.
         pool: the threads that train.
         described: what ``run.json`` has besides their number.
+        ranks: the processes of the run, each of which has such workers.
 
     Attributes:
-        count: number of groups trained at the same time.
+        count: number of groups trained at the same time by all processes.
         described: type and number of workers, for ``run.json``.
     """
 
     def __init__(
-        self, workers: Sequence[Worker], pool: Pool, described: Mapping[str, str | int]
+        self,
+        workers: Sequence[Worker],
+        pool: Pool,
+        described: Mapping[str, str | int],
+        ranks: Ranks,
     ) -> None:
-        self.count = len(workers)
+        self.count = ranks.count * len(workers)
         self.described = {"workers": self.count, **described}
         self._pool = pool
+        self._ranks = ranks
         self._free: SimpleQueue[Worker] = SimpleQueue()
         for worker in workers:
             self._free.put(worker)
 
     def train(self, groups: Sequence[Group]) -> Iterator[LocalUpdate]:
         """Updates of the groups, in order and on the first device, computed no further ahead than needed."""
-        return self._pool.map(self._train, groups)
+        ranks = self._ranks
+        here = self._pool.map(self._train, groups[ranks.number :: ranks.count])
+        return ranks.updates(here, len(groups))
 
     def _train(self, group: Group) -> LocalUpdate:
         worker = self._free.get()
@@ -88,24 +98,17 @@ class Workers:
         self._pool.stop()
 
 
-def make_workers(station: Station, pool: Pool, ranks: int | None = None) -> Workers:
-    """The workers of this process: several on the threads of ``pool``, or one per device.
-
-    Args:
-        station: the data and methods of a device.
-        pool: threads of the first device.
-        ranks: the number of processes of the run, each of which has such workers; None if it is no distributed run.
-    """
+def make_workers(station: Station, pool: Pool, ranks: Ranks) -> Workers:
+    """The workers of a run: several on the threads of ``pool``, those of the first device, or one per device."""
     home, others = station.execution.device, station.execution.others
-    if others and ranks is None:
+    if others:
         workers = station.workers(1)
         for device in others:
             workers += station.on(device).workers(1, home)
         devices = ", ".join(str(device) for device in (home, *others))
         described = {"workers_are": "devices", "devices": devices}
-        return Workers(workers, Pool(len(workers)), described)
-    workers = station.workers(station.threads)
-    if ranks is None:
-        return Workers(workers, pool, {"workers_are": "threads"})
-    count = ranks * len(workers)
-    return Workers(workers, pool, {"workers": count, "workers_are": "distributed", "ranks": ranks})
+        return Workers(workers, Pool(len(workers)), described, ranks)
+    kind: dict[str, str | int] = {"workers_are": "threads"}
+    if isinstance(station.training.workers, DistributedWorkers):
+        kind = {"workers_are": "distributed", "ranks": ranks.count}
+    return Workers(station.workers(station.threads), pool, kind, ranks)

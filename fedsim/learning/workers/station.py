@@ -106,13 +106,7 @@ class Worker:
         # Copies between two CUDA devices are synchronized on the streams of both.
         with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
             update = self._local_update(group)
-            if device == home:
-                return update
-            return LocalUpdate(
-                {name: rows.to(home) for name, rows in update.vectors.items()},
-                update.loss.to(home),
-                {name: rows.to(home) for name, rows in update.memory.items()},
-            )
+            return update if device == home else mapped(lambda rows: rows.to(home), update)
 
     def _local_update(self, group: Group) -> LocalUpdate:
         """The update of a group, in two halves if it does not fit into the device's memory.
@@ -149,6 +143,15 @@ def levels_of(method: Method, clients: IntArray) -> IntArray:
     return np.zeros_like(clients) if method.parts is None else method.parts.level[clients]
 
 
+def mapped(function: Callable[[Tensor], Tensor], update: LocalUpdate) -> LocalUpdate:
+    """An update whose tensors are those that ``function`` makes of the tensors of ``update``."""
+    vectors, memory = (
+        {name: function(rows) for name, rows in each.items()}
+        for each in (update.vectors, update.memory)
+    )
+    return LocalUpdate(vectors, function(update.loss), memory)
+
+
 def _joined(first: Mapping[str, Tensor], second: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: torch.cat([rows, second[name]]) for name, rows in first.items()}
 
@@ -181,7 +184,7 @@ class Station:
     ) -> None:
         self.task, self.method, self.training = task, method, training
         self.execution, self._seed = execution, seed
-        self.step_flops = self._step_flops(task)
+        self.step_flops = int(task.flops_per_sample() or 0) * training.batch_size
         with reproducible(tf32=execution.tf32):
             keep_freed_memory()
             self.samples = training_samples(task, execution)
@@ -216,16 +219,6 @@ class Station:
             return kernels
         return [NestedKernel(parts, kernels, level, self._seed) for level in range(len(kernels))]
 
-    def _step_flops(self, task: Task) -> int:
-        return int(task.flops_per_sample() or 0) * self.training.batch_size
-
-    def flops(self, group: Sequence[Train]) -> int:
-        """Operations of the local steps of a group; the number of steps if those of one are not known."""
-        parts, clients = self.method.parts, np.array([group[0].client])
-        level = int(levels_of(self.method, clients)[0])
-        task = self.task if parts is None else parts.tasks[level]
-        return sum(train.steps for train in group) * max(1, self._step_flops(task))
-
     def workers(self, count: int, home: torch.device | None = None) -> list[Worker]:
         """Workers that share the data, each with its own kernel; updates are moved to ``home`` if it is given."""
         execution, parts = self.execution, self.method.parts
@@ -246,13 +239,8 @@ class Station:
             for kernels in sets
         ]
 
-    def groups(
-        self, wave: Sequence[Train], workers: int, *, fixed: bool = False
-    ) -> list[list[Train]]:
-        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` groups are trained at once.
-
-        If that number is ``fixed``, groups that affect the bits depend on it as well.
-        """
+    def groups(self, wave: Sequence[Train], workers: int) -> list[list[Train]]:
+        """The wave in groups of one shape, each sorted by steps, most first; ``workers`` groups are trained at once."""
         clients = np.array([train.client for train in wave])
         steps = np.array([train.steps for train in wave])
         levels = levels_of(self.method, clients)
@@ -263,21 +251,20 @@ class Station:
             order = np.lexsort((-steps[at], shapes))
             for shape in np.unique(shapes):
                 members = at[order[shapes[order] == shape]]
-                pieces = self._pieces(kernel, steps[members], workers, fixed=fixed)
+                pieces = self._pieces(kernel, steps[members], workers)
                 for part in np.array_split(members, pieces):
                     groups.append([wave[index] for index in part])
         return groups
 
-    def _pieces(self, kernel: Kernel, steps: IntArray, workers: int, *, fixed: bool) -> int:
+    def _pieces(self, kernel: Kernel, steps: IntArray, workers: int) -> int:
         """The number of groups of dispatches of one shape."""
         pieces = -(-len(steps) // kernel.largest_group())
         # Each worker gets a share that is large enough; if groups affect the bits, they must not depend on the number
         # of workers.
         if self.execution.device.type == "cuda":
             shares = len(steps) * self.step_flops // _CUDA_SHARE_FLOPS
-            most = workers if fixed else _CUDA_SHARES
-            return min(len(steps), max(pieces, min(most, shares)))
-        if kernel.group_invariant or fixed:
+            return min(len(steps), max(pieces, min(_CUDA_SHARES, shares)))
+        if kernel.group_invariant:
             shares = int(steps.sum()) * self.step_flops // _SHARE_FLOPS
             fair = -(-pieces // workers) * workers
             return min(len(steps), max(pieces, min(fair, shares)))

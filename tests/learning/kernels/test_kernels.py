@@ -138,10 +138,11 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
 ) -> None:
     # Long enough for several pieces, and for several draws of the batch order where the group is large.
     monkeypatch.setattr("fedsim.learning.kernels.supervised._MOST_PLACES", 1500)
-    monkeypatch.setattr("fedsim.learning.kernels.linear_stack._PIECE_BYTES", 17_000)
+    pieces = {"cpu": (17_000, 4, 100)}
+    monkeypatch.setattr("fedsim.learning.kernels.supervised._PIECES", pieces)
     task = supervised_task(model, sizes=(50,) * 12)
     kernel = build(kind, task)
-    # Pieces are only of linear layers; the others need fewer steps for a second draw.
+    # The others need fewer steps for a second draw.
     most, fewer = (41, 33) if kind == "linear_stack" else (13, 9)
     clients, steps = np.arange(12), np.array([most] * 4 + [fewer] * 4 + [1] * 4)
     weights = row_matrix(12, task.layout.size, like=torch.zeros(1))

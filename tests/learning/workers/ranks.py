@@ -9,7 +9,6 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
 from fedsim.learning.workers import station
@@ -19,10 +18,8 @@ from fedsim.sweeps import local
 from tests.learning.timelines import Rows, buffered, checkpoints_of, execute, rounds
 from tests.learning.workers.cases import CASES, Case, asynchronous, mlp, options_of, synchronous
 
-# What a case leaves: server state and memories, metrics, and the bytes of every exchange of tensors.
-Result = tuple[dict[str, Tensor], Rows, list[int]]
-
-
+# What a case leaves: server state and memories, and metrics.
+Result = tuple[dict[str, Tensor], Rows]
 RANK_CASES: dict[str, Case] = {
     **CASES,
     "server memories": (mlp, "mifa", {}, {}, synchronous),
@@ -39,25 +36,18 @@ FEW: dict[str, Any] = {"max_pending": 6}
 
 
 def executed(name: str, ranks: Ranks | None) -> Result:
-    sent: list[int] = []
-    broadcast = dist.broadcast
-
-    def counted(tensor: Tensor, owner: int) -> None:
-        sent.append(tensor.nbytes)
-        broadcast(tensor, owner)
-
-    # As many groups as shards, although they are small.
-    with patch.object(dist, "broadcast", counted), patch.object(station, "_SHARE_FLOPS", 1):
-        return (*execute(*_played(name), **_options(name), ranks=ranks), sent)
+    # As many groups as ranks, although they are small.
+    with patch.object(station, "_SHARE_FLOPS", 1):
+        return execute(*_played(name), **_options(name), ranks=ranks)
 
 
-def checkpoints(ranks: Ranks) -> list[Any]:
+def checkpoints(ranks: Ranks | None) -> list[Any]:
     return checkpoints_of(*_played(CONTINUED), **_options(CONTINUED), ranks=ranks)
 
 
 def continued(checkpoint: Any, ranks: Ranks) -> Result:
     options = _options(CONTINUED)
-    return (*execute(*_played(CONTINUED), **options, ranks=ranks, checkpoint=checkpoint), [])
+    return execute(*_played(CONTINUED), **options, ranks=ranks, checkpoint=checkpoint)
 
 
 def _played(name: str) -> Any:

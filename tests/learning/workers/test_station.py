@@ -71,7 +71,6 @@ def test_groups_on_cuda_do_not_follow_the_number_of_devices() -> None:
         assert [len(group) for group in station.groups(trains, count)] == [14, 13, 13]
         station.step_flops = 50_000_000_000
         assert len(station.groups(trains, count)) == 8
-    assert len(station.groups(trains, 16, fixed=True)) == 16
 
 
 class _Large:
