@@ -24,7 +24,7 @@ from fedsim.traces.intervals import ranks
 from fedsim.units import NS_PER_S, to_ns
 
 if TYPE_CHECKING:
-    from fedsim.composition.stays import EdgeServers
+    from fedsim.composition.edges import EdgeServers
     from fedsim.learning.evaluation import ClientMetrics
 
 _ONLINE_POINTS = 2000

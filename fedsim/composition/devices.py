@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -66,6 +66,7 @@ class Devices:
     shared: Shared
     task: Task
     work: Work
+    _bundles: dict[PartName, TraceBundle] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def time_of_day_s(self) -> float | None:
@@ -134,6 +135,7 @@ class Devices:
     def release_traces(self) -> None:
         """Free the tables of the traces, once the devices are built; the names of the devices stay."""
         _ = self.names
+        self._bundles.clear()
         self.shared.forget_traces()
 
     def replayed_trace(self, part: PartName) -> TraceBundle | None:
@@ -368,8 +370,8 @@ class Devices:
     def _bundle(self, part: PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
         path, where = self._setting(part, "trace")
-        if path is None:
-            return None
+        if path is None or part in self._bundles:
+            return self._bundles.get(part)
         if not path.exists():
             hint = bundled.suggested_trace(path)
             written = bundled.written(path)
@@ -380,7 +382,8 @@ class Devices:
                 where=where,
                 hint=f"{hint}\n  or make a bundle with 'fedsim traces import' or 'fedsim traces synthesize'",
             )
-        return self.shared.trace(path)
+        self._bundles[part] = self.shared.trace(path)
+        return self._bundles[part]
 
     def device_rows(self, part: PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -177,7 +176,7 @@ def load_scenario_dict(
         folder: folder that relative paths refer to.
         overrides: values by dotted path.
     """
-    source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
+    source = apply_overrides(Source("scenario", dict(data)), overrides)
     return _load(source, Reading(Path(folder).resolve()), None)
 
 

@@ -89,7 +89,7 @@ def nothing_dispatched(finished: FinishedRun) -> Iterator[UserError]:
         return
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
     if finished.drew_nobody:
-        selection = finished.world.scenario.server.of_devices.selection.type
+        selection = finished.world.server.selection.type
         yield UserError(
             f"draws nobody although clients are available; {message}",
             where=place(selection, "draw"),
@@ -130,7 +130,7 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         fix = "let the run last longer (stop); if work was lost, the report shows why"
     elif arrived == (outcomes == "late").sum():
         happened = "every update that arrived was late"
-        schedule = finished.world.scenario.server.of_devices.schedule
+        schedule = finished.world.server.schedule
         fix = f"{fixes(Outcome.LATE, schedule.params)}, or give the clients less work"
     aggregate = "call self.server.aggregate(dispatches) with the updates that have arrived"
     where, hint = finished.in_schedule(aggregate, fix)
@@ -185,7 +185,7 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     yield UserError(
         f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
         f"{cohort}, because few clients were available",
-        where=f"{finished.world.scenario.server.section_of_devices}.schedule.min_cohort",
+        where=f"{finished.world.server.section_of_devices}.schedule.min_cohort",
         hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
     )
 
