@@ -27,7 +27,6 @@ from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, Vector
 from fedsim.network.base import NetworkContext
-from fedsim.network.columns import AccessParams
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
 from fedsim.simulation.facts import Work
@@ -71,7 +70,7 @@ class Devices:
     @cached_property
     def time_of_day_s(self) -> float | None:
         """Time of day at the start of the run, by the clock of the availability trace; None if it has none."""
-        bundle, params = self._bundle("availability"), self.scenario.devices.availability.params
+        bundle, params = self.bundle("availability"), self.scenario.devices.availability.params
         if bundle is None or bundle.manifest.clock == "device-relative":
             return None
         if not isinstance(params, TraceAvailability.Params) or params.shift == "any":
@@ -83,7 +82,7 @@ class Devices:
     @property
     def availability_cycle_s(self) -> float:
         """Seconds of one cycle of the devices' availability: a day, or the period of the trace if that is shorter."""
-        bundle = self._bundle("availability")
+        bundle = self.bundle("availability")
         if bundle is None or "availability" not in bundle.tables:
             return _DAY_S
         availability: AvailabilityParams = self.scenario.devices.availability.params
@@ -142,26 +141,17 @@ class Devices:
         """The trace from which a part reads a table, if it does."""
         params = getattr(self.scenario.devices, part).params
         reads = isinstance(params, TraceParameters) and params.needs_tables()
-        return self._bundle(part) if reads else None
+        return self.bundle(part) if reads else None
 
     def clients_on_other_devices(self) -> int:
         """Number of clients that have the name of a device, but are on another, because they are paired in order."""
         part, names = self._main_part, self.task.client_names
         if part is None or not names or self._setting(part, "assign")[0] != "in_order":
             return 0
-        bundle = self._bundle(part)
+        bundle = self.bundle(part)
         assert bundle is not None
         rows = _rows_of_names(names, bundle)
         return int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows)))))
-
-    def ignores_round_trips(self) -> bool:
-        """Whether the user's trace has round-trip times, but the latency is the default."""
-        params, bundle = self.scenario.devices.network.params, self._bundle("network")
-        is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
-        if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
-            return False
-        is_builtin = bundle.where.startswith(bundled.PREFIX)
-        return not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all()
 
     def population(self, method: Method, parts: Parts | None = None) -> Population:
         """The clients' devices, with their eligibility for the work of ``method``.
@@ -183,7 +173,7 @@ class Devices:
             problem
             for part in get_args(PartName)
             for problem in missing_tables(
-                getattr(devices, part).params, self._bundle(part), f"devices.{part}"
+                getattr(devices, part).params, self.bundle(part), f"devices.{part}"
             )
         )
         availability = devices.availability.create(
@@ -225,7 +215,7 @@ class Devices:
 
     def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
         """What the network of the clients is built from."""
-        bundle, edges = self._bundle("network"), self.scenario.server.edges
+        bundle, edges = self.bundle("network"), self.scenario.server.edges
         members = None if edges is None else edges.members
         return NetworkContext(
             self.task.clients,
@@ -241,7 +231,7 @@ class Devices:
         self, bundle: TraceBundle | None, offset_ns: Int64Array | int
     ) -> Int64Array | int:
         """The offset of a part's traces: that of availability if both replay one bundle."""
-        return offset_ns if bundle is not None and bundle is self._bundle("availability") else 0
+        return offset_ns if bundle is not None and bundle is self.bundle("availability") else 0
 
     def _device_context(
         self,
@@ -251,7 +241,7 @@ class Devices:
         parts: Parts | None,
         offset_ns: Int64Array | int = 0,
     ) -> DeviceContext:
-        bundle, task = self._bundle(part), self.task
+        bundle, task = self.bundle(part), self.task
         # Counting FLOPs may take a forward and a backward pass, so it is done only if they are needed.
         operations, frozen = method.vector_operations(), method.frozen()
         needs_flops = self.scenario.devices.compute.type.needs_flops or operations or frozen
@@ -332,14 +322,14 @@ class Devices:
     def _main_part(self) -> PartName | None:
         """The first part with a bundle, from which tables that all parts share are read."""
         parts: tuple[PartName, ...] = get_args(PartName)
-        return next((part for part in parts if self._bundle(part) is not None), None)
+        return next((part for part in parts if self.bundle(part) is not None), None)
 
     def _main(self) -> tuple[TraceBundle | None, Int64Array]:
         """The bundle of the main part, and the row of each client's device in it."""
         part = self._main_part
         if part is None:
             return None, np.empty(0, dtype=np.int64)
-        return self._bundle(part), self.device_rows(part)
+        return self.bundle(part), self.device_rows(part)
 
     def _setting(self, part: PartName, key: Literal["trace", "assign"]) -> tuple[Any, str]:
         """The trace of a part or its pairing with clients, and the key that gives it, for the part or all devices."""
@@ -367,7 +357,7 @@ class Devices:
         """The parameter that names the bundle of a part."""
         return self._setting(part, "trace")[1]
 
-    def _bundle(self, part: PartName) -> TraceBundle | None:
+    def bundle(self, part: PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
         path, where = self._setting(part, "trace")
         if path is None or part in self._bundles:
@@ -387,7 +377,7 @@ class Devices:
 
     def device_rows(self, part: PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""
-        bundle, (pairing, pairing_key) = self._bundle(part), self._setting(part, "assign")
+        bundle, (pairing, pairing_key) = self.bundle(part), self._setting(part, "assign")
         if bundle is None:
             return np.empty(0, dtype=np.int64)
         count, clients = bundle.device_count, self.task.clients

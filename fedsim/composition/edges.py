@@ -26,7 +26,7 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, with_averaged_buffers
-from fedsim.network.base import NetworkContext
+from fedsim.network.base import Direction, NetworkContext
 from fedsim.network.kinds.shared import Shared
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
@@ -42,6 +42,8 @@ from fedsim.vocabulary.formatting import format_count, format_counted
 
 if TYPE_CHECKING:
     import torch
+
+    from fedsim.runs.run import Run
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -496,22 +498,17 @@ def _reachable(
     population: Population, edges: Population, stays: Stays, until_ns: int | None
 ) -> Population:
     """The clients while their edge servers are up, in a run that ends at ``until_ns``."""
-
-    def unknown_length(who: str) -> UserError:
-        return UserError(
-            f"{who} need the length of the run",
+    up, change_ns = edges.availability.state_many(np.arange(edges.clients), 0)
+    end_ns = NEVER if until_ns is None else until_ns
+    fail = edges.on_disconnect != "finish" and not (up & (change_ns >= end_ns)).all()
+    if until_ns is None and (fail or stays.moves):
+        raise UserError(
+            f"{'clients that move' if stays.moves else 'edge servers that fail'} need the length of the run",
             where="stop.simulated_time",
             hint="give it, in addition to the other limits",
         )
-
-    if stays.moves and until_ns is None:
-        raise unknown_length("clients that move")
-    up, change_ns = edges.availability.state_many(np.arange(edges.clients), 0)
-    end_ns = NEVER if until_ns is None else until_ns
-    if edges.on_disconnect == "finish" or bool((up & (change_ns >= end_ns)).all()):
+    if not fail:
         return population
-    if until_ns is None:
-        raise unknown_length("edge servers that fail")
     if stays.moves:
         raise UserError(
             "clients cannot move between edge servers that fail",
@@ -521,3 +518,30 @@ def _reachable(
     beyond_ns = beyond(end_ns, population.availability, edges.availability)
     availability = population.availability.within(edges.availability, stays.of_client, beyond_ns)
     return replace(population, availability=availability)
+
+
+def write_edges(run: Run, servers: EdgeServers) -> None:
+    """Write the table of the edge servers of a finished run."""
+    # These import pandas, which a check does without.
+    from fedsim.runs.clients import clients_table
+    from fedsim.runs.schema import EDGES
+    from fedsim.runs.tables import write_parquet
+
+    edges, stays = servers.population, servers.stays
+    assert edges is not None
+    members = np.array([len(clients) for clients in stays.members])
+    end_ns = round(run.simulated_s * NS_PER_S)
+    online_ns = edges.availability.online_between_ns(0, end_ns)
+    table = clients_table(
+        run.edge_dispatches,
+        run.edge_phases,
+        duration_s=run.simulated_s,
+        samples=servers.cloud.context.samples,
+        step_s=edges.compute.step_s,
+        down_bps=edges.network.rates_bps(Direction.DOWN),
+        up_bps=edges.network.rates_bps(Direction.UP),
+        online_fraction=online_ns / max(1, end_ns),
+        known={"members": members, **({"name": stays.names} if stays.names else {})},
+        table=EDGES,
+    )
+    write_parquet(run.folder.parquet(EDGES.name), EDGES, table)

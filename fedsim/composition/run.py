@@ -19,8 +19,9 @@ import numpy as np
 from fedsim.analysis.run import Run
 from fedsim.composition.build import build
 from fedsim.composition.check import check
-from fedsim.composition.closing import spent, write_edges, write_population
+from fedsim.composition.closing import spent, write_population
 from fedsim.composition.distributed import claimed, follow, joined
+from fedsim.composition.edges import write_edges
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -73,11 +74,7 @@ _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 
 
 class Deployment(Live, Protocol):
-    """Clients that are not simulated, for a whole run.
-
-    Attributes:
-        info: further entries of ``run.json``.
-    """
+    """Clients that are not simulated, for a whole run; ``info`` are further entries of ``run.json``."""
 
     info: Mapping[str, Any]
 

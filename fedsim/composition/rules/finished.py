@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -57,10 +58,9 @@ class FinishedRun:
         """Where a rule applies and how to fix it: in the process of the user's schedule, or in its settings."""
         if self.world is None:
             return None, otherwise
-        server = self.world.scenario.server
-        schedule = server.of_devices.schedule.type
+        schedule = self.world.server.schedule.type
         if is_bundled(schedule):
-            return f"{server.section_of_devices}.schedule", otherwise
+            return f"{self.world.server.section_of_devices}.schedule", otherwise
         return place(schedule, "run"), fix
 
     @property
@@ -190,25 +190,15 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     )
 
 
-def _at_end(
-    finished: FinishedRun, check: Callable[[World, float], Iterator[UserError]]
-) -> Iterator[UserError]:
-    """The warnings of a rule that needs the length of the run, if the scenario does not give it."""
+def _at_end(name: str, finished: FinishedRun) -> Iterator[UserError]:
+    """The warnings of a rule on a scenario that needs the length of the run, if the scenario does not give it."""
     world = finished.world
     if world is not None and world.scenario.stop.simulated_time is None:
-        yield from check(world, finished.run.simulated_s)
+        yield from planned.PLANNED.checks[name](world, finished.run.simulated_s)
 
 
-@FINISHED
-def drifting_hours(finished: FinishedRun) -> Iterator[UserError]:
-    """As in :mod:`~fedsim.composition.rules.planned`."""
-    return _at_end(finished, planned.drifting_hours)
-
-
-@FINISHED
-def unobserved_time(finished: FinishedRun) -> Iterator[UserError]:
-    """As in :mod:`~fedsim.composition.rules.planned`."""
-    return _at_end(finished, planned.unobserved_time)
+for _name in ("drifting-hours", "unobserved-time"):
+    FINISHED.checks[_name] = partial(_at_end, _name)
 
 
 @FINISHED
@@ -225,9 +215,8 @@ def learned_nothing(finished: FinishedRun) -> Iterator[UserError]:
 
     The loss counts if no accuracy is known.
     """
-    run, dataset = finished.run, None
-    if finished.world is not None:
-        dataset = finished.world.task.dataset
+    run, world = finished.run, finished.world
+    dataset = None if world is None else world.task.dataset
     first, last = _losses(run)
     if not len(run.aggregations) or has_diverged(run) or 0 < first * _FAR_ABOVE < last:
         return

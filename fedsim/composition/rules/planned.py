@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from fedsim import bundled
 from fedsim.composition.rules import RuleTable
 from fedsim.composition.world import shown_duration
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import declares_direction
 from fedsim.methods.base import Rounds
 from fedsim.network.base import Direction
+from fedsim.network.columns import AccessParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.parts.component import is_bundled
 from fedsim.scheduling.base import cohort_of
@@ -94,7 +96,11 @@ def unmatched_names(world: World) -> Iterator[UserError]:
 @PLANNED
 def unused_latency(world: World) -> Iterator[UserError]:
     """The trace has round-trip times, but every client has the default latency."""
-    if world.devices.ignores_round_trips():
+    params, bundle = world.scenario.devices.network.params, world.devices.bundle("network")
+    is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
+    if bundle is None or not is_default or bundle.where.startswith(bundled.PREFIX):
+        return
+    if bundle.has("network", "rtt_s") and not np.isnan(bundle.numpy("network", "rtt_s")).all():
         yield UserError(
             "every client has the default of 40 ms, but the trace has round-trip times",
             where="devices.network.latency",
