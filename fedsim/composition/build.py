@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -125,11 +126,8 @@ def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
         adapted=submodels.adapted,
     )
     kind = scenario.task.type
-    if is_bundled(kind):
+    with nullcontext() if is_bundled(kind) else isolated(scenario.seed):
         task: Task = kind.build(scenario.task.params, context)
-    else:
-        with isolated(scenario.seed):
-            task = kind.build(scenario.task.params, context)
     submodels.check(task)
     task.check(scenario.training, scenario.evaluation)
     return task

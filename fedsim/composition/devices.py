@@ -176,12 +176,13 @@ class Devices:
                 getattr(devices, part).params, self.bundle(part), f"devices.{part}"
             )
         )
+        facts = {"eligible": ~excluded & ~short, **self._steps(method, parts)}
         availability = devices.availability.create(
-            self._device_context("availability", ~excluded & ~short, method, parts)
+            DeviceContext(**self._context("availability"), **facts)
         )
         offset_ns = availability.offset_ns()
         compute = devices.compute.create(
-            self._device_context("compute", np.ones_like(short), method, parts, offset_ns)
+            DeviceContext(**self._context("compute", offset_ns), **facts)
         )
         network = devices.network.create().build(self.network_context(offset_ns))
         power = _power(devices.energy, *self._main(), clients)
@@ -215,33 +216,27 @@ class Devices:
 
     def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
         """What the network of the clients is built from."""
-        bundle, edges = self.bundle("network"), self.scenario.server.edges
+        edges = self.scenario.server.edges
         members = None if edges is None else edges.members
-        return NetworkContext(
-            self.task.clients,
-            bundle,
-            self.device_rows("network"),
-            self.scenario.seed,
-            self.folder,
-            offset_ns=self._offset_ns(bundle, offset_ns),
-            servers=members.nodes if isinstance(members, EdgeNearest) else (),
-        )
+        servers = members.nodes if isinstance(members, EdgeNearest) else ()
+        return NetworkContext(**self._context("network", offset_ns), servers=servers)
 
-    def _offset_ns(
-        self, bundle: TraceBundle | None, offset_ns: Int64Array | int
-    ) -> Int64Array | int:
-        """The offset of a part's traces: that of availability if both replay one bundle."""
-        return offset_ns if bundle is not None and bundle is self.bundle("availability") else 0
+    def _context(self, part: PartName, offset_ns: Int64Array | int = 0) -> dict[str, Any]:
+        """What a part of the devices is built from; its traces have the offset of availability if both replay one."""
+        bundle = self.bundle(part)
+        is_shared = bundle is not None and bundle is self.bundle("availability")
+        return {
+            "clients": self.task.clients,
+            "bundle": bundle,
+            "device_rows": self.device_rows(part),
+            "seed": self.scenario.seed,
+            "folder": self.folder,
+            "offset_ns": offset_ns if is_shared else 0,
+        }
 
-    def _device_context(
-        self,
-        part: PartName,
-        eligible: npt.NDArray[np.bool_],
-        method: Method,
-        parts: Parts | None,
-        offset_ns: Int64Array | int = 0,
-    ) -> DeviceContext:
-        bundle, task = self.bundle(part), self.task
+    def _steps(self, method: Method, parts: Parts | None) -> dict[str, Any]:
+        """What a local step of each client costs."""
+        task = self.task
         # Counting FLOPs may take a forward and a backward pass, so it is done only if they are needed.
         operations, frozen = method.vector_operations(), method.frozen()
         needs_flops = self.scenario.devices.compute.type.needs_flops or operations or frozen
@@ -263,18 +258,7 @@ class Devices:
             factor = factor * shares
         if frozen and flops:
             factor = factor * ((task.flops_without(frozen) or flops) / flops)
-        return DeviceContext(
-            clients=task.clients,
-            seed=self.scenario.seed,
-            folder=self.folder,
-            bundle=bundle,
-            device_rows=self.device_rows(part),
-            batch_samples=batch,
-            flops_per_sample=work,
-            eligible=eligible,
-            compute_factor=factor,
-            offset_ns=self._offset_ns(bundle, offset_ns),
-        )
+        return {"batch_samples": batch, "flops_per_sample": work, "compute_factor": factor}
 
     def memory_needed(self, method: Method, parts: Parts | None) -> npt.NDArray[np.float64]:
         """Bytes that training needs on each client's device, (N,), including the method's state."""

@@ -26,7 +26,7 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, with_averaged_buffers
-from fedsim.network.base import Direction, NetworkContext
+from fedsim.network.base import Direction
 from fedsim.network.kinds.shared import Shared
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
@@ -460,11 +460,10 @@ def _population(world: World, servers: EdgeServers) -> Population:
             getattr(section, part).params, bundle_of(part), f"{_WHERE}.{part}"
         )
     )
-    rows = np.arange(count)
     context = DeviceContext(
         clients=count,
         bundle=bundle_of("availability"),
-        device_rows=rows,
+        device_rows=np.arange(count),
         seed=seed,
         folder=devices.folder,
         batch_samples=np.ones(count, dtype=np.int64),
@@ -472,8 +471,8 @@ def _population(world: World, servers: EdgeServers) -> Population:
         eligible=np.ones(count, dtype=np.bool_),
     )
     availability = section.availability.create(context)
-    offset_ns = availability.offset_ns()
-    durations_s = world.durations_s
+    links = replace(context, bundle=bundle_of("network"), offset_ns=availability.offset_ns())
+    durations_s, nobody = world.durations_s, np.zeros(count, dtype=np.bool_)
     round_s = [float(durations_s[clients].max()) for clients in members]
     power = section.power
     watts = np.array([[power.download_w, power.rounds_w, power.upload_w]])
@@ -482,15 +481,11 @@ def _population(world: World, servers: EdgeServers) -> Population:
         availability=availability.index(),
         on_disconnect=section.availability.params.on_disconnect,
         compute=ComputeTimes(Values(Values.Params(step=round_s), context)),
-        network=section.network.create().build(
-            NetworkContext(
-                count, bundle_of("network"), rows, seed, devices.folder, offset_ns=offset_ns
-            )
-        ),
+        network=section.network.create().build(links),
         power=Power(watts, np.zeros(count, dtype=np.uint8)),
         batteries=None,
-        short_of_memory=np.zeros(count, dtype=np.bool_),
-        excluded=np.zeros(count, dtype=np.bool_),
+        short_of_memory=nobody,
+        excluded=nobody,
     )
 
 

@@ -284,16 +284,14 @@ def workers_of(path: Path) -> str:
 
 @dataclass(eq=False)
 class Execution:
-    """A run in progress.
+    """A run in progress; ``live``, ``on_progress`` and ``on_warning`` are as for :func:`execute`.
 
     Attributes:
         world, folder: what is run, and where.
         undo: called if the run cannot begin.
-        on_progress, on_warning: as for :func:`execute`.
         began: instant of ``time.perf_counter``.
         ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
-        live: the clients, if they are not simulated.
     """
 
     world: World

@@ -26,7 +26,7 @@ from fedsim.scenario.training import Training
 from fedsim.scheduling.base import Demands, cohort_of
 from fedsim.simulation.workload import History
 from fedsim.tasks.base import Task
-from fedsim.units import LONGEST_S, NEVER, NS_PER_S, duration_at_least, to_ns
+from fedsim.units import LONGEST_S, NEVER, NS_PER_S, duration_at_least
 from fedsim.vocabulary.formatting import format_count, format_counted, format_duration
 from fedsim.vocabulary.metrics import MetricDefinition
 
@@ -83,6 +83,11 @@ class World:
         return self.scenario.server.of_devices
 
     @cached_property
+    def cohort(self) -> int | None:
+        """Clients that the selection draws for a round; None if it has no such number."""
+        return cohort_of(self.server.selection.params)
+
+    @cached_property
     def prospects(self) -> Prospects:
         """What the clients can do."""
         return Prospects(self)
@@ -109,9 +114,8 @@ class World:
 
     def traffic_bytes(self, level: int = 0) -> tuple[float, float]:
         """Bytes of the download and of the upload of a dispatch, of a part of the model; the largest has level 0."""
-        return self.bytes_of(self.method.download(), level), self.bytes_of(
-            self.method.upload(), level
-        )
+        down, up = self.method.download(), self.method.upload()
+        return self.bytes_of(down, level), self.bytes_of(up, level)
 
     @property
     def client_bytes(self) -> tuple[Bytes, Bytes]:
@@ -149,9 +153,9 @@ class World:
         """What clients have from earlier dispatches, before the first one; None if that does not matter."""
         continues = self.method.continues_models
         differs = any(vector.in_full is not vector for vector in self.method.download())
-        online_until = self.population.availability.online_until
         if not (continues or differs):
             return None
+        online_until = self.population.availability.online_until
         return History(online_until, continues=continues, differs=differs)
 
     @property
@@ -190,24 +194,18 @@ class World:
     @property
     def part_rows(self) -> list[dict[str, float]]:
         """Each part of the model and what it costs; empty if all clients train the whole model."""
-        parts = self.parts
-        if parts is None:
+        if (parts := self.parts) is None:
             return []
-        rows = []
-        for level, rate in enumerate(parts.rates):
-            memory_bytes = self.devices.memory_of_part(self.method, parts, level).max()
-            down, up = self.traffic_bytes(level)
-            rows.append(
-                {
-                    "rate": rate,
-                    "parameters": parts.tasks[level].parameters,
-                    "operations": parts.flops_shares[level],
-                    "memory_bytes": float(memory_bytes),
-                    "bytes_down": down,
-                    "bytes_up": up,
-                }
-            )
-        return rows
+        return [
+            {
+                "rate": rate,
+                "parameters": parts.tasks[level].parameters,
+                "operations": parts.flops_shares[level],
+                "memory_bytes": float(self.devices.memory_of_part(self.method, parts, level).max()),
+                **dict(zip(("bytes_down", "bytes_up"), self.traffic_bytes(level), strict=True)),
+            }
+            for level, rate in enumerate(parts.rates)
+        ]
 
     def expected_duration_s(self, client: int) -> float:
         """Duration of a full dispatch of a client at its nominal speed and rates.
@@ -236,7 +234,7 @@ class World:
     @cached_property
     def _shares(self) -> Counter[float]:
         """How many steps of an exchange among clients transfer which share of the update; empty without one."""
-        members = cohort_of(self.server.selection.params) or self.population.clients
+        members = self.cohort or self.population.clients
         return Counter(step.share for step in self.server.exchange.create().steps(members))
 
     @cached_property
@@ -247,19 +245,11 @@ class World:
 
 
 class Prospects:
-    """Compares what the scenario of a world demands with the clients' devices.
-
-    Attributes:
-        scenario: the scenario.
-        server: the section of the servers that dispatch to the clients.
-        population: the clients' devices.
-        demands: the demands of the schedule.
-    """
+    """Compares what the scenario of a world and the ``demands`` of its schedule expect with the clients' devices."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self.scenario, self.population = world.scenario, world.population
-        self.server = world.server
+        self.scenario, self.population, self.server = world.scenario, world.population, world.server
         schedule = self.server.schedule
         self.demands: Demands = schedule.type.demands(schedule.params)
 
@@ -268,23 +258,19 @@ class Prospects:
     @cached_property
     def _idle(self) -> list[tuple[npt.NDArray[np.bool_], str, str]]:
         """Clients that cannot be given work, (N,) each: which, why, and how to let them participate."""
-        replayed, until_s = (
-            self.scenario.devices.availability.params,
-            self.scenario.stop.simulated_time,
-        )
+        replayed, end_ns = self.scenario.devices.availability.params, self.scenario.stop.until_ns
         clients = np.arange(self.population.clients)
         online, change_ns = self.population.availability.state_many(clients, 0)
         first_ns = np.where(online, 0, change_ns)
-        end_ns = NEVER - 1 if until_s is None else to_ns(until_s)
         kept_out, short = self.population.excluded, self.population.short_of_memory
         barred, never = kept_out | short, first_ns >= NEVER
-        rule, change, why = None, "on_end", "are never online"
+        change, why = "on_end", "are never online"
         if isinstance(replayed, TraceAvailability.Params):
-            rule = replayed.require
             if replayed.start:
                 change += f" or an earlier start (now {format_duration(replayed.start)})"
-        if rule:
-            change, why = f"{change} or require", f"never meet the rule '{rule}'"
+            if replayed.require:
+                change += " or require"
+                why = f"never meet the rule '{replayed.require}'"
         edges = self.scenario.server.edges
         if edges is not None and edges.availability.name != "always":
             change, why = (
@@ -298,13 +284,9 @@ class Prospects:
                 "have less memory than training needs",
                 "raise devices.memory, or ram_bytes in the trace's compute table, or choose a smaller model",
             ),
+            (~barred & never, why, f"change devices.availability: {change}, or take another trace"),
             (
-                ~barred & never,
-                why,
-                f"change devices.availability: {change}, or take another trace",
-            ),
-            (
-                ~barred & ~never & (first_ns > end_ns),
+                ~barred & ~never & (first_ns > (NEVER if end_ns is None else end_ns)),
                 "come online only after stop.simulated_time",
                 "let the run last longer (stop.simulated_time)",
             ),

@@ -15,7 +15,6 @@ from fedsim.composition.rules import RuleTable, planned
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.run import Run, has_diverged, lost_metrics, own_metrics
-from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.stall import fixes
 from fedsim.vocabulary.formatting import (
     format_count,
@@ -173,8 +172,8 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     """Most rounds began with less than half of the cohort, although the schedule could have waited for more clients."""
     if finished.world is None or finished.run.has_edges:
         return
-    run, server = finished.run, finished.world.scenario.server
-    cohort, demands = cohort_of(server.selection.params), finished.world.prospects.demands
+    run, cohort = finished.run, finished.world.cohort
+    demands = finished.world.prospects.demands
     sizes = np.bincount(run.dispatches["round"].to_numpy())
     sizes = sizes[sizes > 0]
     if not cohort or demands.cohort != 1:

@@ -19,7 +19,6 @@ from fedsim.network.base import Direction
 from fedsim.network.columns import AccessParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.parts.component import is_bundled
-from fedsim.scheduling.base import cohort_of
 from fedsim.scheduling.schedules.sync import Sync
 from fedsim.traces.validation import implausible_rates as doubt_of_rates
 from fedsim.traces.validation import implausible_times as doubt_of_times
@@ -254,7 +253,7 @@ def unused_setting(world: World) -> Iterator[UserError]:
     schedule, given = server.schedule, server.schedule.params
     is_sync, sends = isinstance(given, Sync.Params), server.partial_work == "send"
     draws_all = "cohort" in type(server.selection.params).model_fields
-    draws_all &= cohort_of(server.selection.params) is None
+    draws_all &= world.cohort is None
     # What a schedule of the user announces is unknown.
     announces = schedule.user is not None or (
         issubclass(schedule.type, Sync)
@@ -333,7 +332,7 @@ def plain_fedavg(world: World) -> Iterator[UserError]:
             full_work=full,
             equal_work=full and len(np.unique(world.task.local_steps(training))) == 1,
             all_clients=draws_all
-            and (cohort_of(drawn.params) or world.task.clients) >= world.task.clients
+            and (world.cohort or world.task.clients) >= world.task.clients
             and prospects.count == world.task.clients
             and devices.availability.name == "always"
             and schedule.params.quorum is None
@@ -372,9 +371,8 @@ def absent_clients_weigh(world: World) -> Iterator[UserError]:
 @PLANNED
 def large_cohort(world: World) -> Iterator[UserError]:
     """A round selects more clients than can ever be given work."""
-    prospects, selection = world.prospects, world.server.selection
-    cohort = cohort_of(selection.params)
-    if cohort is None or selection.type.with_replacement:
+    prospects, cohort = world.prospects, world.cohort
+    if cohort is None or world.server.selection.type.with_replacement:
         return
     selected = math.ceil(cohort * prospects.demands.over_selection - 1e-9)
     if selected > prospects.count:
