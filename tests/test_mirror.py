@@ -34,7 +34,6 @@ ELSEWHERE = {
     "composition/build.py": ("composition/test_check.py", "the parts put together"),
     "composition/devices.py": ("devices/test_population.py", "which device a client has"),
     "composition/planes.py": ("composition/test_world.py", "each is built once"),
-    "composition/stays.py": ("composition/test_edges.py", "where the clients of edge servers are"),
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),
     "tasks/losses.py": ("tasks/models/test_models.py", "losses of the models"),
     "tasks/model.py": ("tasks/models/test_models.py", "what all models share"),

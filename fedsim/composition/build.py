@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,16 +15,11 @@ from fedsim.composition.edges import (
     unmet_with_edges,
     with_edges,
 )
-from fedsim.composition.needs import (
-    unknown_target,
-    unmet_exchange,
-    unmet_requirements,
-    unmet_target,
-)
+from fedsim.composition.needs import unmet_exchange, unmet_requirements, unmet_target
 from fedsim.composition.shared import Shared
 from fedsim.composition.submodels import divided
 from fedsim.composition.world import World
-from fedsim.errors import UserError, further_checks, raise_all
+from fedsim.errors import UserError, further_checks, nearest_or_all, raise_all
 from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, ways_to_measure
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Submodels
@@ -70,7 +66,16 @@ def build(
     with further_checks(), loaded.locating_errors():
         if hasattr(scenario.task.params, "dataset") and not scenario.evaluation.by_class:
             # Before the data set is read, which may have to be downloaded.
-            raise_all(unknown_target(target, known_columns(scenario.evaluation)))
+            known = known_columns(scenario.evaluation)
+            raise_all(
+                UserError(
+                    f"there is no metric '{name}' to stop at",
+                    where=f"stop.target.{name}",
+                    hint=nearest_or_all(name, known, f"there are: {', '.join(sorted(known))}"),
+                )
+                for name in target
+                if name not in known
+            )
         task = build_task(loaded, shared)
         learns = task.learns and not timing_only
         _check_learning(scenario, task, learns)
@@ -100,28 +105,12 @@ def build(
                 *(unmet if edges is None else map(relocated, unmet)),
                 *unmet_with_edges(scenario, edges, method),
                 *unmet_exchange(scenario, method),
-                *(
-                    unmet_target(target, measured, ways_to_measure(task))
-                    if learns and target
-                    else ()
-                ),
+                *(unmet_target(target, measured, ways_to_measure(task)) if learns else ()),
             ]
         )
         population = devices.population(method, parts)
-        return with_edges(
-            World(
-                loaded,
-                devices,
-                training,
-                learns,
-                method,
-                population,
-                metrics,
-                measured,
-                parts,
-                edges,
-            )
-        )
+        facts = loaded, devices, training, learns, method, population
+        return with_edges(World(*facts, metrics, measured, parts, edges))
 
 
 def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
@@ -137,11 +126,8 @@ def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
         adapted=submodels.adapted,
     )
     kind = scenario.task.type
-    if is_bundled(kind):
+    with nullcontext() if is_bundled(kind) else isolated(scenario.seed):
         task: Task = kind.build(scenario.task.params, context)
-    else:
-        with isolated(scenario.seed):
-            task = kind.build(scenario.task.params, context)
     submodels.check(task)
     task.check(scenario.training, scenario.evaluation)
     return task

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fedsim.composition.build import build
 from fedsim.composition.planes import build_station, check_server
-from fedsim.composition.prospects import impossible
 from fedsim.composition.rules.planned import PLANNED, UNITS
 from fedsim.composition.shared import Shared
-from fedsim.composition.world import World
+from fedsim.composition.world import World, impossible
 from fedsim.errors import UserError, combined, further_checks
 from fedsim.scenario.loading import LoadedScenario
 

@@ -18,13 +18,12 @@ from fedsim.network.base import Direction
 from fedsim.runs.clients import clients_table, sampled_clients
 from fedsim.runs.critical import critical_path
 from fedsim.runs.run import Run
-from fedsim.runs.schema import CLIENTS, CRITICAL, EDGES, ONLINE, PAUSES, PRESENCE, SPENT
+from fedsim.runs.schema import CLIENTS, CRITICAL, ONLINE, PAUSES, PRESENCE, SPENT
 from fedsim.runs.tables import from_columns, write_parquet
 from fedsim.traces.intervals import ranks
 from fedsim.units import NS_PER_S, to_ns
 
 if TYPE_CHECKING:
-    from fedsim.composition.stays import EdgeServers
     from fedsim.learning.evaluation import ClientMetrics
 
 _ONLINE_POINTS = 2000
@@ -100,28 +99,6 @@ def write_population(
 def spent(run: Run) -> dict[str, float]:
     """The entries of ``run.json`` with the sums of the clients' emissions and cost, as far as the run has them."""
     return {name: float(run.clients[name].sum()) for name in SPENT if name in run.clients}
-
-
-def write_edges(run: Run, servers: EdgeServers) -> None:
-    """Write the table of the edge servers of a finished run."""
-    edges, stays = servers.population, servers.stays
-    assert edges is not None
-    members = np.array([len(clients) for clients in stays.members])
-    end_ns = round(run.simulated_s * NS_PER_S)
-    online_ns = edges.availability.online_between_ns(0, end_ns)
-    table = clients_table(
-        run.edge_dispatches,
-        run.edge_phases,
-        duration_s=run.simulated_s,
-        samples=servers.cloud.context.samples,
-        step_s=edges.compute.step_s,
-        down_bps=edges.network.rates_bps(Direction.DOWN),
-        up_bps=edges.network.rates_bps(Direction.UP),
-        online_fraction=online_ns / max(1, end_ns),
-        known={"members": members, **({"name": stays.names} if stays.names else {})},
-        table=EDGES,
-    )
-    write_parquet(run.folder.parquet(EDGES.name), EDGES, table)
 
 
 class _Absences:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -27,7 +27,6 @@ from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, Vector
 from fedsim.network.base import NetworkContext
-from fedsim.network.columns import AccessParams
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
 from fedsim.simulation.facts import Work
@@ -66,11 +65,12 @@ class Devices:
     shared: Shared
     task: Task
     work: Work
+    _bundles: dict[PartName, TraceBundle] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def time_of_day_s(self) -> float | None:
         """Time of day at the start of the run, by the clock of the availability trace; None if it has none."""
-        bundle, params = self._bundle("availability"), self.scenario.devices.availability.params
+        bundle, params = self.bundle("availability"), self.scenario.devices.availability.params
         if bundle is None or bundle.manifest.clock == "device-relative":
             return None
         if not isinstance(params, TraceAvailability.Params) or params.shift == "any":
@@ -82,7 +82,7 @@ class Devices:
     @property
     def availability_cycle_s(self) -> float:
         """Seconds of one cycle of the devices' availability: a day, or the period of the trace if that is shorter."""
-        bundle = self._bundle("availability")
+        bundle = self.bundle("availability")
         if bundle is None or "availability" not in bundle.tables:
             return _DAY_S
         availability: AvailabilityParams = self.scenario.devices.availability.params
@@ -134,32 +134,24 @@ class Devices:
     def release_traces(self) -> None:
         """Free the tables of the traces, once the devices are built; the names of the devices stay."""
         _ = self.names
+        self._bundles.clear()
         self.shared.forget_traces()
 
     def replayed_trace(self, part: PartName) -> TraceBundle | None:
         """The trace from which a part reads a table, if it does."""
         params = getattr(self.scenario.devices, part).params
         reads = isinstance(params, TraceParameters) and params.needs_tables()
-        return self._bundle(part) if reads else None
+        return self.bundle(part) if reads else None
 
     def clients_on_other_devices(self) -> int:
         """Number of clients that have the name of a device, but are on another, because they are paired in order."""
         part, names = self._main_part, self.task.client_names
         if part is None or not names or self._setting(part, "assign")[0] != "in_order":
             return 0
-        bundle = self._bundle(part)
+        bundle = self.bundle(part)
         assert bundle is not None
         rows = _rows_of_names(names, bundle)
         return int(np.count_nonzero((rows >= 0) & (rows != np.arange(len(rows)))))
-
-    def ignores_round_trips(self) -> bool:
-        """Whether the user's trace has round-trip times, but the latency is the default."""
-        params, bundle = self.scenario.devices.network.params, self._bundle("network")
-        is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
-        if bundle is None or not is_default or not bundle.has("network", "rtt_s"):
-            return False
-        is_builtin = bundle.where.startswith(bundled.PREFIX)
-        return not is_builtin and not np.isnan(bundle.numpy("network", "rtt_s")).all()
 
     def population(self, method: Method, parts: Parts | None = None) -> Population:
         """The clients' devices, with their eligibility for the work of ``method``.
@@ -181,15 +173,16 @@ class Devices:
             problem
             for part in get_args(PartName)
             for problem in missing_tables(
-                getattr(devices, part).params, self._bundle(part), f"devices.{part}"
+                getattr(devices, part).params, self.bundle(part), f"devices.{part}"
             )
         )
+        facts = {"eligible": ~excluded & ~short, **self._steps(method, parts)}
         availability = devices.availability.create(
-            self._device_context("availability", ~excluded & ~short, method, parts)
+            DeviceContext(**self._context("availability"), **facts)
         )
         offset_ns = availability.offset_ns()
         compute = devices.compute.create(
-            self._device_context("compute", np.ones_like(short), method, parts, offset_ns)
+            DeviceContext(**self._context("compute", offset_ns), **facts)
         )
         network = devices.network.create().build(self.network_context(offset_ns))
         power = _power(devices.energy, *self._main(), clients)
@@ -223,33 +216,27 @@ class Devices:
 
     def network_context(self, offset_ns: Int64Array | int = 0) -> NetworkContext:
         """What the network of the clients is built from."""
-        bundle, edges = self._bundle("network"), self.scenario.server.edges
+        edges = self.scenario.server.edges
         members = None if edges is None else edges.members
-        return NetworkContext(
-            self.task.clients,
-            bundle,
-            self.device_rows("network"),
-            self.scenario.seed,
-            self.folder,
-            offset_ns=self._offset_ns(bundle, offset_ns),
-            servers=members.nodes if isinstance(members, EdgeNearest) else (),
-        )
+        servers = members.nodes if isinstance(members, EdgeNearest) else ()
+        return NetworkContext(**self._context("network", offset_ns), servers=servers)
 
-    def _offset_ns(
-        self, bundle: TraceBundle | None, offset_ns: Int64Array | int
-    ) -> Int64Array | int:
-        """The offset of a part's traces: that of availability if both replay one bundle."""
-        return offset_ns if bundle is not None and bundle is self._bundle("availability") else 0
+    def _context(self, part: PartName, offset_ns: Int64Array | int = 0) -> dict[str, Any]:
+        """What a part of the devices is built from; its traces have the offset of availability if both replay one."""
+        bundle = self.bundle(part)
+        is_shared = bundle is not None and bundle is self.bundle("availability")
+        return {
+            "clients": self.task.clients,
+            "bundle": bundle,
+            "device_rows": self.device_rows(part),
+            "seed": self.scenario.seed,
+            "folder": self.folder,
+            "offset_ns": offset_ns if is_shared else 0,
+        }
 
-    def _device_context(
-        self,
-        part: PartName,
-        eligible: npt.NDArray[np.bool_],
-        method: Method,
-        parts: Parts | None,
-        offset_ns: Int64Array | int = 0,
-    ) -> DeviceContext:
-        bundle, task = self._bundle(part), self.task
+    def _steps(self, method: Method, parts: Parts | None) -> dict[str, Any]:
+        """What a local step of each client costs."""
+        task = self.task
         # Counting FLOPs may take a forward and a backward pass, so it is done only if they are needed.
         operations, frozen = method.vector_operations(), method.frozen()
         needs_flops = self.scenario.devices.compute.type.needs_flops or operations or frozen
@@ -271,18 +258,7 @@ class Devices:
             factor = factor * shares
         if frozen and flops:
             factor = factor * ((task.flops_without(frozen) or flops) / flops)
-        return DeviceContext(
-            clients=task.clients,
-            seed=self.scenario.seed,
-            folder=self.folder,
-            bundle=bundle,
-            device_rows=self.device_rows(part),
-            batch_samples=batch,
-            flops_per_sample=work,
-            eligible=eligible,
-            compute_factor=factor,
-            offset_ns=self._offset_ns(bundle, offset_ns),
-        )
+        return {"batch_samples": batch, "flops_per_sample": work, "compute_factor": factor}
 
     def memory_needed(self, method: Method, parts: Parts | None) -> npt.NDArray[np.float64]:
         """Bytes that training needs on each client's device, (N,), including the method's state."""
@@ -330,14 +306,14 @@ class Devices:
     def _main_part(self) -> PartName | None:
         """The first part with a bundle, from which tables that all parts share are read."""
         parts: tuple[PartName, ...] = get_args(PartName)
-        return next((part for part in parts if self._bundle(part) is not None), None)
+        return next((part for part in parts if self.bundle(part) is not None), None)
 
     def _main(self) -> tuple[TraceBundle | None, Int64Array]:
         """The bundle of the main part, and the row of each client's device in it."""
         part = self._main_part
         if part is None:
             return None, np.empty(0, dtype=np.int64)
-        return self._bundle(part), self.device_rows(part)
+        return self.bundle(part), self.device_rows(part)
 
     def _setting(self, part: PartName, key: Literal["trace", "assign"]) -> tuple[Any, str]:
         """The trace of a part or its pairing with clients, and the key that gives it, for the part or all devices."""
@@ -365,11 +341,11 @@ class Devices:
         """The parameter that names the bundle of a part."""
         return self._setting(part, "trace")[1]
 
-    def _bundle(self, part: PartName) -> TraceBundle | None:
+    def bundle(self, part: PartName) -> TraceBundle | None:
         """The trace bundle of a part of the devices: its own, or that of all devices."""
         path, where = self._setting(part, "trace")
-        if path is None:
-            return None
+        if path is None or part in self._bundles:
+            return self._bundles.get(part)
         if not path.exists():
             hint = bundled.suggested_trace(path)
             written = bundled.written(path)
@@ -380,11 +356,12 @@ class Devices:
                 where=where,
                 hint=f"{hint}\n  or make a bundle with 'fedsim traces import' or 'fedsim traces synthesize'",
             )
-        return self.shared.trace(path)
+        self._bundles[part] = self.shared.trace(path)
+        return self._bundles[part]
 
     def device_rows(self, part: PartName) -> Int64Array:
         """Row of each client's device in the bundle of a part."""
-        bundle, (pairing, pairing_key) = self._bundle(part), self._setting(part, "assign")
+        bundle, (pairing, pairing_key) = self.bundle(part), self._setting(part, "assign")
         if bundle is None:
             return np.empty(0, dtype=np.int64)
         count, clients = bundle.device_count, self.task.clients

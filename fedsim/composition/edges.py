@@ -1,11 +1,15 @@
-"""The edge servers of a scenario: their devices, the method of the cloud, and what cannot work through two levels."""
+"""The edge servers of a scenario: where the clients are, the method of the cloud, and what cannot work so."""
 
 from __future__ import annotations
 
+import csv
+import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,8 +17,7 @@ import numpy.typing as npt
 
 from fedsim.composition.devices import Devices
 from fedsim.composition.needs import missing_tables, unmet_requirements
-from fedsim.composition.prospects import expected_transfers_s
-from fedsim.composition.stays import EdgeServers, Stays, beyond, edge_stays
+from fedsim.composition.world import World, expected_transfers_s
 from fedsim.devices import DeviceContext
 from fedsim.devices.battery import Power
 from fedsim.devices.compute.known import Values
@@ -23,26 +26,196 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, with_averaged_buffers
-from fedsim.network.base import NetworkContext
+from fedsim.network.base import Direction
+from fedsim.network.kinds.shared import Shared
 from fedsim.parts.component import Component
 from fedsim.randomness import Purpose, Stream
-from fedsim.scenario.model import Edges, Failures, Scenario
+from fedsim.scenario.model import EdgeColumn, EdgeFile, EdgeNearest, Edges, Failures, Scenario
 from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.edges import Hierarchy
 from fedsim.simulation.facts import Clients, Work
 from fedsim.simulation.workload import Workload
-from fedsim.units import NEVER, to_ns
-from fedsim.vocabulary.formatting import format_counted
+from fedsim.traces.availability import AvailabilityIndex
+from fedsim.traces.bundle import TraceBundle
+from fedsim.units import NEVER, NS_PER_S, to_ns
+from fedsim.vocabulary.formatting import format_count, format_counted
 
 if TYPE_CHECKING:
     import torch
 
-    from fedsim.composition.world import World
-    from fedsim.traces.bundle import TraceBundle
+    from fedsim.runs.run import Run
 
 Int64Array = npt.NDArray[np.int64]
 
 _WHERE = "server.edges"
+
+
+@dataclass(frozen=True)
+class Stays:
+    """Where the clients are: one row per stay of a client at an edge server, by client and time.
+
+    Attributes:
+        client, edge: their numbers, (S,).
+        since_ns, until_ns: simulated time, (S,); the last stay of a client lasts until NEVER.
+        drops: whether a client that moves loses its work.
+        names: of the edge servers; empty if they have none.
+    """
+
+    client: Int64Array
+    edge: Int64Array
+    since_ns: Int64Array
+    until_ns: Int64Array
+    drops: bool = False
+    names: Sequence[str] = ()
+
+    @property
+    def moves(self) -> list[tuple[int, int, int]]:
+        """Time (ns), client and new edge server of each move, in order."""
+        stays = np.stack([self.since_ns, self.client, self.edge], axis=1)[self.since_ns > 0]
+        return [tuple(move) for move in stays[np.argsort(stays[:, 0], kind="stable")].tolist()]
+
+    @property
+    def of_client(self) -> Int64Array:
+        """The first edge server of each client, (N,)."""
+        first: Int64Array = self.edge[self.since_ns == 0]
+        return first
+
+    @cached_property
+    def members(self) -> list[Int64Array]:
+        """The clients that are ever at each edge server, ascending."""
+        order = np.lexsort((self.client, self.edge))
+        cuts = np.searchsorted(self.edge[order], np.arange(1, self.edge.max() + 1))
+        return [np.unique(part) for part in np.split(self.client[order], cuts)]
+
+    def samples(self, of_client: Int64Array, end_ns: int | None) -> npt.NDArray[np.float64]:
+        """Training samples at each edge server, in the mean over the run, (E,)."""
+        weights = of_client[self.client].astype(np.float64)
+        if end_ns is not None:
+            stays_ns = np.minimum(self.until_ns, end_ns) - np.minimum(self.since_ns, end_ns)
+            weights = weights * (stays_ns / end_ns)
+        return np.bincount(self.edge, weights).astype(np.float64, copy=False)
+
+    def availability(self, population: Population, end_ns: int) -> list[AvailabilityIndex]:
+        """When the members of each edge server are online and there, until the end of the run."""
+        order = np.lexsort((self.since_ns, self.client, self.edge))
+        pair = self.edge[order] * population.clients + self.client[order]
+        _, first, counts = np.unique(pair, return_index=True, return_counts=True)
+        bounds_us = np.minimum(np.stack([self.since_ns, self.until_ns], axis=1)[order], NEVER // 2)
+        zeros = np.zeros_like(first)
+        there = AvailabilityIndex(
+            bounds_us.reshape(-1) // 1000, 2 * first, 2 * (first + counts), zeros, zeros
+        )
+        both = population.availability.of(self.client[order][first])
+        beyond_ns = beyond(end_ns, population.availability)
+        both = both.within(there, np.arange(len(first)), beyond_ns)
+        ends = np.cumsum([0, *map(len, self.members)]).tolist()
+        return [both.of(np.arange(*span)) for span in pairwise(ends)]
+
+
+@dataclass(frozen=True)
+class EdgeServers:
+    """The edge servers of a run: clients of the cloud, whose local work is a server's rounds.
+
+    Attributes:
+        section: the scenario's section.
+        stays: where the clients are.
+        cloud: the method of the cloud.
+        population: the edge servers as the cloud sees them; None until the clients' devices are known.
+    """
+
+    section: Edges
+    stays: Stays
+    cloud: Method
+    population: Population | None = None
+
+
+def edge_stays(devices: Devices, section: Edges) -> Stays:
+    """Where the clients are."""
+    members, clients, names = section.members, devices.task.clients, list[str]()
+    if isinstance(members, EdgeFile):
+        return _of_file(devices, members)
+    edge = order = np.arange(clients)
+    if isinstance(members, EdgeColumn):
+        column = devices.trace_column(members.column, f"{_WHERE}.members.column")
+        different, edge = np.unique(column, return_inverse=True)
+        names = different.tolist()
+    elif isinstance(members, EdgeNearest):
+        where, network = f"{_WHERE}.members.nodes", devices.scenario.devices.network.create()
+        if not isinstance(network, Shared):
+            raise UserError(
+                "edge servers at nodes need a graph",
+                where=where,
+                hint="set devices.network to {name: shared, topology: ...}",
+            )
+        names, edge = members.nodes, network.nearest(devices.network_context())
+        if idle := set(range(len(names))).difference(edge.tolist()):
+            name = names[min(idle)]
+            raise UserError(f"no client is nearest to '{name}'", where=where, hint="leave it out")
+    else:
+        assert section.count is not None
+        if section.count > clients:
+            raise UserError(
+                f"{format_count(section.count)} edge servers for {format_counted(clients, 'client')}",
+                where=f"{_WHERE}.count",
+                hint=f"set it to at most {clients}",
+            )
+        if members == "random":
+            order = np.argsort(Stream(devices.scenario.seed, Purpose.EDGES, 0).uniforms(order))
+        counts = list(map(len, np.array_split(order, section.count)))
+        edge = np.empty_like(order)
+        edge[order] = np.repeat(np.arange(section.count), counts)
+    until_ns = np.full(clients, NEVER)
+    return Stays(np.arange(clients), edge, np.zeros_like(until_ns), until_ns, names=names)
+
+
+def _of_file(devices: Devices, source: EdgeFile) -> Stays:
+    """Where the clients are, by the scenario's file."""
+    path, rows, key = devices.folder / source.path, [], "client"
+    try:
+        with open(path, encoding="utf-8", newline="") as file:
+            reader = csv.DictReader(file)
+            columns = reader.fieldnames or ()
+            key = "device_id" if "device_id" in columns else "client"
+            for row in reader:
+                since_ns = to_ns(float(row.get("time_s") or 0)) // 1000 * 1000
+                rows.append((row[key], since_ns, float(row.get("latency_s") or 0), row["edge"]))
+        found: dict[str, dict[int, str]] = {}
+        for name, since_ns, _, edge in sorted(rows):
+            found.setdefault(name, {}).setdefault(since_ns, edge)
+        if "latency_s" not in columns and sum(map(len, found.values())) < len(rows):
+            raise ValueError(f"a {key} has two rows for the same time")
+        names = list(map(str, range(devices.task.clients)))
+        if key == "device_id":
+            names = devices.names["device"].to_pylist()
+        elif len(found) > len(names):
+            raise ValueError(f"it has {len(found)} clients, the scenario has {len(names)}")
+        if missing := [name for name in names if 0 not in found.get(name, ())]:
+            raise ValueError(f"it does not say where {key} {missing[0]} is at time 0")
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(
+            f"{path} cannot be used: {error}",
+            where=f"{_WHERE}.members.path",
+            hint=f"write a CSV file with the columns {key} and edge, and a row for each",
+        ) from error
+    edges = {edge for stays in found.values() for edge in stays.values()}
+    by = int if all(edge.isdecimal() for edge in edges) else str
+    number = {edge: i for i, edge in enumerate(sorted(edges, key=by))}
+    table = [
+        (client, number[edge], since_ns)
+        for client, name in enumerate(names)
+        for since_ns, edge in found[name].items()
+    ]
+    client, at, since_ns = np.array(table, dtype=np.int64).T
+    begins = np.append(True, (np.diff(client) != 0) | (np.diff(at) != 0))
+    client, at, since_ns = client[begins], at[begins], since_ns[begins]
+    until_ns = np.append(np.where(np.diff(client) == 0, since_ns[1:], NEVER), NEVER)
+    return Stays(client, at, since_ns, until_ns, source.on_move == "drop", list(number))
+
+
+def beyond(end_ns: int, *known: AvailabilityIndex) -> int:
+    """An instant after the end of the run, so that nobody goes offline because of it, if it is known so long."""
+    horizon_ns = min(each.horizon_ns for each in known)
+    return max(end_ns, min(end_ns + NS_PER_S, horizon_ns))
 
 
 def edge_servers(devices: Devices, method: Method) -> EdgeServers | None:
@@ -144,18 +317,16 @@ def unmet_with_edges(
             where="server.submodels",
             hint="leave out submodels, or edges",
         )
-    for error in unmet_requirements(cloud, server):
-        # What a method needs of local steps concerns the clients.
-        if error.where != "training.optimizer":
-            yield error
-    for selection, where in (
-        (server.selection.type, "server.selection"),
-        (server.edges.selection.type, f"{_WHERE}.selection"),
-    ):
-        if selection.needs_client_tests or (selection.needs_training and "edges" not in where):
+    # What a method needs of local steps concerns the clients.
+    yield from (
+        error for error in unmet_requirements(cloud, server) if error.where != "training.optimizer"
+    )
+    for section, where in ((server, "server"), (server.edges, _WHERE)):
+        selection = section.selection.type
+        if selection.needs_client_tests or (selection.needs_training and section is server):
             yield UserError(
                 f"the {selection.name} selection learns from clients of one server, not of edge servers",
-                where=where,
+                where=f"{where}.selection",
                 hint="choose another selection",
             )
     if server.edges.availability.params.on_disconnect == "send_partial":
@@ -172,10 +343,9 @@ def unmet_with_edges(
         )
     yield from _too_few_members(server.edges, stays)
     for method, part, where in (
-        (edge, server.edges.method, f"{_WHERE}.method"),
-        (cloud, server.method, "server.method"),
+        (edge, server.edges.method, _WHERE),
+        (cloud, server.method, "server"),
     ):
-        title = method.title or method.name
         if any(vector.name == STATE for vector in method.upload()):
             yield UserError(
                 "edge servers do not send the state of the clients' optimizers to the cloud",
@@ -184,17 +354,18 @@ def unmet_with_edges(
             )
         elif reason := _beyond_one_model(method, part.type, is_cloud=method is cloud):
             yield UserError(
-                f"{title} does not work with edge servers: {reason}",
-                where=where,
+                f"{method.title or method.name} does not work with edge servers: {reason}",
+                where=f"{where}.method",
                 hint="use mtgc at both levels, which corrects gradients through both, or a method that only sends "
                 "models or their changes, such as fedavg, fedprox or fedavgm",
             )
     if cloud.spans_edges or edge.spans_edges:
         if cloud.name != edge.name:
-            missing = f"{_WHERE}.method" if cloud.spans_edges else "server.method"
-            name = cloud.name if cloud.spans_edges else edge.name
+            name, missing = (cloud, _WHERE) if cloud.spans_edges else (edge, "server")
             yield UserError(
-                f"{name} works through both levels", where=missing, hint=f"set it to {name}, too"
+                f"{name.name} works through both levels",
+                where=f"{missing}.method",
+                hint=f"set it to {name.name}, too",
             )
         elif stays.moves:
             yield UserError(
@@ -227,8 +398,8 @@ def relocating(scenario: Scenario) -> Iterator[None]:
 
 def _too_few_members(section: Edges, stays: Stays) -> Iterator[UserError]:
     """Rounds that an edge server can never begin or fill, because it has too few clients."""
-    counts = {edge: len(clients) for edge, clients in enumerate(stays.members) if len(clients)}
-    smallest, most = min(counts, key=counts.__getitem__), max(counts.values())
+    counts = [len(clients) or math.inf for clients in stays.members]
+    smallest, most = int(np.argmin(counts)), max(map(len, stays.members))
     cohort, params = cohort_of(section.selection.params), section.schedule.params
     if cohort is not None and cohort > most and not section.selection.type.with_replacement:
         yield UserError(
@@ -238,7 +409,7 @@ def _too_few_members(section: Edges, stays: Stays) -> Iterator[UserError]:
             hint=f"set at most {most}, or leave it out to select all clients that are available",
         )
     for name in ("min_cohort", "min_updates"):
-        if (needed := getattr(params, name, 0)) > (fewest := counts[smallest]):
+        if (needed := getattr(params, name, 0)) > (fewest := len(stays.members[smallest])):
             yield UserError(
                 f"a round needs {needed}, but edge server {smallest} has {format_counted(fewest, 'client')}",
                 where=f"{_WHERE}.schedule.{name}",
@@ -289,11 +460,10 @@ def _population(world: World, servers: EdgeServers) -> Population:
             getattr(section, part).params, bundle_of(part), f"{_WHERE}.{part}"
         )
     )
-    rows = np.arange(count)
     context = DeviceContext(
         clients=count,
         bundle=bundle_of("availability"),
-        device_rows=rows,
+        device_rows=np.arange(count),
         seed=seed,
         folder=devices.folder,
         batch_samples=np.ones(count, dtype=np.int64),
@@ -301,8 +471,8 @@ def _population(world: World, servers: EdgeServers) -> Population:
         eligible=np.ones(count, dtype=np.bool_),
     )
     availability = section.availability.create(context)
-    offset_ns = availability.offset_ns()
-    durations_s = world.durations_s
+    links = replace(context, bundle=bundle_of("network"), offset_ns=availability.offset_ns())
+    durations_s, nobody = world.durations_s, np.zeros(count, dtype=np.bool_)
     round_s = [float(durations_s[clients].max()) for clients in members]
     power = section.power
     watts = np.array([[power.download_w, power.rounds_w, power.upload_w]])
@@ -311,15 +481,11 @@ def _population(world: World, servers: EdgeServers) -> Population:
         availability=availability.index(),
         on_disconnect=section.availability.params.on_disconnect,
         compute=ComputeTimes(Values(Values.Params(step=round_s), context)),
-        network=section.network.create().build(
-            NetworkContext(
-                count, bundle_of("network"), rows, seed, devices.folder, offset_ns=offset_ns
-            )
-        ),
+        network=section.network.create().build(links),
         power=Power(watts, np.zeros(count, dtype=np.uint8)),
         batteries=None,
-        short_of_memory=np.zeros(count, dtype=np.bool_),
-        excluded=np.zeros(count, dtype=np.bool_),
+        short_of_memory=nobody,
+        excluded=nobody,
     )
 
 
@@ -327,22 +493,17 @@ def _reachable(
     population: Population, edges: Population, stays: Stays, until_ns: int | None
 ) -> Population:
     """The clients while their edge servers are up, in a run that ends at ``until_ns``."""
-
-    def unknown_length(who: str) -> UserError:
-        return UserError(
-            f"{who} need the length of the run",
+    up, change_ns = edges.availability.state_many(np.arange(edges.clients), 0)
+    end_ns = NEVER if until_ns is None else until_ns
+    fail = edges.on_disconnect != "finish" and not (up & (change_ns >= end_ns)).all()
+    if until_ns is None and (fail or stays.moves):
+        raise UserError(
+            f"{'clients that move' if stays.moves else 'edge servers that fail'} need the length of the run",
             where="stop.simulated_time",
             hint="give it, in addition to the other limits",
         )
-
-    if stays.moves and until_ns is None:
-        raise unknown_length("clients that move")
-    up, change_ns = edges.availability.state_many(np.arange(edges.clients), 0)
-    end_ns = NEVER if until_ns is None else until_ns
-    if edges.on_disconnect == "finish" or bool((up & (change_ns >= end_ns)).all()):
+    if not fail:
         return population
-    if until_ns is None:
-        raise unknown_length("edge servers that fail")
     if stays.moves:
         raise UserError(
             "clients cannot move between edge servers that fail",
@@ -352,3 +513,30 @@ def _reachable(
     beyond_ns = beyond(end_ns, population.availability, edges.availability)
     availability = population.availability.within(edges.availability, stays.of_client, beyond_ns)
     return replace(population, availability=availability)
+
+
+def write_edges(run: Run, servers: EdgeServers) -> None:
+    """Write the table of the edge servers of a finished run."""
+    # These import pandas, which a check does without.
+    from fedsim.runs.clients import clients_table
+    from fedsim.runs.schema import EDGES
+    from fedsim.runs.tables import write_parquet
+
+    edges, stays = servers.population, servers.stays
+    assert edges is not None
+    members = np.array([len(clients) for clients in stays.members])
+    end_ns = round(run.simulated_s * NS_PER_S)
+    online_ns = edges.availability.online_between_ns(0, end_ns)
+    table = clients_table(
+        run.edge_dispatches,
+        run.edge_phases,
+        duration_s=run.simulated_s,
+        samples=servers.cloud.context.samples,
+        step_s=edges.compute.step_s,
+        down_bps=edges.network.rates_bps(Direction.DOWN),
+        up_bps=edges.network.rates_bps(Direction.UP),
+        online_fraction=online_ns / max(1, end_ns),
+        known={"members": members, **({"name": stays.names} if stays.names else {})},
+        table=EDGES,
+    )
+    write_parquet(run.folder.parquet(EDGES.name), EDGES, table)

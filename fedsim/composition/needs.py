@@ -3,12 +3,12 @@
 Parts declare their needs: methods, schedules and selections as class attributes, parts that read a trace bundle in
 :meth:`~fedsim.traces.parameters.TraceParameters.needs_tables`. Contradictions within one part are refused by its
 ``Params`` or its constructor; demands that the clients cannot meet by
-:func:`fedsim.composition.prospects.impossible`.
+:func:`fedsim.composition.world.impossible`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedsim.errors import UserError, nearest_or_all
@@ -231,39 +231,28 @@ def declared_needs(component: type[Component]) -> list[str]:
     return needs
 
 
-def unknown_target(target: Mapping[str, float], known: Collection[str]) -> Iterator[UserError]:
-    """The errors of a target at a metric that no task measures."""
-    for name in target:
-        if name not in known:
-            hint = nearest_or_all(name, known, f"there are: {', '.join(sorted(known))}")
-            yield UserError(
-                f"there is no metric '{name}' to stop at", where=f"stop.target.{name}", hint=hint
-            )
-
-
 def unmet_target(
-    target: Mapping[str, float],
-    measured: Mapping[str, MetricDefinition],
-    ways_to_measure: Mapping[str, str],
+    target: Mapping[str, float], measured: Mapping[str, MetricDefinition], ways: Mapping[str, str]
 ) -> Iterator[UserError]:
-    """The errors of the target at which a run stops.
+    """The errors of the metrics and values at which a run stops.
 
     Args:
-        target: metrics and the values that they must reach.
+        target: the values, by metric.
         measured: the metrics that the run measures; empty if it has no test samples.
-        ways_to_measure: the setting that adds a metric to them, by metric.
+        ways: the setting that adds a metric to them, by metric.
     """
     for name, value in target.items():
         metric, where = measured.get(name), f"stop.target.{name}"
         if metric is None:
-            message, hint = f"there is no metric '{name}' to stop at", ways_to_measure.get(name)
             every = f"this task measures: {', '.join(sorted(measured))}"
-            if hint or name in METRICS:
-                message, hint = f"this run does not measure '{name}'", hint or every
-            if not measured:
-                hint = "the data set has no test samples; give it some"
+            is_known = name in ways or name in METRICS
+            hint = ways.get(name, every) if is_known else nearest_or_all(name, measured, every)
             yield UserError(
-                message, where=where, hint=hint or nearest_or_all(name, measured, every)
+                f"this run does not measure '{name}'"
+                if is_known
+                else f"there is no metric '{name}' to stop at",
+                where=where,
+                hint=hint if measured else "the data set has no test samples; give it some",
             )
         elif error := metric.unreachable(value, where):
             yield error

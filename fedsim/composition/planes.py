@@ -62,7 +62,7 @@ def build_station(world: World) -> Station:
         world.training,
         world.scenario.seed,
         Execution.of(world.training),
-        dispatch_loss=world.scenario.server.of_devices.selection.type.dispatch_loss,
+        dispatch_loss=world.server.selection.type.dispatch_loss,
     )
 
 
@@ -119,7 +119,7 @@ def check_server(world: World) -> None:
 
 
 def _clients(world: World) -> Clients:
-    section, prologue = world.scenario.server.of_devices, world.method.prologue()
+    section, prologue = world.server, world.method.prologue()
     keeps_lost = any(memory.kept_when_lost for memory in world.method.memories().values())
     return Clients(
         world.population,

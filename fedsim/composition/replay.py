@@ -9,7 +9,6 @@ checkpoint and no new run finds it, or depends on what is trained together.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 import random
@@ -17,8 +16,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import traceback
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -46,8 +44,8 @@ DISPATCHES = 50
 AGGREGATIONS = 2
 _TOLERANCE = 1e-3
 """Largest difference between groups of different sizes on a GPU, relative to the largest entry of a tensor."""
-_MISTAKE = "mistake.json"
-"""File in which a process leaves why it has failed."""
+_TIMELINE = "timeline.txt"
+"""File in which a process leaves how the timeline of its resumed run differs."""
 
 _RANDOM_NUMBERS: Mapping[str, str] = {
     "method": "draw from self.context.generator(...), keyed by version, or by client and sequence",
@@ -123,81 +121,83 @@ def replay(
         data = loaded.resolved() | {"logging": [], "sweep": None, "checkpoint_models": None}
         (folder / "scenario.yaml").write_text(to_yaml(data), encoding="utf-8")
         write_sources(folder, loaded.sources())
-        arguments = [name, str(dispatches), str(aggregations)]
+        arguments = (name, str(dispatches), str(aggregations))
         processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", __name__, number, *arguments, *kinds],
-                env={
-                    **os.environ,
-                    "PYTHONHASHSEED": number,
-                    "PYTHONPATH": os.pathsep.join(sys.path),
-                },
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for number, kinds in (("1", ["first"]), ("2", ["second", "eager"]))
+            seeded_process("1", __name__, "1", *arguments, "first"),
+            seeded_process("2", __name__, "2", *arguments, "second", "eager"),
         ]
         outputs = [process.communicate()[0] for process in processes]
-        if processes[0].returncode:
-            raise _failure(loaded, folder, outputs[0])
-        first, fails = load_run(folder / "first"), bool(processes[1].returncode)
+        first_fails, fails = (bool(process.returncode) for process in processes)
         exact = loaded.scenario.training.device == "cpu" or not torch.cuda.is_available()
-        for kind in ("second", "eager"):
+        for kind in () if first_fails else ("second", "eager"):
             # A run that fails, or whose resumed part repeats another timeline, may differ before it does.
             if (folder / kind).exists():
-                other, resumed = load_run(folder / kind), kind == "eager"
-                difference = _difference(first, other, exact=exact or not resumed, whole=not fails)
+                runs, resumed = (
+                    (load_run(folder / "first"), load_run(folder / kind)),
+                    kind == "eager",
+                )
+                difference = _difference(*runs, exact=exact or not resumed, whole=not fails)
                 if difference is not None:
                     raise _error(loaded, difference.words, difference.causes, resumed=resumed)
-        if fails:
-            raise _failure(loaded, folder, outputs[1])
+        if (folder / _TIMELINE).exists():
+            text = (folder / _TIMELINE).read_text(encoding="utf-8")
+            raise _error(loaded, text, OF_TIME, resumed=True)
+        for process, output in zip(processes, outputs, strict=True):
+            if process.returncode:
+                message = "a run of the beginning of the scenario has failed"
+                if process.returncode != 2:
+                    raise RuntimeError(f"{message}:\n{output}")
+                raise UserError(message, hint=output.strip())
+        first = load_run(folder / "first")
         return Replay(len(first.dispatches), len(first.aggregations))
 
 
 # -- the processes that run the beginning ------------------------------------------------------------------------------
 
 
+def seeded_process(number: str, module: str, *arguments: Any) -> subprocess.Popen[str]:
+    """A Python process that runs a module; ``number`` is the seed of its string hashes."""
+    environment = {"PYTHONHASHSEED": number, "PYTHONPATH": os.pathsep.join(sys.path)}
+    return subprocess.Popen(
+        [sys.executable, "-m", module, *arguments],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
 def _main(number: str, name: str, dispatches: str, aggregations: str, *kinds: str) -> None:
     """Run the beginning of the scenario in a folder in this process, once for each kind of run."""
-    folder = Path(name)
-    try:
-        _perform(folder, int(number), int(dispatches), int(aggregations), kinds)
-    except Exception as error:
-        users = error
-        if not isinstance(users, UserError):
-            report = users_report(error)
-            print(report or traceback.format_exc(), end="")
-            if report is None:
-                raise
-            where = users_line(error)
-            users = UserError("your own code fails with the error below", where=where)
-        mistake = {"message": users.message, "where": users.where, "hint": users.hint}
-        if isinstance(users.__context__, TimelineDiffers):
-            mistake["difference"] = users.__context__.message.partition(": ")[2]
-        (folder / _MISTAKE).write_text(json.dumps(mistake), encoding="utf-8")
-        sys.exit(2)
-
-
-def _perform(
-    folder: Path, number: int, dispatches: int, aggregations: int, kinds: Sequence[str]
-) -> None:
     import torch
 
-    random.seed(number)
-    np.random.seed(number)  # noqa: NPY002 - users' code may draw from it
-    torch.manual_seed(number)
-    scenario, whole = folder / "scenario.yaml", _until(dispatches, aggregations)
-    for kind in kinds:
-        with contextlib.suppress(KeyboardInterrupt):
-            if kind == "eager":
-                loaded = load_scenario(scenario, overrides=["training.verify=eager"])
-                middle = _until(dispatches // 2, aggregations // 2)
+    random.seed(int(number))
+    np.random.seed(int(number))  # noqa: NPY002 - users' code may draw from it
+    torch.manual_seed(int(number))
+    folder = Path(name)
+    whole = _until(int(dispatches), int(aggregations))
+    middle = _until(int(dispatches) // 2, int(aggregations) // 2)
+    try:
+        for kind in kinds:
+            eager = ["training.verify=eager"] if kind == "eager" else []
+            loaded = load_scenario(folder / "scenario.yaml", overrides=eager)
+            with contextlib.suppress(KeyboardInterrupt):
+                execute(loaded, folder / kind, on_progress=middle if eager else whole)
+            if eager:
                 with contextlib.suppress(KeyboardInterrupt):
-                    execute(loaded, folder / kind, on_progress=middle)
-                resume(folder / kind, on_progress=whole)
-            else:
-                execute(load_scenario(scenario), folder / kind, on_progress=whole)
+                    resume(folder / kind, on_progress=whole)
+    except Exception as error:
+        if isinstance(error.__context__, TimelineDiffers):
+            difference = error.__context__.message.partition(": ")[2]
+            (folder / _TIMELINE).write_text(difference, encoding="utf-8")
+        report = users_report(error)
+        if isinstance(error, UserError):
+            print(error)
+        elif report is not None:
+            print(f"{users_line(error)}: your own code fails with this error:\n{report}")
+        else:
+            raise
+        sys.exit(2)
 
 
 def _until(dispatches: int, aggregations: int) -> OnProgress:
@@ -208,19 +208,6 @@ def _until(dispatches: int, aggregations: int) -> OnProgress:
             request(signal.SIGINT)
 
     return on_progress
-
-
-def _failure(loaded: LoadedScenario, folder: Path, output: str) -> UserError:
-    """The error for a run that has failed, or whose resumed part has another timeline."""
-    path = folder / _MISTAKE
-    if not path.exists():
-        raise RuntimeError(f"a run of the beginning of the scenario has failed:\n{output}")
-    mistake = json.loads(path.read_text(encoding="utf-8"))
-    if "difference" in mistake:
-        return _error(loaded, mistake["difference"], OF_TIME, resumed=True)
-    message = f"{mistake['message']}, in a run of the beginning of the scenario"
-    hint = mistake["hint"] or output.strip() or None
-    return UserError(message, where=mistake["where"], hint=hint)
 
 
 # -- the first difference ----------------------------------------------------------------------------------------------
@@ -244,9 +231,10 @@ def _difference(first: Run, other: Run, *, exact: bool, whole: bool) -> _Differe
     """
     import torch
 
-    differences = list(_different_rows(first, other, exact=exact, whole=whole))
-    if differences or not whole:
-        return min(differences, default=None, key=lambda one: one.when)
+    if differences := list(_different_rows(first, other, exact=exact, whole=whole)):
+        return min(differences, key=lambda one: one.when)
+    if not whole:
+        return None
     tensors, others = _tensors(first), _tensors(other)
     for name in [*tensors, *(others.keys() - tensors.keys())]:
         one, now = tensors.get(name), others.get(name)
@@ -265,35 +253,27 @@ def _different_rows(first: Run, other: Run, *, exact: bool, whole: bool) -> Iter
             continue
         frames = (getattr(run, table).astype(object) for run in (first, other))
         rows, others = (frame.where(frame.notna(), None).to_dict("records") for frame in frames)
-        for number, (row, now) in enumerate(zip(rows, others, strict=False)):
+        for row, now in zip(rows, others, strict=False):
             columns = [key for key in row if not np.array_equal(row[key], now[key])]
             for column in columns:
-                if table == "dispatches":
-                    causes = _CAUSES.get(column, _OF_ENDS)
-                    which = f"dispatch {row['dispatch_id']} has"
-                elif table == "aggregations":
-                    causes, which = _CHOICES, f"version {number + 1} has"
-                else:
+                causes: tuple[str, ...] = _CHOICES
+                which, when = f"version {row['version']} has", "time_s"
+                if table == "metrics":
                     causes = (column,) if columns == [column] and column != "loss" else _LEARNING
                     which = f"the metrics of version {row['version']} have"
+                elif table == "dispatches":
+                    causes = _CAUSES.get(column, _OF_ENDS)
+                    which = f"dispatch {row['dispatch_id']} has"
+                    when = column if column.endswith("ed_s") else "ended_s"
+                    when = "dispatched_s" if column in _AT_START else when
+                time_s = min(one[when] for one in (row, now) if one[when] is not None)
                 words = f"{which} {column} = {now[column]} instead of {row[column]}"
-                yield _Difference((_time_s(column, row, now), rank), words, causes)
+                yield _Difference((time_s, rank), words, causes)
         if whole and len(rows) != len(others):
             (row, *_) = max(rows, others, key=len)[min(len(rows), len(others)) :]
             time_s = row["dispatched_s" if table == "dispatches" else "time_s"]
             words = f"there are {len(others)} rows instead of {len(rows)} in the table {table}"
             yield _Difference((time_s, rank), words, _CHOICES)
-
-
-def _time_s(column: str, row: Mapping[str, Any], now: Mapping[str, Any]) -> float:
-    """The simulated time at which the two values of a column came about."""
-    if "time_s" in row:
-        column = "time_s"
-    elif column in _AT_START:
-        column = "dispatched_s"
-    elif not column.endswith("ed_s"):
-        column = "ended_s"
-    return float(min(one[column] for one in (row, now) if one[column] is not None))
 
 
 def _tensors(run: Run) -> dict[str, Tensor]:
@@ -320,27 +300,26 @@ def _error(
         or (part.kind == "metric" and cause in (part.type.name, part.name.rpartition(":")[2]))
     ]
     suspects = suspects or [part for part in parts if part.kind != "logging"]
-    how = "in a later run of the process" if resumed else "in another process"
+    if resumed:
+        difference += " in a later run of the process"
+    else:
+        difference += " in another process"
     if not suspects:
         return UserError(
-            f"{difference} {how}, although no part of the scenario is a user's",
+            f"{difference}, although no part of the scenario is a user's",
             hint="this is a defect of fedsim or of a library; please report it with the scenario",
         )
-    names = " or ".join(f"the {part.kind} {Path(part.name).name}" for part in suspects)
-    kind = suspects[0].kind
-    if resumed:
-        why = "it keeps state outside its object"
-        if kind in (*_LEARNING, "metric"):
-            why = (
-                "it keeps state that no checkpoint contains, or depends on what is trained together"
-            )
-        remedy = _STATE.get(kind, "keep state in attributes that __init__ sets")
-    else:
-        why = "it draws from a global random generator, or depends on the order of a set or of threads"
+    kind, names = suspects[0].kind, [f"the {part.kind} {Path(part.name).name}" for part in suspects]
+    if not resumed:
+        why = "draws from a global random generator, or depends on the order of a set or of threads"
         remedy = _RANDOM_NUMBERS.get(kind, "compute the result from the arguments alone")
-    return UserError(
-        f"{difference} {how}, because of {names}: {why}", where=suspects[0].where, hint=remedy
-    )
+    else:
+        why = "keeps state outside its object"
+        if kind in (*_LEARNING, "metric"):
+            why = "keeps state that no checkpoint contains, or depends on what is trained together"
+        remedy = _STATE.get(kind, "keep state in attributes that __init__ sets")
+    message = f"{difference}, because of {' or '.join(names)}: it {why}"
+    return UserError(message, where=suspects[0].where, hint=remedy)
 
 
 if __name__ == "__main__":

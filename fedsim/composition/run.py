@@ -19,8 +19,9 @@ import numpy as np
 from fedsim.analysis.run import Run
 from fedsim.composition.build import build
 from fedsim.composition.check import check
-from fedsim.composition.closing import spent, write_edges, write_population
+from fedsim.composition.closing import spent, write_population
 from fedsim.composition.distributed import claimed, follow, joined
+from fedsim.composition.edges import write_edges
 from fedsim.composition.extras import (
     Stopwatch,
     TimedPlane,
@@ -72,11 +73,7 @@ _WALL = ("wall_s", "wall_learning_s", "wall_time_plane_s")
 
 
 class Deployment(Live, Protocol):
-    """Clients that are not simulated, for a whole run.
-
-    Attributes:
-        info: further entries of ``run.json``.
-    """
+    """Clients that are not simulated, for a whole run; ``info`` are further entries of ``run.json``."""
 
     info: Mapping[str, Any]
 
@@ -286,16 +283,14 @@ def workers_of(path: Path) -> str:
 
 @dataclass(eq=False)
 class Execution:
-    """A run in progress.
+    """A run in progress; ``live``, ``on_progress`` and ``on_warning`` are as for :func:`execute`.
 
     Attributes:
         world, folder: what is run, and where.
         undo: called if the run cannot begin.
-        on_progress, on_warning: as for :func:`execute`.
         began: instant of ``time.perf_counter``.
         ranks: the processes of the run, of which this is rank 0; None if there is only this one.
         earlier: wall seconds before the run was resumed; None for a new run.
-        live: the clients, if they are not simulated.
     """
 
     world: World

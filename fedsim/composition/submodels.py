@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.composition.devices import Devices
-from fedsim.composition.prospects import transfers_s
+from fedsim.composition.world import transfers_s
 from fedsim.errors import UserError
 from fedsim.learning.submodels import Submodels
 from fedsim.learning.submodels.parts import Parts

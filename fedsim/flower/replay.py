@@ -7,8 +7,6 @@ order of a set, or measures the host's time.
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -17,7 +15,7 @@ from pathlib import Path
 import pandas as pd
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.composition.replay import AGGREGATIONS, DISPATCHES
+from fedsim.composition.replay import AGGREGATIONS, DISPATCHES, seeded_process
 from fedsim.errors import FedsimError, UserError
 from fedsim.flower import internals as fl
 from fedsim.flower.clock import RunEnded
@@ -62,17 +60,7 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="fedsim-replay-") as name:
         runs = [Path(name) / number for number in ("1", "2")]
         processes = [
-            subprocess.Popen(
-                [sys.executable, "-m", __name__, app, run_config, devices or "", run, *overrides],
-                env={
-                    **os.environ,
-                    "PYTHONHASHSEED": run.name,
-                    "PYTHONPATH": os.pathsep.join(sys.path),
-                },
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
+            seeded_process(run.name, __name__, app, run_config, devices or "", run, *overrides)
             for run in runs
         ]
         for process in processes:

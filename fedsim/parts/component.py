@@ -180,12 +180,12 @@ def has_user_code() -> bool:
 
 def users_line(error: BaseException) -> str | None:
     """The innermost line of a user's file that ``error`` passed through, as ``file:line``; None if there is none."""
-    trace, line = users_traceback(error), None
-    while trace is not None:
-        if trace.tb_frame.f_globals.get("__name__", "").startswith(_USER_MODULE):
-            line = f"{trace.tb_frame.f_code.co_filename}:{trace.tb_lineno}"
-        trace = trace.tb_next
-    return line
+    lines = [
+        f"{frame.f_code.co_filename}:{line}"
+        for frame, line in traceback.walk_tb(users_traceback(error))
+        if frame.f_globals.get("__name__", "").startswith(_USER_MODULE)
+    ]
+    return lines[-1] if lines else None
 
 
 def users_report(error: BaseException) -> str | None:

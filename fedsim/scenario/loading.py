@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -74,8 +73,7 @@ class LoadedScenario:
 
     def parts(self) -> Iterator[Part[Any]]:
         """All parts."""
-        for _, part in _parts(self.scenario):
-            yield part
+        return (value for _, value in _values(self.scenario) if isinstance(value, Part))
 
     def sources(self) -> dict[str, str]:
         """Source of the classes that have no file, by path in the run folder."""
@@ -91,7 +89,10 @@ class LoadedScenario:
 
         The path is that of :meth:`resolved`.
         """
-        paths = [path for path in _paths(self.scenario) if path.exists()]
+        paths = dict[Path, None]()
+        for _, value in _values(self.scenario):
+            files = value.files if isinstance(value, GridSeries) else [value]
+            paths |= {file: None for file in files if isinstance(file, Path) and file.exists()}
         return {bundled.written(path): data_sha256(path) for path in paths}
 
     @contextmanager
@@ -111,30 +112,21 @@ class LoadedScenario:
         """The error with its file, line and column, if it names a key, or a missing file that a key refers to."""
         words = (error.where or "").split(".")
         if words[0] not in Scenario.model_fields:
-            key = self._naming(Path(error.where)) if error.where else None
-            if key is None:
+            # It may be a missing file whose path is the value of a key.
+            file = Path(error.where or "")
+            keys = [
+                key
+                for key, value in _values(self.source.data)
+                if isinstance(value, str) and self.folder / value == file and not file.exists()
+            ]
+            if not keys:
                 return error
-            message = f"{error.where}: {error.message}"
-            return error_at(
-                self.source.value_place(key), ".".join(map(str, key)), message, error.hint
-            )
+            place, dotted = self.source.value_place(keys[0]), ".".join(map(str, keys[0]))
+            return error_at(place, dotted, f"{error.where}: {error.message}", error.hint)
         path = tuple(int(word) if word.isdigit() else word for word in words)
         return error_at(
             self.source.value_place(path), ".".join(words), error.message, error.hint, error.rule
         )
-
-    def _naming(self, file: Path) -> tuple[str | int, ...] | None:
-        """The key whose value is the path of this file, if the file does not exist."""
-        left: list[tuple[tuple[str | int, ...], Any]] = [((), self.source.data)]
-        while left:
-            key, value = left.pop()
-            if isinstance(value, str) and self.folder / value == file:
-                return None if file.exists() else key
-            if isinstance(value, Mapping):
-                left += [((*key, name), item) for name, item in value.items()]
-            elif isinstance(value, list):
-                left += [((*key, index), item) for index, item in enumerate(value)]
-        return None
 
 
 def load_scenario(
@@ -177,7 +169,7 @@ def load_scenario_dict(
         folder: folder that relative paths refer to.
         overrides: values by dotted path.
     """
-    source = apply_overrides(Source("scenario", copy.deepcopy(dict(data))), overrides)
+    source = apply_overrides(Source("scenario", dict(data)), overrides)
     return _load(source, Reading(Path(folder).resolve()), None)
 
 
@@ -220,38 +212,31 @@ def _load(source: Source, reading: Reading, path: Path | None) -> LoadedScenario
             f"a run makes at most {format_count(MOST_EVALUATIONS)} evaluations: set at least "
             f"{duration_at_least(until_s / MOST_EVALUATIONS)}",
         ).to_error(source)
-    for key, part in _parts(scenario):
-        # The parts were just created, so that nothing has used them without their location.
-        object.__setattr__(part, "where", source.value_place(key))
+    for key, part in _values(scenario):
+        if isinstance(part, Part):
+            # The parts were just created, so that nothing has used them without their location.
+            object.__setattr__(part, "where", source.value_place(key))
     return LoadedScenario(scenario, path, source, reading)
 
 
-def _parts(section: BaseModel, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Part[Any]]]:
-    """The parts of a section and of the sections in it, with their paths."""
-    for key, value in section:
-        if isinstance(value, BaseModel):
-            yield from _parts(value, (*path, key))
-        for index, item in enumerate(value) if isinstance(value, list) else [(None, value)]:
-            if isinstance(item, Part):
-                part_path = (*path, key) if index is None else (*path, key, index)
-                yield part_path, item
-                if isinstance(item.params, BaseModel):
-                    yield from _parts(item.params, part_path)
+_NESTED = (Part, BaseModel, Mapping, list, tuple)
 
 
-def _paths(value: Any) -> Iterator[Path]:
-    """The paths among the values of a section, a part or a parameter."""
-    if isinstance(value, Path):
-        yield value
-    elif isinstance(value, GridSeries):
-        yield from value.files
-    elif isinstance(value, Part):
-        yield from _paths(value.params)
+def _values(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
+    """The sections, parts, collections, paths and texts in a value, and itself, with their paths in the scenario."""
+    yield path, value
+    if isinstance(value, Part):
+        value = value.params
+    items: Iterable[tuple[Any, Any]] = ()
+    if isinstance(value, BaseModel):
+        items = value
     elif isinstance(value, Mapping):
-        yield from _paths(list(value.values()))
-    elif isinstance(value, BaseModel | list | tuple):
-        for item in value:
-            yield from _paths(item[1] if isinstance(value, BaseModel) else item)
+        items = value.items()
+    elif isinstance(value, list | tuple):
+        items = enumerate(value)
+    for key, item in items:
+        if isinstance(item, (*_NESTED, Path, str)):
+            yield from _values(item, (*path, key))
 
 
 def _naming_keys_elsewhere(problem: Problem) -> Problem:

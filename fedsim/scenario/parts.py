@@ -8,7 +8,7 @@ built from its parameters alone, as a data set is), or a function for the kinds 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,17 +146,12 @@ class OfKind:
                 value = {}
             else:  # The user's code may bring one, and is not imported.
                 return Part(self.kind, "", None, None)
+        location = ("name",) if isinstance(value, Mapping) else ()
         if isinstance(value, Component):
-            given = params_of(value).model_dump(by_alias=True)
-            return self._of_class(type(value), given, reading)
-        if isinstance(value, type) or inspect.isfunction(value):
-            return self._of_class(value, {}, reading)
-        if isinstance(value, str):
+            value = {**params_of(value).model_dump(by_alias=True), "name": type(value)}
+        elif isinstance(value, str | type) or inspect.isfunction(value):
             value = {"name": value}
-            location: tuple[str, ...] = ()
-        elif isinstance(value, Mapping):
-            location = ("name",)
-        else:
+        elif not isinstance(value, Mapping):
             written = repr(value)
             hint = None
             if not isinstance(value, bool | int | float | list | tuple):
@@ -235,9 +230,9 @@ class OfKind:
         return {KIND_KEY: self.kind} | ({} if default is None else {"default": {"name": default}})
 
 
-def _at(location: tuple[str, ...], error: Any, value: Any) -> Exception:
+def _at(location: Sequence[str], error: Any, value: Any) -> Exception:
     """The error at ``location`` within the part."""
     if not location:
         return error  # type: ignore[no-any-return]
-    details = InitErrorDetails(type=error, loc=location, input=value)
+    details = InitErrorDetails(type=error, loc=tuple(location), input=value)
     return ValidationError.from_exception_data("part", [details])

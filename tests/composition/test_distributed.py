@@ -124,14 +124,16 @@ def files(path: Path) -> Any:
     return {name: digest for name, digest in written.items() if name != "scenario.yaml"}
 
 
-@pytest.mark.parametrize("server", [EDGES, BUFFERED], ids=["edges", "clients"])
-def test_rank_0_writes_what_one_rank_alone_would(server: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("server", "count", "times"), [(EDGES, 3, 1), (BUFFERED, 2, 2)])
+def test_rank_0_writes_what_one_rank_alone_would(
+    server: str, count: int, times: int, tmp_path: Path
+) -> None:
+    """Processes may have one run after another."""
     scenario = scenario_in(tmp_path, server)
     alone = fedsim.run(scenario, tmp_path / "alone")
     several = tmp_path / "several"
-    # Processes may have one run after another.
-    processes = ranks(3, tmp_path, "run", scenario, "-o", several, "--overwrite", times=2)
-    assert codes(processes) == [0, 0, 0], (tmp_path / "0.txt").read_text()
+    processes = ranks(count, tmp_path, "run", scenario, "-o", several, "--overwrite", times=times)
+    assert codes(processes) == [0] * count, (tmp_path / "0.txt").read_text()
     assert files(several) == files(alone.path)
     assert "accuracy" in (tmp_path / "0.txt").read_text()
     assert not (tmp_path / "1.txt").read_text()

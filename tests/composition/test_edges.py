@@ -18,9 +18,11 @@ from fedsim.composition.planes import build_server
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.source import parse_yaml
+from fedsim.simulation.story import Server
 from tests.composition.worlds import digits, quadratic, sync, timed
 from tests.lines import rows
 from tests.oracle.compare import write_bundle
+from tests.simulation.harness import Book
 
 FREE = {"name": "static", "latency": 0, "down": "1e30", "up": "1e30"}
 A, B, LR = np.array([1.0, 2.0, 4.0]), np.array([0.0, 3.0, -1.0]), 0.1
@@ -64,26 +66,15 @@ def test_one_edge_server_with_free_links_is_the_run_without_it(
     pd.testing.assert_frame_equal(flat.aggregations[shared], edge.edge_aggregations[shared])
 
 
-class Simulated:
-    """The dispatches to devices of a run without a folder: client, start, end and outcome."""
-
-    def __init__(self, scenario: dict[str, Any]) -> None:
-        self.dispatches: list[tuple[int, int, int, int]] = []
-        world = build(fedsim.read_scenario(scenario))
-        simulation = build_server(world, None, self)
-        simulation.run()
-        self.version, self.now_ns = simulation.server.version, simulation.server.now_ns
-
-    def append_dispatch(self, ended: Any) -> None:
-        one = ended.dispatch
-        row = (one.client_id, one.dispatched_ns, ended.plan.end_ns, int(ended.outcome))
-        self.dispatches.append(row)
-
-    def append_edge_dispatch(self, ended: Any) -> None:
-        pass
-
-    def append_aggregation(self, aggregate: Any) -> None:
-        pass
+def simulated(scenario: dict[str, Any]) -> tuple[list[tuple[int, ...]], Server]:
+    """The dispatches to devices of a run without a folder (client, start, end and outcome), and its server."""
+    world = build(fedsim.read_scenario(scenario))
+    book = Book(world.population.power)
+    simulation = build_server(world, None, book)
+    simulation.run()
+    begun = [(one.dispatch.client_id, one.dispatch.dispatched_ns) for one in book.ended]
+    ends = [(one.plan.end_ns, int(one.outcome)) for one in book.ended]
+    return [(*first, *last) for first, last in zip(begun, ends, strict=True)], simulation.server
 
 
 @pytest.mark.parametrize(
@@ -104,13 +95,13 @@ class Simulated:
 )
 def test_schedules_of_an_edge_server_are_those_of_a_server(server: dict[str, Any]) -> None:
     scenario = timed(stop={"rounds": 6}, server={"selection": {"name": "uniform"}, **server})
-    flat = Simulated(scenario)
+    flat, server_of_all = simulated(scenario)
     scenario["server"] = through_one_edge(scenario["server"])
-    edge = Simulated(scenario)
-    assert edge.dispatches == [row for row in flat.dispatches if row[1] < flat.now_ns]
+    edge, _ = simulated(scenario)
+    assert edge == [row for row in flat if row[1] < server_of_all.now_ns]
     # Several, each of which works for the cloud again and again.
     scenario["server"]["edges"] |= {"count": 3, "rounds": 2}
-    assert Simulated(scenario).version == 6
+    assert simulated(scenario)[1].version == 6
 
 
 def hierarchy(rounds: int = 2, **edges: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What parts need from each other is checked in one place, from what they declare."""
+"""What parts need from each other is checked in one place; tests/pairs has every pair of parts."""
 
 import subprocess
 import sys
@@ -8,64 +8,9 @@ import pytest
 
 from fedsim.api import read_scenario
 from fedsim.composition.check import check_scenario as check
-from fedsim.composition.needs import unmet_requirements
-from fedsim.errors import UserError, UserErrors, raise_all
-from fedsim.methods.base import Method
+from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
-from fedsim.scenario.model import Scenario
-from tests.learning.problems import make_context, make_training
 from tests.lines import rows
-from tests.methods.driver import quadratic
-
-PLAIN = {"name": "sgd"}
-MOMENTUM = {"name": "sgd", "momentum": 0.9}
-DECAY = {"name": "sgd", "weight_decay": 0.1}
-ADAM = {"name": "adam"}
-
-
-def made(name: str, optimizer: dict[str, Any], **params: Any) -> Method:
-    task = quadratic([[0.0, 1.0]], names={"u": 1, "v": 1})
-    kind = CATALOG.parts("method")[name]
-    context = make_context(task, make_training(optimizer=optimizer))
-    return kind(kind.Params.model_validate(params), context)
-
-
-def sections(schedule: str) -> Scenario:
-    server = {"schedule": {"name": schedule}}
-    task = {"name": "timing", "clients": 2}
-    return read_scenario({"task": task, "server": server, "stop": {"rounds": 1}}).scenario
-
-
-def unmet(method: Method, schedule: str) -> list[UserError]:
-    scenario = sections(schedule)
-    return unmet_requirements(method, scenario.server)
-
-
-@pytest.mark.parametrize(
-    ("name", "params", "optimizer", "schedule", "places"),
-    [
-        ("scaffold", {"uplink": 1}, PLAIN, "sync", []),
-        ("scaffold", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
-        ("scaffold", {"uplink": 1}, DECAY, "sync", ["training.optimizer"]),
-        ("scaffold", {"uplink": 1}, ADAM, "async", ["server.schedule", "training.optimizer"]),
-        ("scaffold_p", {"uplink": 1}, MOMENTUM, "sync", ["training.optimizer"]),
-        ("scaffold_p", {"c0": "zero"}, MOMENTUM, "buffered", []),
-        ("scaffold_p", {"c0": "zero", "uplink": 1}, PLAIN, "async", ["server.schedule"]),
-        ("fedsum", {}, DECAY, "sync", []),
-        ("fedsum", {}, MOMENTUM, "sync", ["training.optimizer"]),
-        ("fedsum_b", {}, ADAM, "sync", ["training.optimizer"]),
-        ("fedavg_p", {"keep_v_on_drop": True}, ADAM, "async", ["server.schedule"]),
-        ("mifa", {"first_round": "all"}, ADAM, "async", ["server.schedule"]),
-    ],
-)
-def test_needs(name: str, params: Any, optimizer: Any, schedule: str, places: list[str]) -> None:
-    errors = unmet(made(name, optimizer, **params), schedule)
-    assert [error.where for error in errors] == places
-    if not errors:
-        raise_all(errors)
-        return
-    with pytest.raises(UserError if len(errors) == 1 else UserErrors):
-        raise_all(errors)
 
 
 def test_every_method_declares_schedules_that_exist() -> None:

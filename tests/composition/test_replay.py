@@ -161,6 +161,7 @@ def test_a_part_that_cannot_be_repeated_is_named(
     assert caught.value.hint
 
 
+@pytest.mark.usefixtures("without_processes")
 def test_parts_that_can_be_repeated_pass(tmp_path: Path) -> None:
     parts = {"selection": "Selects", "method": "Keeps", "model": "Drops", "metrics": "size"}
     done = replayed(world(tmp_path, **parts))

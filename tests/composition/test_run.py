@@ -136,22 +136,17 @@ def test_a_limit_on_the_size_of_files_is_one_message_and_the_run_can_go_on(
     ("evaluations", "server"),
     [
         (1, None),
-        (20, None),
-        (20, {"selection": {"name": "oort", "cohort": 4}}),
-        (20, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
+        (10, None),
+        (10, {"selection": {"name": "oort", "cohort": 4}}),
+        (10, {"method": {"name": "scaffold"}, "schedule": {"name": "async", "concurrency": 4}}),
     ],
-    ids=[
-        "no checkpoint",
-        "a checkpoint",
-        "selection by losses",
-        "clients with memories",
-    ],
+    ids=["no checkpoint", "a checkpoint", "selection by losses", "clients with memories"],
 )
 def test_a_killed_run_is_resumed_to_the_same_bits(
     tmp_path: Path, evaluations: int, server: dict[str, Any] | None
 ) -> None:
     """kill -9 before and after the first checkpoint; flushed rows are readable; resume ends with the same bits."""
-    world = digits(stop={"rounds": 50}, evaluation={"every_rounds": 2})
+    world = digits(stop={"rounds": 25}, evaluation={"every_rounds": 2})
     world["server"] = server or world["server"]
     world["task"]["partition"]["test"] = "split"
     scenario, killed = tmp_path / "scenario.yaml", tmp_path / "killed"

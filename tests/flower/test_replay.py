@@ -1,5 +1,6 @@
 """The beginning of an app, run twice: the first difference is named, and which of the two apps made it."""
 
+import subprocess
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -77,7 +78,7 @@ def test_a_generator_that_the_system_seeds_is_found(tmp_path: Path) -> None:
 
 
 def test_the_global_generators_are_seeded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(replay.subprocess, "Popen", InThisProcess)
+    monkeypatch.setattr(subprocess, "Popen", InThisProcess)
     monkeypatch.syspath_prepend(str(tmp_path))
     result = check(tmp_path, "random.random() + np.random.random()")
     assert "replay: 2 messages and 0 model versions are the same in two runs" in result.output

@@ -19,16 +19,6 @@ from tests.pairs.running import prepared
 FILE = Path(__file__).with_name("refused.json")
 _SUSPECTS = ("task", "schedule", "selection", "edges", "submodels", "energy")
 """Parameters whose first values may be to blame."""
-_PINNED = (
-    (),
-    ("task",),
-    ("schedule",),
-    ("edges",),
-    ("task", "schedule"),
-    ("task", "edges"),
-    _SUSPECTS,
-)
-"""Parameters that keep their value while the others are set to their first, from one attempt to the next."""
 
 
 def read() -> dict[Combination, str]:
@@ -105,7 +95,8 @@ class Judge:
     def blamed(self, row: Row) -> dict[Combination, str]:
         """A smallest refused combination of a refused row, and similar ones, with their messages."""
         chosen = dict(row)
-        for pinned in _PINNED:
+        # First every parameter may be set to its first value, then every one but the suspects.
+        for pinned in ((), _SUSPECTS):
             core = dict(row)
             for name, first in self.base.items():
                 if name not in pinned and self.refusal({**core, name: first}) is not None:

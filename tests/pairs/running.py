@@ -8,7 +8,7 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -31,7 +31,8 @@ from fedsim.parts.catalog import CATALOG
 from fedsim.processes.launch import Launch
 from fedsim.simulation.updates import Ended, dispatch_columns
 from fedsim.tasks.modules import checks
-from fedsim.vocabulary.timeline import Aggregate, Train
+from fedsim.vocabulary.timeline import Train
+from tests.simulation.harness import Book
 
 Content = Mapping[str, Any]
 Calls = list[tuple[str, tuple[Any, ...]]]
@@ -54,24 +55,6 @@ class Step:
     rows: Mapping[str, Tensor]
     before: Mapping[str, Tensor]
     after: Mapping[str, Tensor]
-
-
-@dataclass
-class Rows:
-    """A recorder that keeps what the time plane wrote."""
-
-    ended: list[Ended] = field(default_factory=list)
-    of_edges: list[Ended] = field(default_factory=list)
-    aggregates: list[Aggregate] = field(default_factory=list)
-
-    def append_dispatch(self, ended: Ended) -> None:
-        self.ended.append(ended)
-
-    def append_edge_dispatch(self, ended: Ended) -> None:
-        self.of_edges.append(ended)
-
-    def append_aggregation(self, aggregate: Aggregate) -> None:
-        self.aggregates.append(aggregate)
 
 
 class Plane:
@@ -99,7 +82,7 @@ class Finished:
     world: World
     learner: Learner
     calls: Calls
-    rows: Rows
+    rows: Book
     metrics: list[tuple[Any, Mapping[str, float]]]
     inner: list[Local]
     outer: list[Local]
@@ -178,7 +161,7 @@ def prepared(content: Content) -> World:
 def run(content: Content) -> Finished:
     """Run a scenario in memory."""
     world = prepared(content)
-    rows = Rows()
+    rows = Book(world.population.power)
     run = Finished(content, world, None, [], rows, [], [], [], [], [])
     with _watched(run):
         run.learner = build_learner(world, on_metrics=lambda *got: run.metrics.append(got))

@@ -48,11 +48,16 @@ class Book:
 
     power: Power
     ended: list[Ended] = field(default_factory=list)
+    of_edges: list[Ended] = field(default_factory=list)
     aggregates: list[Aggregate] = field(default_factory=list)
 
     def append_dispatch(self, ended: Ended) -> None:
         """Keep a dispatch."""
         self.ended.append(ended)
+
+    def append_edge_dispatch(self, ended: Ended) -> None:
+        """Keep a dispatch of the cloud."""
+        self.of_edges.append(ended)
 
     @property
     def rows(self) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fedsim.composition.stays import Stays
+from fedsim.composition.edges import Stays
 from fedsim.devices.population import Population
 from fedsim.network.base import Direction, Network
 from fedsim.network.static import StaticNetwork

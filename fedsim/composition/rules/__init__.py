@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 from fedsim.errors import UserError
 
 Facts = TypeVar("Facts")
-Check = Callable[[Facts], Iterator[UserError]]
+Check = Callable[..., Iterator[UserError]]
 AnyCheck = TypeVar("AnyCheck", bound=Callable[..., Iterator[UserError]])
 
 
@@ -21,7 +21,7 @@ class RuleTable(Generic[Facts]):
     """The rules that look at the same facts, in the order of their warnings; decorates their functions."""
 
     def __init__(self) -> None:
-        self.checks: dict[str, Check[Facts]] = {}
+        self.checks: dict[str, Check] = {}
 
     def __call__(self, check: AnyCheck) -> AnyCheck:
         """Add a rule."""

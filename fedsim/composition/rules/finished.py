@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +15,6 @@ from fedsim.composition.rules import RuleTable, planned
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.parts.component import is_bundled, is_user_reference, place
 from fedsim.runs.run import Run, has_diverged, lost_metrics, own_metrics
-from fedsim.scheduling.base import cohort_of
 from fedsim.simulation.level import fixes
 from fedsim.vocabulary.formatting import (
     format_count,
@@ -57,10 +57,9 @@ class FinishedRun:
         """Where a rule applies and how to fix it: in the process of the user's schedule, or in its settings."""
         if self.world is None:
             return None, otherwise
-        server = self.world.scenario.server
-        schedule = server.of_devices.schedule.type
+        schedule = self.world.server.schedule.type
         if is_bundled(schedule):
-            return f"{server.section_of_devices}.schedule", otherwise
+            return f"{self.world.server.section_of_devices}.schedule", otherwise
         return place(schedule, "run"), fix
 
     @property
@@ -89,7 +88,7 @@ def nothing_dispatched(finished: FinishedRun) -> Iterator[UserError]:
         return
     message = "no work was dispatched, so the tables are empty and the model is the initial one"
     if finished.drew_nobody:
-        selection = finished.world.scenario.server.of_devices.selection.type
+        selection = finished.world.server.selection.type
         yield UserError(
             f"draws nobody although clients are available; {message}",
             where=place(selection, "draw"),
@@ -130,7 +129,7 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         fix = "let the run last longer (stop); if work was lost, the report shows why"
     elif arrived == (outcomes == "late").sum():
         happened = "every update that arrived was late"
-        schedule = finished.world.scenario.server.of_devices.schedule
+        schedule = finished.world.server.schedule
         fix = f"{fixes(Outcome.LATE, schedule.params)}, or give the clients less work"
     aggregate = "call self.server.aggregate(dispatches) with the updates that have arrived"
     where, hint = finished.in_schedule(aggregate, fix)
@@ -173,8 +172,8 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     """Most rounds began with less than half of the cohort, although the schedule could have waited for more clients."""
     if finished.world is None or finished.run.has_edges:
         return
-    run, server = finished.run, finished.world.scenario.server
-    cohort, demands = cohort_of(server.selection.params), finished.world.prospects.demands
+    run, cohort = finished.run, finished.world.cohort
+    demands = finished.world.prospects.demands
     sizes = np.bincount(run.dispatches["round"].to_numpy())
     sizes = sizes[sizes > 0]
     if not cohort or demands.cohort != 1:
@@ -185,30 +184,20 @@ def small_rounds(finished: FinishedRun) -> Iterator[UserError]:
     yield UserError(
         f"{format_count(small)} of {format_counted(len(sizes), 'round')} began with less than half of the cohort of "
         f"{cohort}, because few clients were available",
-        where=f"{finished.world.scenario.server.section_of_devices}.schedule.min_cohort",
+        where=f"{finished.world.server.section_of_devices}.schedule.min_cohort",
         hint=f"raise it, so that rounds wait for more clients, or give a smaller cohort than {cohort}",
     )
 
 
-def _at_end(
-    finished: FinishedRun, check: Callable[[World, float], Iterator[UserError]]
-) -> Iterator[UserError]:
-    """The warnings of a rule that needs the length of the run, if the scenario does not give it."""
+def _at_end(name: str, finished: FinishedRun) -> Iterator[UserError]:
+    """The warnings of a rule on a scenario that needs the length of the run, if the scenario does not give it."""
     world = finished.world
     if world is not None and world.scenario.stop.simulated_time is None:
-        yield from check(world, finished.run.simulated_s)
+        yield from planned.PLANNED.checks[name](world, finished.run.simulated_s)
 
 
-@FINISHED
-def drifting_hours(finished: FinishedRun) -> Iterator[UserError]:
-    """As in :mod:`~fedsim.composition.rules.planned`."""
-    return _at_end(finished, planned.drifting_hours)
-
-
-@FINISHED
-def unobserved_time(finished: FinishedRun) -> Iterator[UserError]:
-    """As in :mod:`~fedsim.composition.rules.planned`."""
-    return _at_end(finished, planned.unobserved_time)
+for _name in ("drifting-hours", "unobserved-time"):
+    FINISHED.checks[_name] = partial(_at_end, _name)
 
 
 @FINISHED
@@ -225,9 +214,8 @@ def learned_nothing(finished: FinishedRun) -> Iterator[UserError]:
 
     The loss counts if no accuracy is known.
     """
-    run, dataset = finished.run, None
-    if finished.world is not None:
-        dataset = finished.world.task.dataset
+    run, world = finished.run, finished.world
+    dataset = None if world is None else world.task.dataset
     first, last = _losses(run)
     if not len(run.aggregations) or has_diverged(run) or 0 < first * _FAR_ABOVE < last:
         return

@@ -10,15 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.composition.prospects import shown_duration
+from fedsim import bundled
 from fedsim.composition.rules import RuleTable
+from fedsim.composition.world import shown_duration
 from fedsim.errors import UserError
 from fedsim.learning.metrics.base import declares_direction
 from fedsim.methods.base import Rounds
 from fedsim.network.base import Direction
+from fedsim.network.columns import AccessParams
 from fedsim.network.shared import SharedNetwork
 from fedsim.parts.component import is_bundled
-from fedsim.scheduling.base import cohort_of
 from fedsim.scheduling.schedules.sync import Sync
 from fedsim.traces.validation import implausible_rates as doubt_of_rates
 from fedsim.traces.validation import implausible_times as doubt_of_times
@@ -95,7 +96,11 @@ def unmatched_names(world: World) -> Iterator[UserError]:
 @PLANNED
 def unused_latency(world: World) -> Iterator[UserError]:
     """The trace has round-trip times, but every client has the default latency."""
-    if world.devices.ignores_round_trips():
+    params, bundle = world.scenario.devices.network.params, world.devices.bundle("network")
+    is_default = isinstance(params, AccessParams) and "latency" not in params.model_fields_set
+    if bundle is None or not is_default or bundle.where.startswith(bundled.PREFIX):
+        return
+    if bundle.has("network", "rtt_s") and not np.isnan(bundle.numpy("network", "rtt_s")).all():
         yield UserError(
             "every client has the default of 40 ms, but the trace has round-trip times",
             where="devices.network.latency",
@@ -179,22 +184,14 @@ def nothing_measured(world: World) -> Iterator[UserError]:
 def seldom_evaluated(world: World) -> Iterator[UserError]:
     """The run ends before its first periodic evaluation."""
     evaluation, stop = world.scenario.evaluation, world.scenario.stop
-    intervals = {
-        "every": (evaluation.every, stop.simulated_time),
-        "every_rounds": (evaluation.every_rounds, stop.rounds),
-    }
-    late = [
-        key
-        for key, (interval, end) in intervals.items()
-        if interval is not None and end is not None and interval > end
-    ]
-    if late and world.learns:
-        models = "the initial and the final model" if evaluation.at_start else "the final model"
-        yield UserError(
-            f"only {models} will be evaluated, because the run ends before the first interval does",
-            where=f"evaluation.{late[0]}",
-            hint="evaluate more often, or leave the setting out",
-        )
+    models = "the initial and the final model" if evaluation.at_start else "the final model"
+    for key, end in (("every", stop.simulated_time), ("every_rounds", stop.rounds)):
+        if world.learns and (getattr(evaluation, key) or 0) > (end or math.inf):
+            yield UserError(
+                f"only {models} will be evaluated, because the run ends before the first interval does",
+                where=f"evaluation.{key}",
+                hint="evaluate more often, or leave the setting out",
+            )
 
 
 @PLANNED
@@ -237,7 +234,7 @@ def unusual_schedule(world: World) -> Iterator[UserError]:
 
     Your own schedules are never unusual, nor are schedules of your own methods, unless they give ``paper_schedules``.
     """
-    method, server = world.method, world.scenario.server.of_devices
+    method, server = world.method, world.server
     schedule, of_paper = server.schedule.type.name, method.paper_schedules
     if not of_paper or not schedule or schedule in of_paper or server.schedule.user is not None:
         return
@@ -254,21 +251,17 @@ def unusual_schedule(world: World) -> Iterator[UserError]:
 @PLANNED
 def unused_setting(world: World) -> Iterator[UserError]:
     """A setting changes nothing, because another one on which it depends is missing."""
-    server, section = (
-        world.scenario.server.of_devices,
-        world.scenario.server.section_of_devices,
-    )
-    failures, energy = world.scenario.devices.failures, world.scenario.devices.energy
+    server, devices = world.server, world.scenario.devices
+    section, failures, energy = server.section_of_devices, devices.failures, devices.energy
     schedule, given = server.schedule, server.schedule.params
-    is_sync = isinstance(given, Sync.Params)
+    is_sync, sends = isinstance(given, Sync.Params), server.partial_work == "send"
     draws_all = "cohort" in type(server.selection.params).model_fields
-    draws_all &= cohort_of(server.selection.params) is None
+    draws_all &= world.cohort is None
     # What a schedule of the user announces is unknown.
     announces = schedule.user is not None or (
         issubclass(schedule.type, Sync)
         and (not schedule.type.patience or given.deadline is not None)
     )
-    sends = server.partial_work == "send"
     rows = (
         (
             is_sync and draws_all and given.over_selection > 1,
@@ -342,7 +335,7 @@ def plain_fedavg(world: World) -> Iterator[UserError]:
             full_work=full,
             equal_work=full and len(np.unique(world.task.local_steps(training))) == 1,
             all_clients=draws_all
-            and (cohort_of(drawn.params) or world.task.clients) >= world.task.clients
+            and (world.cohort or world.task.clients) >= world.task.clients
             and prospects.count == world.task.clients
             and devices.availability.name == "always"
             and schedule.params.quorum is None
@@ -369,7 +362,7 @@ def absent_clients_weigh(world: World) -> Iterator[UserError]:
         yield UserError(
             f"{method.title} {method.weight_of_absent}, but on average only {format_share(share)} of the clients are "
             "online, so each version moves the model little",
-            where=f"{world.scenario.server.section_of_devices}.method",
+            where=f"{world.server.section_of_devices}.method",
             hint="use a method that averages over the received updates, such as fedavg, fedbuff (scale: mean) or fedat "
             "(silent_tiers: skip), or a trace with more clients online",
         )
@@ -381,15 +374,14 @@ def absent_clients_weigh(world: World) -> Iterator[UserError]:
 @PLANNED
 def large_cohort(world: World) -> Iterator[UserError]:
     """A round selects more clients than can ever be given work."""
-    prospects, selection = world.prospects, world.scenario.server.of_devices.selection
-    cohort = cohort_of(selection.params)
-    if cohort is None or selection.type.with_replacement:
+    prospects, cohort = world.prospects, world.cohort
+    if cohort is None or world.server.selection.type.with_replacement:
         return
     selected = math.ceil(cohort * prospects.demands.over_selection - 1e-9)
     if selected > prospects.count:
         yield UserError(
             f"{format_count(selected)} clients should work at once, but {prospects.available}",
-            where=f"{world.scenario.server.section_of_devices}.selection.cohort",
+            where=f"{world.server.section_of_devices}.selection.cohort",
             hint="rounds will have fewer clients than the scenario requests",
         )
 
