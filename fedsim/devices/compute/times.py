@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +67,7 @@ class ComputeTimes:
                 where="devices.compute.perturbations",
             )
         # Only this method of the model is kept, because its context holds the whole trace.
-        self._redrawn_step_s = model.redrawn_step_s if model.redraws else None
+        self._redrawn_step_s: Any = model.redrawn_step_s if model.redraws else None
         self.step_s: npt.NDArray[np.float64] = step_s * context.compute_factor
         self._factor = np.broadcast_to(context.compute_factor, (context.clients,))
         # Memory views, because a million Python numbers do not fit in the cache.
@@ -116,6 +117,14 @@ class ComputeTimes:
         factor = 1.0
         if self._redrawn_step_s is not None and self.step_s[client]:
             redrawn_s = self._redrawn_step_s(client, sequence)
+            if not (
+                isinstance(redrawn_s, int | float | np.floating) and 0 <= redrawn_s <= LONGEST_S
+            ):
+                kind, hint = (
+                    type(self._redrawn_step_s.__self__),
+                    f"return 0 to {LONGEST_S:g} seconds",
+                )
+                raise wrong_return(kind, "redrawn_step_s", shown(redrawn_s), hint)
             factor *= redrawn_s * self._factor[client] / self.step_s[client]
         slow = self._stragglers
         if slow.probability:
