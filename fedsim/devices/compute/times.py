@@ -117,14 +117,10 @@ class ComputeTimes:
         factor = 1.0
         if self._redrawn_step_s is not None and self.step_s[client]:
             redrawn_s = self._redrawn_step_s(client, sequence)
-            if not (
-                isinstance(redrawn_s, int | float | np.floating) and 0 <= redrawn_s <= LONGEST_S
-            ):
-                kind, hint = (
-                    type(self._redrawn_step_s.__self__),
-                    f"return 0 to {LONGEST_S:g} seconds",
-                )
-                raise wrong_return(kind, "redrawn_step_s", shown(redrawn_s), hint)
+            is_number = isinstance(redrawn_s, int | float | np.floating)
+            if not (is_number and 0 <= redrawn_s <= LONGEST_S):
+                hint, own = f"return 0 to {LONGEST_S:g} seconds", self._redrawn_step_s.__self__
+                raise wrong_return(type(own), "redrawn_step_s", shown(redrawn_s), hint)
             factor *= redrawn_s * self._factor[client] / self.step_s[client]
         slow = self._stragglers
         if slow.probability:
