@@ -25,6 +25,7 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.board.suite import Cell, Entry, Question, Suite
 from fedsim.errors import UserError
 from fedsim.files.durable import TEMPORARY_PREFIX
+from fedsim.files.room import open_parquet
 from fedsim.runs.records import BOARD
 from fedsim.sweeps.execution import perform
 from fedsim.sweeps.folder import claimed
@@ -99,7 +100,7 @@ class Rows:
             raise BOARD.damaged(path, f"is not listed in {BOARD.file}")
         BOARD.require_intact(self._folder, self._record, ROWS)
         try:
-            frame = pd.read_parquet(path.absolute())
+            frame: pd.DataFrame = open_parquet(path, path).read().to_pandas()
         except (OSError, ValueError, pa.ArrowException) as error:
             raise BOARD.damaged(path, f"cannot be read: {error}") from error
         words = (*_WORDS, *Cell._fields[:3])

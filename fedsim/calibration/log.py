@@ -19,7 +19,7 @@ from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files import cells
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.lines import as_table
-from fedsim.files.sources import SourceFile, Sources, most_unpacked
+from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.tables import run_starts
 from fedsim.vocabulary.formatting import (
     format_count,
@@ -161,8 +161,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         table = load_run(path).dispatches.to_parquet(index=False)
         sources = [(SourceFile("dispatches", f"{path}, dispatches", table), "")]
     elif path.is_file():
-        size = path.stat().st_size
-        sources = [as_table(source) for source in Sources([path], most_unpacked(size))]
+        sources = [as_table(source) for source in Sources([path])]
     else:
         hint = "give a table (CSV, Parquet, JSON lines, ...) with one row per dispatch, or a run folder"
         raise UserError("there is no such log", where=str(path), hint=hint)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import io
 import json
 import os
-import re
 import signal
 import sys
 import traceback
@@ -16,8 +16,9 @@ from typing import Any, TextIO, cast
 
 import click
 
-from fedsim.errors import FedsimError, UserError, UserErrors, nearest, printable
+from fedsim.errors import FedsimError, UserError, UserErrors, nearest
 from fedsim.files.durable import is_disk_full
+from fedsim.files.terminal import Escaping
 from fedsim.processes.stopping import Stopped, install
 
 # The short help is here, so that listing the commands imports none of them (and no torch).
@@ -48,7 +49,6 @@ _LEAST_BYTES = 1 << 30
 _OF_A_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS)
 _LONGEST = 4000
 """Characters of a line of a message."""
-_STYLE = re.compile(r"(\r?\x1b\[[0-9;?]*[A-Za-z])")
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -120,7 +120,7 @@ class Commands(Suggesting):
         Returns:
             0 done, 2 a mistake in the input, 1 a bug in fedsim, 130 interrupted, 128 + n ended by signal n.
         """
-        streams = _Printable(sys.stdout), _Printable(sys.stderr)
+        streams = Escaping(sys.stdout), Escaping(sys.stderr)
         with contextlib.redirect_stdout(streams[0]), contextlib.redirect_stderr(streams[1]):
             return self._exit_code(args, **settings)
 
@@ -130,7 +130,8 @@ class Commands(Suggesting):
         show = _show_json if "--json" in arguments else _show
         try:
             _require_memory()
-            settings |= {"standalone_mode": False, "obj": arguments}
+            # Its streams show styles in the text of files, which Click would remove.
+            settings |= {"standalone_mode": False, "obj": arguments, "color": True}
             result = super().main(list(arguments), **settings)
         except UserError as error:
             show(error.errors if isinstance(error, UserErrors) else (error,))
@@ -243,36 +244,21 @@ def _drop_output(stream: TextIO | None = None) -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), (stream or sys.stdout).fileno())
 
 
-class _Printable:
-    """A standard stream whose text is :func:`printable`, except for colors and movements of the cursor."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        parts = enumerate(_STYLE.split(text))
-        self._stream.write("".join(part if n % 2 else printable(part) for n, part in parts))
-        return len(text)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
-class _Notes(_Printable):
+class _Notes(Escaping):
     """Standard error; if its reader is gone or its disk is full, progress and warnings are dropped."""
 
     def write(self, text: str) -> int:
         try:
-            return self._stream.write(text)
+            return self.styled.write(text)
         except OSError:
-            _drop_output(self._stream)
+            _drop_output(self.styled)
             return len(text)
 
     def flush(self) -> None:
         try:
-            self._stream.flush()
+            self.styled.flush()
         except OSError:
-            _drop_output(self._stream)
+            _drop_output(self.styled)
 
 
 @click.group(
@@ -293,5 +279,8 @@ def main() -> None:
         # Closed by a service manager or by pythonw: nothing can be read or shown, and no other file may get its number.
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
+    cast(io.TextIOWrapper, sys.stdout).reconfigure(
+        errors="backslashreplace"
+    )  # Of stderr, this is the default.
     sys.stderr = cast(TextIO, _Notes(sys.stderr))
     sys.exit(cli.exit_code(prog_name="fedsim"))

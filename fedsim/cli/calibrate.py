@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from fedsim.cli import options
+from fedsim.files import terminal
 from fedsim.vocabulary.formatting import format_count, format_number
 
 
@@ -89,7 +90,7 @@ def command(
             return
         click.echo(", ".join(f"{name}: {format_count(count)}" for name, count in counts.items()))
         for flag in read.flags:
-            click.secho(flag, fg="yellow")
+            terminal.secho(flag, fg="yellow")
         return
     if output is None:
         raise click.UsageError(
@@ -123,7 +124,7 @@ def command(
         }
         options.print_json(content)
         return
-    click.secho(verdict(result.predictions), bold=True)
+    terminal.secho(verdict(result.predictions), bold=True)
     options.print_rows(texts)
     for each in result.predictions:
         if len(each.logged) > 1:

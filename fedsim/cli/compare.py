@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
 
 from fedsim.cli import options
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError
+from fedsim.files import terminal
 from fedsim.vocabulary.formatting import format_count
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _print(comparison: Comparison, page: Path) -> None:
     from fedsim.analysis.comparison.figures import relative_speeds
     from fedsim.analysis.comparison.headline import headline, other_targets
 
-    console = Console(highlight=False)
+    console = terminal.console()
     first, *more = headline(comparison)
     console.print(first, style="bold")
     for sentence in (*more, *other_targets(comparison)):
@@ -279,7 +279,7 @@ def _print_table(comparison: Comparison) -> None:
     options.print_table([*names[:-1], "variant", *right], cells, right=right)
 
 
-def _print_differing(console: Console, paths: Sequence[str]) -> None:
+def _print_differing(console: Any, paths: Sequence[str]) -> None:
     """The keys that differ, one line per section; of many only the first, as the page has all with their values."""
     from fedsim.analysis.comparison.figures import KEYS_SHOWN
     from fedsim.scenario.comparing import by_section

@@ -9,6 +9,7 @@ import click
 
 from fedsim.cli import Suggesting, options
 from fedsim.errors import UserError
+from fedsim.files import terminal
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
@@ -60,7 +61,7 @@ def prepare(name: str, settings: tuple[str, ...], as_json: bool) -> None:
         for key, value in described.items()
         if value not in (None, [])
     }
-    click.secho(rows.pop("name"), bold=True)
+    terminal.secho(rows.pop("name"), bold=True)
     options.print_rows(rows)
 
 

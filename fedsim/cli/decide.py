@@ -11,6 +11,7 @@ import click
 
 from fedsim.cli import options
 from fedsim.cli.progress import following, same_command
+from fedsim.files import terminal
 from fedsim.units import parse_duration_s
 from fedsim.vocabulary.formatting import ABSENT, format_command, format_decimals
 
@@ -140,7 +141,7 @@ def _print(decision: Decision, as_json: bool) -> None:
         chance = ABSENT if math.isnan(each.probability) else format_decimals(each.probability, 2)
         row = [each.words, *cells, f"{each.missed} of {len(each.runs)}", chance]
         rows.append(row[: len(headings)])
-    click.secho(decision.sentence, bold=True)
+    terminal.secho(decision.sentence, bold=True)
     options.print_table(headings, rows)
     for words in filter(None, (decision.binding, decision.ruled_out)):
         click.echo(words)

@@ -15,6 +15,7 @@ from fedsim.bundled import references
 from fedsim.cli import options
 from fedsim.composition.rules.finished import documentation
 from fedsim.errors import UserError, nearest, nearest_or_all
+from fedsim.files import terminal
 from fedsim.parts.catalog import CATALOG, kind_noun, summaries
 from fedsim.parts.component import Component, import_path, is_user_reference, load_user_component
 from fedsim.parts.parameters import alternatives, fields_by_key, without_markup
@@ -341,7 +342,7 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
     if not first:
         click.echo()
     name = described["name"]
-    click.secho(f"{name} ({kind_noun(described['kind'])})", bold=True)
+    terminal.secho(f"{name} ({kind_noun(described['kind'])})", bold=True)
     # That of a single key is printed with its type and default.
     if described["description"] and described["kind"] != "key":
         options.echo_text(described["description"])
@@ -353,7 +354,7 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
         _print_section("paper", [described["paper"], *described["links"], *bibtex])
     _print_section("example", described["example"].splitlines())
     if described["kind"] == "method":
-        click.secho("\nrules", bold=True)
+        terminal.secho("\nrules", bold=True)
         for key in ("schedules", "not_asynchronous", "brings", *_TRAFFIC):
             value = described[key]
             if text := ", ".join(value) if isinstance(value, list) else value:
@@ -364,6 +365,6 @@ def _print(described: dict[str, Any], *, first: bool) -> None:
 
 def _print_section(title: str, lines: list[str]) -> None:
     if lines:
-        click.secho(f"\n{title}", bold=True)
+        terminal.secho(f"\n{title}", bold=True)
     for line in lines:
         click.echo(f"  {line}")

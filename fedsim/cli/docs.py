@@ -6,6 +6,7 @@ read here is complete as well. Notebooks are read as Markdown, without the resul
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pydoc
 import re
@@ -21,6 +22,7 @@ import click
 from fedsim import bundled
 from fedsim.cli.options import completing, print_rows
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.files import terminal
 
 # Longer lines of prose are hard to read.
 _WIDEST = 110
@@ -44,7 +46,8 @@ def command(page: str | None) -> None:
     if page is not None:
         written = text(find(page))
         if sys.stdout.isatty():
-            click.echo_via_pager(_rendered(written))
+            with contextlib.redirect_stdout(getattr(sys.stdout, "styled", sys.stdout)):
+                click.echo_via_pager(_rendered(written))
         else:
             click.echo(written)
         return
@@ -52,7 +55,7 @@ def command(page: str | None) -> None:
     width = max(len(page.name) for page in listed)
     for section, members in groupby(listed, key=lambda page: page.section):
         if section:
-            click.secho(f"\n{section}", bold=True)
+            terminal.secho(f"\n{section}", bold=True)
         print_rows({f"{page.name:<{width}}": page.title for page in members})
     root = bundled.located("docs")
     click.echo(f"\nread one: fedsim docs scenarios; the files: {root}", err=True)

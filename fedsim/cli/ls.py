@@ -61,7 +61,7 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         return
     cells = []
     for row in rows:
-        name = row.path.name if row.path == folder else str(row.path.relative_to(folder))
+        name = row.path.absolute().name if row.path == folder else str(row.path.relative_to(folder))
         methods, seeds = format_names(row.methods or ("",), _NAMED), ""
         if row.seeds:
             seeds = str(row.seeds[0]) if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"

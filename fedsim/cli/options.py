@@ -16,7 +16,8 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedsim import bundled
-from fedsim.errors import UserError, printable
+from fedsim.errors import UserError
+from fedsim.files import terminal
 from fedsim.files.documents import json_text
 from fedsim.parts.component import NO_USER_CODE
 
@@ -287,7 +288,6 @@ def print_table(
         right: headings of the columns that are aligned at the right.
         look: arguments of ``rich.table.Table``.
     """
-    from rich.console import Console
     from rich.table import Table
 
     table = Table(**{"show_edge": False, **look})
@@ -295,15 +295,15 @@ def print_table(
         justify: Any = "right" if heading in right else "left"
         table.add_column(heading, overflow="fold", justify=justify)
     for row in rows:
-        table.add_row(*printable(list(row)))
+        table.add_row(*row)
     width = None if sys.stdout.isatty() else _WIDEST
-    Console(highlight=False, markup=False, width=width).print(table)
+    terminal.console(width=width).print(table)
 
 
 def echo_bullet(text: str, **style: Any) -> None:
     """Print an item of a list, wrapped to the width of a terminal."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST
-    click.secho(click.wrap_text(text, columns - 1, "• ", "  "), **style)
+    terminal.secho(click.wrap_text(text, columns - 1, "• ", "  "), **style)
 
 
 def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:
@@ -323,7 +323,7 @@ def print_parameters(
     from fedsim.scenario.description import units_of_numbers
 
     rows = list(rows)
-    click.secho(f"\n{title}" if rows else "\nno parameters", bold=True)
+    terminal.secho(f"\n{title}" if rows else "\nno parameters", bold=True)
     for row in rows:
         default = row["default"]
         given = ", required" if default is None else f", default {default or 'see below'}"

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.progress import Progress as Bars
 from rich.table import Column
 
 from fedsim.errors import UserError
+from fedsim.files import terminal
 from fedsim.vocabulary.formatting import format_command, format_count
 
 Row = tuple[str, float, str]
@@ -109,8 +109,8 @@ def following(
         if quiet or silent:
             yield lambda progress: None
             return
-        console = Console(stderr=True)
-        say = functools.partial(console.print, soft_wrap=True, highlight=False, markup=False)
+        console = terminal.console(stderr=True)
+        say = functools.partial(console.print, soft_wrap=True)
         pace, newest = Pace(), None
 
         def show(progress: Any) -> None:
@@ -161,7 +161,7 @@ def advancing(
     title: str, *, total: int | None = None, quiet: bool = False
 ) -> Iterator[Callable[..., None] | None]:
     """A function that moves a bar on a terminal to a number of all; None if quiet or without a terminal."""
-    console = Console(stderr=True)
+    console = terminal.console(stderr=True)
     if quiet or not console.is_terminal:
         yield None
         return

@@ -11,6 +11,7 @@ import click
 from fedsim import bundled
 from fedsim.cli import Suggesting, options
 from fedsim.errors import UserError, without_numbers
+from fedsim.files import terminal
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.description import section_of
 from fedsim.scenario.loading import LoadedScenario, load_scenario
@@ -185,7 +186,7 @@ def list_(folder: Path | None, as_json: bool, shows_all: bool) -> None:
         sections["parts (fedsim describe)"] = {key: ", ".join(each) for key, each in counts.items()}
     for title, rows in sections.items():
         if rows:
-            click.secho(title, bold=True)
+            terminal.secho(title, bold=True)
             first = dict(islice(rows.items(), None if shows_all or folder else _FIRST))
             options.print_rows(first, indent="  ")
     if not (shows_all or folder):

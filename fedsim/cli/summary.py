@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 import click
-from rich.console import Console
 from rich.table import Table
 
 from fedsim.analysis.headline import resumptions
 from fedsim.analysis.statistics import participation_counts
 from fedsim.analysis.steady import throughput
+from fedsim.files import terminal
 from fedsim.files.documents import json_text
 from fedsim.parts.catalog import CATALOG
 from fedsim.runs.run import Run, recorded_metrics
@@ -74,9 +74,9 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
         reached_s = run.time_to(name, target)
         text = "not reached" if math.isnan(reached_s) else f"after {format_duration(reached_s)}"
         table.add_row(run.metric_definition(name).format_target(target), text)
-    console = Console()
+    console = terminal.console()
     console.print(table)
-    console.print(f"report: {run.folder.report}", soft_wrap=True, highlight=False)
+    console.print(f"report: {run.folder.report}", soft_wrap=True)
 
 
 def _has_rounds(run: Run) -> bool:

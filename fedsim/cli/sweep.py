@@ -13,6 +13,7 @@ import click
 from fedsim.cli import options
 from fedsim.cli.progress import Row, diverged_runs, following, same_command
 from fedsim.errors import UserError
+from fedsim.files import terminal
 from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import snapshot
 from fedsim.runs.run import has_diverged
@@ -117,7 +118,7 @@ def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:
         if missed:
             own.append(f"{row['missed']} of {row['seeds']} (baseline {row['baseline_missed']})")
         cells.append(own)
-    click.secho(f"{precision}, relative to {rows[0]['baseline']}:", bold=True)
+    terminal.secho(f"{precision}, relative to {rows[0]['baseline']}:", bold=True)
     options.print_table(headings, cells)
     times = {row["censored_s"] for row in rows if not pd.isna(row["censored_s"])}
     if times:

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 from pydantic import BaseModel, ValidationError
-from rich.console import Console
 
 from fedsim import bundled
 from fedsim.cli import Suggesting, options
 from fedsim.cli.progress import advancing
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.files import terminal
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import is_user_reference
 from fedsim.parts.parameters import without_markup
@@ -115,7 +115,7 @@ def _write_new(
         return
     _warn(bundle)
     size = sum(file.stat().st_size for file in output.iterdir())
-    click.secho(f"{manifest.name}: {format_counted(bundle.device_count, 'device')}", bold=True)
+    terminal.secho(f"{manifest.name}: {format_counted(bundle.device_count, 'device')}", bold=True)
     for name, count in rows.items():
         click.echo(f"  {name:<16}{format_counted(count, 'row'):>16}")
     _print_counts(manifest.counts)
@@ -419,7 +419,9 @@ def inspect(bundles: tuple[Path, ...], plot: Path | None, force: bool, as_json: 
         options.print_json([as_data(statistics) for statistics in described])
     else:
         # A file or a pipe has no width.
-        console = Console(width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1))
+        console = terminal.console(
+            width=None if sys.stdout.isatty() else 120 + 60 * (len(bundles) - 1)
+        )
         write_text(described, console)
     if plot is not None:
         click.echo(f"plot written to {plot}", err=True)

@@ -9,17 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import click
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
 from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
-from fedsim.errors import UserError, printable
+from fedsim.errors import UserError
+from fedsim.files import terminal
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.listing import contents
+from fedsim.runs.listing import DAMAGED, contents
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
 from fedsim.runs.records import BOARD, RUN, is_sweep
 from fedsim.sweeps.folder import Sweep
@@ -40,7 +40,7 @@ def command(folder: Path, once: bool) -> None:
     display is a few seconds old, because rows reach the disk in batches. Ctrl-C stops watching, not the run.
     """
     paces: dict[str, Pace] = {}
-    console = Console()
+    console = terminal.console()
     with Live(console=console, auto_refresh=False, transient=False) as live:
         printed_at = -LINE_S
         while True:
@@ -51,7 +51,7 @@ def command(folder: Path, once: bool) -> None:
                 for name in ("run", "status", "done", ""):
                     table.add_column(name, overflow="fold")
                 for one in shown:
-                    table.add_row(*printable([one.name, one.status, *_cells(one, paces)]))
+                    table.add_row(one.name, one.status, *_cells(one, paces))
                 live.update(table, refresh=True)
             elif ended or time.monotonic() - printed_at >= LINE_S:
                 printed_at = time.monotonic()
@@ -78,8 +78,12 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
             return
         for path in contents(folder):
             above = (path if is_sweep(path) else path.parent).relative_to(folder)
-            for one in _snapshots(path):
-                yield replace(one, name=str(above / one.name))
+            try:
+                for one in _snapshots(path):
+                    yield replace(one, name=str(above / one.name))
+            except UserError as problem:  # It does not hide the others.
+                damaged = Snapshot.waiting(str(path.relative_to(folder)))
+                yield replace(damaged, status=DAMAGED, error=problem.message)
         return
     sweep = Sweep(folder)
     failures: dict[str, str] = {}
@@ -110,7 +114,7 @@ def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
 def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     if one.status == WAITING:
         return "", ""
-    if one.status == Status.FAILED and not one.progress.share:
+    if one.status in (Status.FAILED, DAMAGED) and not one.progress.share:
         return "", one.error
     left_s = paces.setdefault(one.name, Pace()).left_s(one.progress.share)
     text = one.progress.text(left_s if one.status == Status.RUNNING else None, one.definitions)

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from fedsim.errors import UserError
+from fedsim.files import terminal
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -45,7 +46,6 @@ def retrieve(remote: Remote, folder: Path, *, where: str, hint: str) -> Path:
         hint: what to do if the download fails.
     """
     import pooch
-    from rich.console import Console
     from rich.progress import DownloadColumn, Progress, TransferSpeedColumn
 
     pooch.get_logger().setLevel("WARNING")
@@ -56,7 +56,7 @@ def retrieve(remote: Remote, folder: Path, *, where: str, hint: str) -> Path:
             *Progress.get_default_columns(),
             DownloadColumn(),
             TransferSpeedColumn(),
-            console=Console(stderr=True),
+            console=terminal.console(stderr=True),
             disable=not sys.stderr.isatty(),
         ) as progress:
             try:

@@ -10,7 +10,10 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import os
 import re
+import struct
+import zipfile
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,7 +27,8 @@ from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
 from fedsim.files.delimited import checked_rows
 from fedsim.files.documents import parsed
-from fedsim.files.sources import SourceFile, require_room
+from fedsim.files.room import open_parquet, read_arrow, require_room
+from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 
 _HEAD_BYTES = 1 << 16
@@ -70,7 +74,7 @@ class TableFile:
         self._whole: Any = None
         try:
             self._open(head)
-        except (pa.ArrowException, OSError, ValueError) as error:
+        except (pa.ArrowException, OSError, ValueError, zipfile.BadZipFile, struct.error) as error:
             message = f"cannot be read as a table: {str(error).strip()}"
             hint = "write it again; JSON has one record per line, as from jq -c '.items[]'"
             raise source.error(message, hint) from error
@@ -89,14 +93,11 @@ class TableFile:
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""
         if head.startswith(b"PAR1"):
-            import pyarrow.parquet as pq
-
-            self._whole, content = pq.ParquetFile(self._content()), self.source.content
-            size = content.stat().st_size if isinstance(content, Path) else len(content)
-            require_room(self._whole, size, self.source.where)
+            content = self.source.content
+            packed = content if isinstance(content, Path) else pa.py_buffer(content)
+            self._whole = open_parquet(packed, self.source.where)
         elif head.startswith((b"ARROW1", _STREAM)):
-            read = pa.ipc.open_stream if head.startswith(_STREAM) else pa.ipc.open_file
-            self._whole = read(pa.BufferReader(self.source.data)).read_all()
+            self._whole = read_arrow(pa.py_buffer(self.source.data), self.source.where)
         elif self.source.name.endswith(".xlsx"):
             self._whole = _converted(self._excel())
         elif match := re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head):
@@ -106,11 +107,15 @@ class TableFile:
     def _content(self) -> Any:
         """The file for a reader that need not have all of it in memory."""
         content = self.source.content
-        return str(content) if isinstance(content, Path) else pa.BufferReader(content)
+        is_path = isinstance(content, Path)
+        return pa.OSFile(os.fsencode(content)) if is_path else pa.BufferReader(content)
 
     def _excel(self) -> Any:
         import pandas as pd
 
+        with zipfile.ZipFile(io.BytesIO(self.source.data)) as parts:
+            unpacked = sum(part.file_size for part in parts.infolist())
+        require_room(unpacked, len(self.source.data), self.source.where)
         try:
             sheet = pd.read_excel(io.BytesIO(self.source.data), dtype=object, engine="openpyxl")
         except ImportError as error:

@@ -8,7 +8,6 @@ import hashlib
 import io
 import json
 import lzma
-import os
 import re
 import zipfile
 import zlib
@@ -20,8 +19,8 @@ from typing import IO, Any
 
 from fedsim.errors import UserError
 from fedsim.files.documents import parsed
+from fedsim.files.room import require_room
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
-from fedsim.units import parse_size_bytes
 
 # Files that accompany a data set.
 _COMPANION = re.compile(
@@ -29,22 +28,6 @@ _COMPANION = re.compile(
     re.IGNORECASE,
 )
 _CHUNK_BYTES = 1 << 24
-MOST_UNPACKED = "FEDSIM_MAX_UNPACKED"
-"""The environment variable with the size to which a file may unpack instead of :func:`most_unpacked`."""
-
-
-def most_unpacked(packed_bytes: int) -> float:
-    """The bytes to which a table or log may unpack: more than any that was not made to fill the memory."""
-    return parse_size_bytes(os.environ.get(MOST_UNPACKED) or max(1 << 28, 200 * packed_bytes))
-
-
-def require_room(file: Any, packed_bytes: int, where: object) -> None:
-    """Refuse a Parquet file (open) whose columns would take more than :func:`most_unpacked`."""
-    rows, columns = file.metadata.num_rows, len(file.schema_arrow)
-    if rows * columns * 8 > most_unpacked(packed_bytes):
-        message = f"has {rows:,} rows in only {packed_bytes:,} bytes"
-        hint = f"if the file is correct, raise the limit: export {MOST_UNPACKED}=16GiB"
-        raise UserError(message, where=str(where), hint=hint)
 
 
 def _utf8(data: bytes) -> bytes:
@@ -165,15 +148,11 @@ class Sources:
 
     Args:
         paths: files, folders of files, or zip archives.
-        max_unpacked: maximum bytes that all compressed files, devices and pipes together may give.
         head: number of bytes to read from each file; -1 for all.
     """
 
-    def __init__(
-        self, paths: Sequence[Path], max_unpacked: float = float("inf"), *, head: int = -1
-    ) -> None:
+    def __init__(self, paths: Sequence[Path], *, head: int = -1) -> None:
         self.paths = tuple(paths)
-        self.max_unpacked = max_unpacked
         self._head = head
 
     @property
@@ -198,7 +177,7 @@ class Sources:
 
     def __iter__(self) -> Iterator[SourceFile]:
         """The files."""
-        self._left = self.max_unpacked
+        self._unpacked = self._packed = 0
         empty = True
         for path in self.paths:
             if path.is_dir():
@@ -220,6 +199,7 @@ class Sources:
 
     def _file(self, path: Path, name: str) -> SourceFile:
         try:
+            self._packed += path.stat().st_size
             with path.open("rb") as content:
                 if path.is_file() and self._head < 0 and path.suffix not in CODECS:
                     head = content.read(2)
@@ -232,6 +212,7 @@ class Sources:
 
     def _archive(self, path: Path) -> Iterator[SourceFile]:
         try:
+            self._packed += path.stat().st_size
             with zipfile.ZipFile(path) as archive:
                 for name in sorted(archive.namelist()):
                     if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
@@ -261,18 +242,12 @@ class Sources:
         return SourceFile(name.removesuffix(ending), where, data)
 
     def _bounded(self, content: Any, where: str) -> bytes:
-        """The ``content``; refused once all files together exceed the limit."""
+        """The ``content``; refused if it, with all compressed files, devices and pipes before it, takes too much."""
         if self._head >= 0:
             return _utf8(bytes(content.read(self._head)))
         data = io.BytesIO()  # Its value is not copied, as joined chunks would be.
         while chunk := content.read(_CHUNK_BYTES):
-            self._left -= len(chunk)
-            if self._left < 0:
-                raise UserError(
-                    f"unpacks to more than {self.max_unpacked / 2**30:.3g} GiB",
-                    where=where,
-                    hint="if the file is correct, raise the limit: -s max_unpacked=16GiB"
-                    f" ('traces import') or export {MOST_UNPACKED}=16GiB",
-                )
+            self._unpacked += len(chunk)
+            require_room(self._unpacked, self._packed, where)
             data.write(chunk)
         return _utf8(data.getvalue())

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, ClassVar, TypeVar
 
-from fedsim.errors import UserError, nearest_or_all, printable
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.parts.parameters import Parameters as Parameters
 
 
@@ -201,7 +201,7 @@ def users_report(error: BaseException) -> str | None:
         users = [frame for frame in report.stack if frame.filename in files]
         report.stack = traceback.StackSummary.from_list(users)
         report = report.__cause__ or report.__context__
-    return str(printable("".join(whole.format())))
+    return "".join(whole.format())
 
 
 def announce_user_code(path: Path) -> None:
@@ -216,7 +216,7 @@ def announce_user_code(path: Path) -> None:
 
 @functools.cache
 def _announce(path: Path) -> None:
-    _LOGGER.info("running the code in %s", printable(str(path)))
+    _LOGGER.info("running the code in %s", path)
 
 
 def load_user_component(

@@ -134,7 +134,10 @@ def shown(value: Any) -> str:
         kind = {"ndarray": "an array"}.get(type(value).__name__, f"a {type(value).__name__}")
         dtype = str(value.dtype).removeprefix("torch.")
         return f"{kind} of shape {tuple(value.shape)} and type {dtype}"
-    return _SHORT.repr(value)
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python writes no integer of more than 4,300 digits.
+        return f"a value that cannot be written, of type {type(value).__name__}"
 
 
 def _written(function: Callable[..., Any]) -> str:

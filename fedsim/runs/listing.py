@@ -6,6 +6,9 @@ Only ``run.json``, ``sweep.json`` and tables of metrics are read, so that a fold
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
+import logging
 import math
 import os
 from collections import Counter
@@ -20,9 +23,12 @@ from fedsim.runs.folder import RunFolder
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST, is_sweep, read_sweep
 from fedsim.runs.run import Run
+from fedsim.vocabulary.formatting import format_count
 
 DAMAGED = "damaged"
 """Status of a run or a sweep whose files cannot be read."""
+_MOST_FOLDERS = 20_000
+"""Folders without a run that are searched."""
 Goals = Mapping[str, float]
 """Targets: a value by metric."""
 
@@ -56,7 +62,10 @@ class Listed:
 def contents(folder: Path) -> list[Path]:
     """The folders of the runs and the sweeps below a folder, sorted; the runs of a sweep belong to the sweep."""
     with writing(folder, "cannot be read"):
-        found = list(_below(folder)) if folder.is_dir() else []
+        searched = itertools.count()
+        found = list(_below(folder, searched)) if folder.is_dir() else []
+    if next(searched) > _MOST_FOLDERS:
+        _note_limit(folder)
     if not found:
         raise UserError(
             "the folder contains no run" if folder.is_dir() else "no such folder",
@@ -66,7 +75,15 @@ def contents(folder: Path) -> list[Path]:
     return found
 
 
-def _below(folder: Path) -> Iterator[Path]:
+@functools.cache
+def _note_limit(folder: Path) -> None:
+    message = "%s: only %s folders were searched; give a folder nearer to the runs"
+    logging.getLogger("fedsim").warning(message, folder, format_count(_MOST_FOLDERS))
+
+
+def _below(folder: Path, searched: Iterator[int]) -> Iterator[Path]:
+    if next(searched) >= _MOST_FOLDERS:
+        return
     for path in sorted(folder.iterdir()):
         if path.name.startswith(".") or not os.path.isdir(path):
             continue
@@ -79,7 +96,7 @@ def _below(folder: Path) -> Iterator[Path]:
             if RunFolder(path).info.exists() or is_sweep(path):
                 yield path
             else:
-                yield from _below(path)
+                yield from _below(path, searched)
 
 
 def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:

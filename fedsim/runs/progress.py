@@ -132,7 +132,7 @@ def snapshot(folder: RunFolder) -> Snapshot:
         with contextlib.suppress(OSError):  # It was removed just now.
             written_at = max(written_at, path.stat().st_mtime)
     return Snapshot(
-        folder.path.name,
+        folder.path.absolute().name,
         str(run.status),
         str(run.info.get("error") or ""),
         progress,

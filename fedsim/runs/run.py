@@ -126,9 +126,11 @@ class Run:
         """The resolved scenario as plain data."""
         path = self.folder.scenario
         content = parse_yaml(self.scenario_text, str(path)).data
-        if not isinstance(content, dict):
-            raise RUN.damaged(path, "is not a scenario")
-        return content
+        if isinstance(content, dict):
+            sections: dict[str, Any] = {"stop": {}, "server": {}} | content
+            if isinstance(sections["stop"], dict) and isinstance(sections["server"], dict):
+                return sections
+        raise RUN.damaged(path, "is not a scenario")
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:

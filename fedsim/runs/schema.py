@@ -352,16 +352,30 @@ _KEYED = (DISPATCHES, AGGREGATIONS, EDGE_DISPATCHES, EDGES, CLIENTS, MESSAGES)
 """Tables whose first column identifies a row."""
 
 
+COUNTED = {DISPATCHES: "dispatches", AGGREGATIONS: "versions_made", CLIENTS: "clients"}
+"""Tables with as many rows as an entry of a complete ``run.json`` says."""
+
+
+def wrong_count(table: Table, rows: int, info: Mapping[str, Any]) -> str | None:
+    """The problem if a table of a complete run has another number of rows than its ``run.json`` says."""
+    count = info.get(COUNTED.get(table, ""), rows)
+    if count == rows or info.get("status") != "complete":
+        return None
+    return f"has {rows} rows, but run.json has {COUNTED[table]}: {count}"
+
+
 def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | None:
     """What no run with this ``run.json`` has in the columns of a table; None if there is no such value."""
     rows, clients = data.num_rows, info.get("clients", MOST)
-    if table is CLIENTS and clients not in (MOST, rows):
-        return f"has {rows} rows, but the run has {clients} clients"
+    if problem := wrong_count(table, rows, info):
+        return problem
     # Sums of whole numbers stay within 64 bits, and ids of clients are rows of the table of clients.
     most: dict[str, float] = dict.fromkeys(_SUMMED, min(MOST, 2**62 // max(rows, 1)))
     most |= {"client_id": clients - 1, "down_bps": math.inf, "up_bps": math.inf}
     if EDGE.name not in (*data.column_names, *table.name.split("_")):
         most |= dict.fromkeys(("version", "aggregated_version"), info.get("versions_made", MOST))
+    if table is AGGREGATIONS:
+        most["round"] = info.get("rounds", MOST)
     for name, column in zip(data.column_names, data.columns, strict=True):
         values = pc.list_flatten(column) if pa.types.is_list(column.type) else column
         is_float = pa.types.is_floating(values.type)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 
 from fedsim.errors import UserError
 from fedsim.files.durable import replacing
-from fedsim.files.sources import require_room
+from fedsim.files.room import open_parquet
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 ROW_GROUP = 65_536
@@ -30,7 +31,7 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     """
     batches: list[pa.RecordBatch] = []
     schema = table.schema
-    with pa.OSFile(str(path)) as source:
+    with pa.OSFile(os.fsencode(path)) as source:
         try:
             with pa.ipc.open_stream(source) as reader:
                 schema = reader.schema
@@ -42,15 +43,14 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     return pa.Table.from_batches(batches, schema=schema)
 
 
-def read_parquet(path: Path) -> pa.Table:
-    """A finished table."""
+def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """A finished table, or some of its columns."""
     try:
-        with pq.ParquetFile(path.absolute()) as file:
+        with open_parquet(path, path) as file:
             names = file.schema_arrow.names
             if len(set(names)) < len(names):
                 raise ValueError("two columns have the same name")
-            require_room(file, path.stat().st_size, path)
-            table = file.read()
+            table = file.read(columns=columns)
         table.validate(full=True)
         return table
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:

@@ -13,6 +13,8 @@ from fedsim.files.locks import is_owned
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP
+from fedsim.runs.schema import COUNTED, wrong_count
+from fedsim.runs.tables import read_parquet
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
 
 State = Literal["intact", "damaged", "not verifiable", "unfinished", "failed"]
@@ -90,6 +92,13 @@ def _run(path: Path) -> Verdict:
     problems += [RUN.damaged(file, message) for file, message in damaged]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
+    for table in () if problems else COUNTED:
+        path = folder.parquet(table.name)
+        with _noted(problems):
+            if path.exists() and (
+                problem := wrong_count(table, read_parquet(path, ()).num_rows, info)
+            ):
+                raise RUN.damaged(path, problem)
     files = 1 + folder.facts.exists() + len(info.get("files", {}))
     files += len(list(folder.checkpoint.glob("[0-9]*/*")))
     if problems:

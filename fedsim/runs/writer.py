@@ -20,6 +20,7 @@ from fedsim.runs.schema import (
     AGGREGATIONS,
     DISPATCHES,
     EDGE_AGGREGATIONS,
+    EDGE_DISPATCHES,
     LABELS,
     METRICS,
     STREAMED,
@@ -43,9 +44,16 @@ Columns = Mapping[str, npt.NDArray[Any]]
 
 
 class _Stream:
-    def __init__(self, path: Path, table: Table) -> None:
+    """A table on its way to a file; ``columns`` makes the columns of dispatches that have ``ended``."""
+
+    def __init__(
+        self, path: Path, table: Table, columns: Callable[[list[Any]], Columns] | None = None
+    ) -> None:
         self.table = table
         self.batches: list[pa.RecordBatch] = []
+        self.ended: list[Any] = []
+        self._columns = columns
+        self._parts: list[Columns] = []
         # Exclusive, so that a link that appears under this name is not followed.
         self._file = open(path, "xb")  # noqa: SIM115 - closed by close()
         options = pa.ipc.IpcWriteOptions(compression="lz4")
@@ -58,36 +66,19 @@ class _Stream:
         self._writer.write_batch(batch)
         self._file.flush()
 
-    def close(self) -> None:
-        self._writer.close()
-        self._file.close()
-
-
-class _DispatchRows:
-    """The rows of dispatches that have ended, on their way to a stream; ``columns`` makes their columns."""
-
-    def __init__(self, stream: _Stream, columns: Callable[[list[Any]], Columns]) -> None:
-        self._stream = stream
-        self._columns = columns
-        self.ended: list[Any] = []
-        self._parts: list[Columns] = []
-        self._count = 0
-
     def convert(self) -> None:
-        if self.ended:
-            columns = self._columns(self.ended)
+        if self.ended and self._columns is not None:
+            self._parts.append(self._columns(self.ended))
             self.ended.clear()
-            self._parts.append(columns)
-            self._count += len(columns["dispatch_id"])
-            if self._count >= BUFFER_ROWS:
+            if sum(len(part["dispatch_id"]) for part in self._parts) >= BUFFER_ROWS:
                 self.flush()
 
     def flush(self) -> None:
         self.convert()
-        if not self._count:
+        if not self._parts:
             return
         columns: list[Any] = []
-        for field in self._stream.table.schema:
+        for field in self.table.schema:
             # Codes of labels are bytes.
             name, dtype = field.name, _TYPES.get(field.type, np.int8)
             values = np.concatenate([part[name].astype(dtype, copy=False) for part in self._parts])
@@ -97,12 +88,14 @@ class _DispatchRows:
             if name in LABELS:
                 codes = null_if_negative(column)
                 columns.append(pa.DictionaryArray.from_arrays(codes, pa.array(LABELS[name])))
-            elif name in _NULLABLE:
-                columns.append(null_if_negative(column))
             else:
-                columns.append(pa.array(column))
-        self._stream.write(columns)
-        self._parts, self._count = [], 0
+                columns.append((null_if_negative if name in _NULLABLE else pa.array)(column))
+        self.write(columns)
+        self._parts = []
+
+    def close(self) -> None:
+        self._writer.close()
+        self._file.close()
 
 
 class RunWriter:
@@ -138,24 +131,18 @@ class RunWriter:
         self._last_version = np.zeros(clients, np.int64)
         try:
             of_edges = ("edge",) if edge_columns is not None else ()
-            tables: tuple[Table, ...] = (
-                with_columns(DISPATCHES, (*of_edges, *spent)),
-                *STREAMED[1:],
-                *(STREAMED_OF_EDGES if of_edges else ()),
-            )
+            tables: dict[Table, Any] = {with_columns(DISPATCHES, (*of_edges, *spent)): columns}
+            tables |= dict.fromkeys(STREAMED[1:])
+            tables |= zip(STREAMED_OF_EDGES, (edge_columns, None), strict=True) if of_edges else ()
             self._streams = {
-                table.name: _Stream(folder.stream(table.name), table) for table in tables
+                table.name: _Stream(folder.stream(table.name), table, makes)
+                for table, makes in tables.items()
             }
         except OSError as error:
             raise UserError(
                 f"cannot write to the run folder: {error.strerror}", where=str(folder.path)
             ) from error
-        self._dispatches = _DispatchRows(self._streams["dispatches"], columns)
-        self._edge_dispatches = (
-            None
-            if edge_columns is None
-            else _DispatchRows(self._streams["edge_dispatches"], edge_columns)
-        )
+        self._dispatches = self._streams[DISPATCHES.name]
         self._closed = False
         self._flushed_at = time.monotonic()
 
@@ -169,8 +156,7 @@ class RunWriter:
 
     def append_edge_dispatch(self, ended: Any) -> None:
         """Add one dispatch to an edge server that has ended."""
-        assert self._edge_dispatches is not None
-        self._edge_dispatches.ended.append(ended)
+        self._streams[EDGE_DISPATCHES.name].ended.append(ended)
 
     def append_aggregation(self, aggregate: Aggregate) -> None:
         """Add one server update; staleness and delay follow from its contributions."""
@@ -191,9 +177,8 @@ class RunWriter:
 
     def flush(self) -> None:
         """Pass everything collected to the operating system, so that it survives the end of this process."""
-        self._dispatches.flush()
-        if self._edge_dispatches is not None:
-            self._edge_dispatches.flush()
+        for stream in self._streams.values():
+            stream.flush()
         aggregates, self._aggregates = self._aggregates, []
         for table, rows in (
             (AGGREGATIONS, [one for one in aggregates if one.edge < 0]),

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from fedsim.analysis.run import Run, load_run
-from fedsim.errors import UserError, printable, raise_all
+from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import remove_temporaries, write_text
 from fedsim.files.locks import is_owned, locked
 from fedsim.files.records import Record
+from fedsim.files.room import open_parquet
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
@@ -67,14 +68,12 @@ class Sweep:
         if not is_owned(self.path):  # The checksum of a sweep in progress may follow later.
             SWEEP.require_intact(self.path, self.record, path.name)
         try:
-            table = pq.read_table(path.absolute(), page_checksum_verification=True)
-            frame: pd.DataFrame = table.to_pandas()
+            frame: pd.DataFrame = open_parquet(path, path).read().to_pandas()
         except (OSError, pa.ArrowException) as error:
             raise SWEEP.damaged(path, f"cannot be read: {error}") from error
         for name in ("run", "status", "error"):
             if name not in frame or not all(isinstance(text, str) for text in frame[name]):
                 raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
-            frame[name] = frame[name].map(printable)
         for row in frame.index[frame["status"] == Status.RUNNING]:
             folder = RunFolder(self.path / frame.loc[row, "run"])
             exists = folder.info.exists()

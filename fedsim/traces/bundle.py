@@ -29,7 +29,7 @@ from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
 from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
-from fedsim.files.sources import require_room
+from fedsim.files.room import open_parquet
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import (
     MOST_US,
@@ -416,9 +416,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:
     """The table in the bytes of a Parquet file; every value is checked unless a digest shows that it is unchanged."""
     try:
-        packed = pq.ParquetFile(pa.BufferReader(content))
-        require_room(packed, len(content), file)
-        table = packed.read()  # read_table imports pandas
+        table = open_parquet(pa.py_buffer(content), file).read()
         if not trusted:
             table.validate(full=True)
         return make_table(name, {key: table.column(key) for key in table.column_names})

@@ -381,18 +381,19 @@ def test_a_folder_named_as_the_home_folder(run: RunText, monkeypatch: pytest.Mon
 
 @pytest.mark.usefixtures("with_reports")
 def test_names_of_folders_never_reach_the_terminal_as_they_are(run: RunText) -> None:
-    names = {"z\u202ez": "z\\u202ez", "y\x9b31my": "y\\x9b31my", "x\udcffx": "x\\udcffx"}
+    names = {"z\u202ez": "z\\u202ez", "y\x1b[31my": "y\\x1b[31my", "x\udcffx": "x\\udcffx"}
     Path("runs").mkdir()
     assert run(PARABOLAS, "-o", "run").exit_code == 0
     for name in names:
         shutil.copytree("run", Path("runs", name))
-    for command in (("ls", "runs"), ("verify", *(Path("runs", name) for name in names))):
+    verify = ("verify", *(Path("runs", name) for name in names))
+    for command in (("ls", "runs"), verify, ("watch", "--once", "runs")):
         result = invoke(*command)
         assert result.exit_code == 0, result.output
         for name, escaped in names.items():
             assert escaped in result.stdout
             assert name not in result.output
-    assert_refused(invoke("report", "runs/x\udcffx"), "surrogates not allowed")
+    assert_refused(invoke("report", "runs/x\udcffx"), "a name is not UTF-8")
 
 
 @pytest.mark.parametrize("command", ["resume", "report"])

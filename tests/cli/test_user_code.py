@@ -121,6 +121,7 @@ pass | sys.exit(0) | 1 | evil.py:8: your own code ended the process: SystemExit:
 pass | sys.exit(7) | 1 | evil.py:8: your own code ended the process: SystemExit: 7
 pass | raise BaseExceptionGroup("x", [SystemExit(0)]) | 1 | evil.py:8: your own code ended the process
 pass | pass | 10**400 | the metric score returned
+pass | pass | 10**5000 | the metric score returned
 pass | pass | 1j | the metric score returned 1j
 """
 
@@ -167,6 +168,27 @@ def test_step_times_of_another_shape_are_refused(tmp_path: Path, value: str) -> 
     for command in (("run",), ("scenario", "check")):
         refused = invoke(*command, tmp_path / "s.yaml")
         assert_refused(refused, "mine.py:7: Mine.step_s: returns ", "an array of real numbers")
+
+
+REDRAWN = """np.ones(3)
+
+    redraws = True
+
+    def redrawn_step_s(self, client, sequence):
+        import torch
+        return """
+
+
+@pytest.mark.parametrize(
+    "value", ["float('nan')", "-1.0", "1e300", "torch.ones(1)", "None", "10**5000"]
+)
+def test_redrawn_step_times_that_are_none_are_refused(tmp_path: Path, value: str) -> None:
+    (tmp_path / "mine.py").write_text(f"{STEP_S}{REDRAWN}{value}\n")
+    (tmp_path / "s.yaml").write_text(PARABOLAS.replace("{name: values, step: 1s}", "mine.py:Mine"))
+    refused = invoke("run", tmp_path / "s.yaml")
+    assert_refused(
+        refused, "mine.py:13: Mine.redrawn_step_s: returns ", "return 0 to 3.2e+09 seconds"
+    )
 
 
 def test_a_run_whose_code_ends_the_process_is_interrupted(scenario: Path) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import fedsim
+from fedsim.files.checksums import file_sha256
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
@@ -43,6 +44,17 @@ def test_a_run_ends_with_its_next_step(
     assert invoke("watch", run.path, "--once").stdout.splitlines() == [first]
     if status is Status.FAILED:
         assert invoke(*next_step.partition("fedsim ")[2].split()).exit_code == 0
+
+
+def test_a_damaged_run_does_not_hide_the_others(run: RunFolder) -> None:
+    other = shutil.copytree(run.path, run.path.parent / "other")
+    (other / "scenario.yaml").write_text("[]")
+    shown = invoke("watch", other.parent, "--once").stdout.splitlines()
+    assert shown[0] == "other: damaged, it has changed since fedsim wrote it"
+    assert shown[1].startswith("run: complete, 100%")
+    files = {"scenario.yaml": file_sha256(other / "scenario.yaml")}
+    RunFolder(other).update_info(files={**run.read_info()["files"], **files})
+    assert_refused(invoke("watch", other, "--once"), "scenario.yaml: is not a scenario")
 
 
 @pytest.fixture

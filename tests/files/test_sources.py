@@ -9,7 +9,6 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.files.sources import Sources
-from fedsim.parts.catalog import CATALOG
 from fedsim.traces.importers import recognize
 from tests.traces.helpers import refused
 
@@ -30,29 +29,31 @@ def bomb(path: Path, megabytes: int) -> Path:
     return path
 
 
-def test_compressed_files_are_bounded_together(tmp_path: Path) -> None:
+def test_compressed_files_are_bounded_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = bomb(tmp_path / "w.gz", 3)
-    assert "unpacks to more than" in refused("pensieve", path, max_unpacked="2MB")
-    assert "fields" in refused("pensieve", path, max_unpacked="4MB")
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "2MB")
+    assert "unpacks to more than" in refused("pensieve", path)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("w.txt", b"0" * 3_000_000)
+    assert "a.zip!w.txt: unpacks to" in refused("pensieve", tmp_path / "a.zip")
     (tmp_path / "f").mkdir()
     bomb(tmp_path / "f" / "x.gz", 1)
     bomb(tmp_path / "f" / "y.gz", 1)
+    assert [len(file.data) for file in Sources([tmp_path / "f"])] == [10**6] * 2
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "1.5MB")
     with pytest.raises(UserError, match="unpacks to more than"):
-        list(Sources([tmp_path / "f"], max_unpacked=1.5e6))
-    assert [len(file.data) for file in Sources([tmp_path / "f"], max_unpacked=2e6)] == [10**6] * 2
-    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("w.txt", b"0" * 3_000_000)
-    assert "a.zip!w.txt: unpacks to" in refused("pensieve", tmp_path / "a.zip", max_unpacked="2MB")
-
-
-def test_the_default_bound_refuses_three_gigabytes_without_holding_them(tmp_path: Path) -> None:
-    # Members of one file: 30 times the same 100 MB.
-    member = gzip.compress(b"0" * 100_000_000, 1)
-    (tmp_path / "w.gz").write_bytes(member * 30)
-    assert CATALOG.parts("importer")["pensieve"].Params().max_unpacked < 30 * 100_000_000
-    stream = iter(Sources([tmp_path / "w.gz"], max_unpacked=2.5e8))
-    with pytest.raises(UserError, match=r"0\.233 GiB"):
-        next(stream)
+        list(Sources([tmp_path / "f"]))
+    with pytest.raises(UserError, match="unpacks to more than"):
+        list(Sources([Path("/dev/zero")]))
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "4MB")
+    assert "fields" in refused("pensieve", path)
+    # Members of one file; 200 times its size is the default.
+    (tmp_path / "w.gz").write_bytes(gzip.compress(b"0" * 50_000_000, 1) * 6)
+    monkeypatch.delenv("FEDSIM_MAX_UNPACKED")
+    with pytest.raises(UserError, match=r"more than 0\.25 GiB"):
+        next(iter(Sources([tmp_path / "w.gz"])))
 
 
 def test_a_format_is_recognized_by_the_head_of_a_file_however_long_the_rest(tmp_path: Path) -> None:
@@ -65,5 +66,3 @@ def test_a_format_is_recognized_by_the_head_of_a_file_however_long_the_rest(tmp_
     with zipfile.ZipFile(tmp_path / "w.zip", "w") as archive:
         archive.write(path, "w.gz")
     assert [len(file.data) for file in Sources([tmp_path / "w.zip"], head=10)] == [10]
-    with pytest.raises(UserError, match="unpacks to more than"):
-        list(Sources([Path("/dev/zero")], max_unpacked=1e6))

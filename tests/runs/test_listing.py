@@ -76,3 +76,14 @@ def test_a_damaged_run_does_not_hide_the_others(runs: Path) -> None:
 def test_a_folder_without_runs_is_refused(runs: Path, folder: str, problem: str) -> None:
     with pytest.raises(UserError, match=problem):
         listed(runs / folder)
+
+
+def test_a_search_ends_and_says_so(
+    runs: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert (len(contents(runs)), caplog.messages) == (2, [])
+    monkeypatch.setattr("fedsim.runs.listing._MOST_FOLDERS", 1)
+    for _ in range(2):
+        assert contents(runs) == [runs / "sweep"]
+    note = f"{runs}: only 1 folders were searched; give a folder nearer to the runs"
+    assert caplog.messages == [note]

@@ -85,7 +85,7 @@ def test_damage_is_named_with_the_file_and_a_way_out(
         ("metrics", "time_s", math.inf, "outside 0 to"),
         ("metrics", "accuracy", 7.5, "is not 0 to 1"),
         ("clients", "client_id", 0, "has a value twice"),
-        ("clients", "kind", None, "has 0 rows, but the run has 5 clients"),
+        ("clients", "kind", None, "has 0 rows, but run.json has clients: 5"),
         ("clients", "kind", b"\xff\xfe", "Invalid UTF8"),
     ],
 )
@@ -93,6 +93,7 @@ def test_values_that_no_run_has_are_refused(
     tmp_path: Path, table: str, column: str, value: Any, problem: str
 ) -> None:
     build_run(tmp_path / "run", clients=5, hours=1, cohort=3)
+    versions = pq.read_metadata(tmp_path / "run" / "aggregations.parquet").num_rows
     path = tmp_path / "run" / f"{table}.parquet"
     data = pq.read_table(path)
     if table == "metrics" and column not in data.column_names:
@@ -106,7 +107,7 @@ def test_values_that_no_run_has_are_refused(
     pq.write_table(data if value is not None else data[:0], path)
     folder = RunFolder(tmp_path / "run")
     files = {**folder.read_info()["files"], path.name: file_sha256(path)}
-    folder.update_info(files=files, clients=5, versions_made=1000)
+    folder.update_info(files=files, clients=5, versions_made=versions)
     with pytest.raises(UserError, match=problem) as caught:
         _ = getattr(load_run(folder.path), table)
     assert caught.value.where == str(path)

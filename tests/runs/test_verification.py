@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import fedsim
 from fedsim.cli import cli
 from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder
 from fedsim.runs.verification import verify_folder
 from fedsim.traces.synthesis import Synthesis, synthesize
 from tests.composition.worlds import digits
@@ -140,3 +141,25 @@ def test_a_link_to_a_device_in_place_of_a_file_is_refused(path: Path, name: str)
     assert (problem.where, problem.message) == expected
     with pytest.raises(UserError, match="not a regular file"):
         read_everything(path)
+
+
+@pytest.mark.parametrize(
+    ("entry", "table"),
+    [
+        ("dispatches", "dispatches"),
+        ("versions_made", "aggregations"),
+        ("clients", "clients"),
+        ("rounds", "aggregations"),
+    ],
+)
+def test_counts_that_disagree_with_the_tables_are_damage(
+    path: Path, entry: str, table: str
+) -> None:
+    folder = RunFolder(path)
+    folder.update_info(**{entry: folder.read_info()[entry] // 2})
+    if entry != "rounds":  # A round may close without a server update.
+        (problem,) = verify_folder(path).problems
+        assert str(problem.where).endswith(f"{table}.parquet")
+        assert f"rows, but run.json has {entry}: " in problem.message
+    with pytest.raises(UserError, match=rf"{table}\.parquet"):
+        getattr(fedsim.load(path), table)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -66,7 +67,7 @@ class ComputeTimes:
                 where="devices.compute.perturbations",
             )
         # Only this method of the model is kept, because its context holds the whole trace.
-        self._redrawn_step_s = model.redrawn_step_s if model.redraws else None
+        self._redrawn_step_s: Any = model.redrawn_step_s if model.redraws else None
         self.step_s: npt.NDArray[np.float64] = step_s * context.compute_factor
         self._factor = np.broadcast_to(context.compute_factor, (context.clients,))
         # Memory views, because a million Python numbers do not fit in the cache.
@@ -116,6 +117,10 @@ class ComputeTimes:
         factor = 1.0
         if self._redrawn_step_s is not None and self.step_s[client]:
             redrawn_s = self._redrawn_step_s(client, sequence)
+            is_number = isinstance(redrawn_s, int | float | np.floating)
+            if not (is_number and 0 <= redrawn_s <= LONGEST_S):
+                hint, own = f"return 0 to {LONGEST_S:g} seconds", self._redrawn_step_s.__self__
+                raise wrong_return(type(own), "redrawn_step_s", shown(redrawn_s), hint)
             factor *= redrawn_s * self._factor[client] / self.step_s[client]
         slow = self._stragglers
         if slow.probability:

@@ -28,6 +28,7 @@ from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
+from fedsim.files.room import open_parquet
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.parts.component import Parameters
 
@@ -147,7 +148,8 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
     require_file(path)
     try:
         if path.suffix == ".parquet":
-            return pd.read_parquet(path.absolute())
+            table: pd.DataFrame = open_parquet(path, path).read().to_pandas()
+            return table
         if path.suffix != ".csv":
             return pd.read_csv(path.absolute())
         # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.

@@ -18,7 +18,6 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
 from fedsim.files.sources import SourceFile as SourceFile
 from fedsim.files.sources import Sources as Sources
@@ -28,7 +27,7 @@ from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import make_table
 from fedsim.traces.validation import require_sound
-from fedsim.units import DAY_US, Size
+from fedsim.units import DAY_US
 
 _ENDINGS = r"(\.(json|pkl|csv|tab|avt|txt|parquet|xlsx|jsonl))?(\.(gz|bz2|xz|zst|zip))?$"
 
@@ -46,8 +45,6 @@ class ImporterParams(Parameters):
     """How to cite the source."""
     caveat: str | None = None
     """Limits of the data, such as devices that were picked rather than drawn at random; kept in the manifest."""
-    max_unpacked: Size = Field(2.0 * 2**30, gt=0)
-    """Maximum unpacked size of all compressed files together; larger ones are refused."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +123,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         paths: files, folders of files, or zip archives; ``.gz`` files are unpacked.
         params: an instance of the importer's ``Params``.
     """
-    sources = Sources(paths, max_unpacked=params.max_unpacked)
+    sources = Sources(paths)
     try:
         imported: Imported = importer.read(sources, params)
     except (

@@ -1,0 +1,117 @@
+"""How much memory a file may take: compressed files, Parquet and Arrow, none of which may be made to fill it."""
+
+from __future__ import annotations
+
+import os
+import struct
+from pathlib import Path
+from typing import Any
+
+from fedsim.errors import UserError
+from fedsim.units import parse_size_bytes
+
+_LIMIT = "FEDSIM_MAX_UNPACKED"
+
+
+def most_unpacked(packed_bytes: float) -> float:
+    """The bytes to which files of this size may unpack: far more than honest ones do, or those in the environment."""
+    try:
+        return parse_size_bytes(os.environ.get(_LIMIT) or max(1 << 28, 200 * packed_bytes))
+    except ValueError as error:
+        raise UserError(str(error), where=f"the environment variable {_LIMIT}") from error
+
+
+def require_room(unpacked_bytes: float, packed_bytes: float, where: object) -> None:
+    """Refuse what unpacks to more than :func:`most_unpacked`."""
+    if unpacked_bytes > (limit := most_unpacked(packed_bytes)):
+        raise UserError(
+            f"unpacks to more than {limit / 2**30:.3g} GiB",
+            where=str(where),
+            hint=f"if the file is correct, raise the limit: export {_LIMIT}=16GiB",
+        )
+
+
+def open_parquet(content: Any, where: object) -> Any:
+    """A Parquet file (its path, or its bytes in an Arrow buffer), whose columns have room."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    def opened(**options: Any) -> Any:
+        # Bytes, because Arrow takes a folder named ~ for the home folder, and refuses names that are not UTF-8.
+        is_path = isinstance(content, Path)
+        source = pa.OSFile(os.fsencode(content.absolute())) if is_path else content
+        return pq.ParquetFile(source, page_checksum_verification=True, **options)
+
+    file = opened()
+    packed = content.stat().st_size if isinstance(content, Path) else len(content)
+    metadata = file.metadata
+    total, texts = 0.0, dict[str, float]()
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for chunk in map(group.column, range(metadata.num_columns)):
+            total += 8 * chunk.num_values + chunk.total_uncompressed_size
+            if chunk.physical_type == "BYTE_ARRAY" and "RLE_DICTIONARY" in chunk.encodings:
+                path = chunk.path_in_schema
+                most = chunk.num_values * chunk.total_uncompressed_size
+                texts[path] = texts.get(path, 0.0) + most
+    require_room(total, packed, where)
+    # Rows may repeat a long text, of which a file has a single copy.
+    for path, most in texts.items():
+        if total + most > most_unpacked(packed):
+            name = path.partition(".")[0]
+            coded = opened(read_dictionary=[path]).read([name]).column(0)
+            total += text_bytes(coded) if name == path else most
+            require_room(total, packed, where)
+    return file
+
+
+def text_bytes(column: Any) -> float:
+    """The bytes that the cells of a column take if it has dictionaries of texts and becomes plain text."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if not pa.types.is_dictionary(kind) or pa.types.is_primitive(kind.value_type):
+        return 0.0
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
+    return sum(pc.sum(length).as_py() or 0 for length in lengths)
+
+
+def read_arrow(content: Any, where: object) -> Any:
+    """The table in an Arrow buffer with the bytes of a file (Feather) or stream, whose columns have room."""
+    import pyarrow as pa
+
+    is_file = content[:6] == b"ARROW1"
+    stream = pa.ipc.MessageReader.open_stream(content[8:] if is_file else content)
+    require_room(sum(map(_unpacked, stream)), len(content), where)
+    read = pa.ipc.open_file if is_file else pa.ipc.open_stream
+    table = read(content).read_all()
+    require_room(sum(map(text_bytes, table.columns)), len(content), where)
+    return table
+
+
+def _unpacked(message: Any) -> int:
+    """The bytes of an Arrow message, as a table of flatbuffers gives them (Message.fbs), once it is unpacked."""
+    data, body = message.metadata.to_pybytes(), message.body
+
+    def number(at: int, form: str = "I") -> int:
+        return int(struct.unpack_from(f"<{form}", data, at)[0])
+
+    def entry(table: int, index: int) -> int:
+        """Where the entry of a table begins; 0 if there is none."""
+        offsets, at = table - number(table, "i"), 4 + 2 * index
+        offset = number(offsets + at, "H") if at < number(offsets, "H") else 0
+        return offset and table + offset + number(table + offset)
+
+    batch = entry(number(0), 2)
+    if message.type == "dictionary":
+        batch = entry(batch, 1)
+    elif message.type != "record batch":
+        return 0
+    nodes, buffers = entry(batch, 1), entry(batch, 2)
+    total = 8 * sum(number(nodes + 4 + 16 * n, "q") for n in range(number(nodes)))
+    if entry(batch, 3):  # Each compressed buffer begins with its size.
+        at = (buffers + 4 + 16 * n for n in range(number(buffers)))
+        starts = [number(each, "q") for each in at if number(each + 8, "q") >= 8]
+        sizes = (body[start : start + 8].to_pybytes() for start in starts)
+        total += sum(int.from_bytes(size, "little", signed=True) for size in sizes)
+    return total
