@@ -128,7 +128,8 @@
         for (let bin = Math.floor(a / BIN); bin * BIN < b; bin += 1) {
           const share = (Math.min(b, (bin + 1) * BIN) - Math.max(a, bin * BIN)) / BIN;
           if (!bins.has(bin)) bins.set(bin, {});
-          bins.get(bin)[outcome[index]] = (bins.get(bin)[outcome[index]] || 0) + share;
+          // A shown dispatch stands for those that are left out.
+          bins.get(bin)[outcome[index]] = (bins.get(bin)[outcome[index]] || 0) + share * figure.every;
         }
       }
     }
