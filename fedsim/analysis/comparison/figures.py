@@ -161,8 +161,11 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         ("range", spread_word(comparison), "text"),
         ("speed", f"speed relative to {comparison.baseline}", "text"),
     )
-    every = ([s * unit for unit in (1, 60, 3600, 86400) for s in each] for each in _MULTIPLES)
-    marks = [[s for s in sorted(each) if low <= s <= high] for each in every]
+    units = (1, 60, 3600, 86400)
+    lists = (
+        sorted(each * unit for unit in units for each in multiples) for multiples in _MULTIPLES
+    )
+    marks = [[s for s in each if low <= s <= high] for each in lists]
     shown = next(each for each in marks if len(each) <= _MOST_TICKS) or [low * 1.1, high / 1.1]
     ticks = [(*places(s), format_duration(s)) for s in shown]
     title = f"Time to {comparison.phrase(goals[0])}"
