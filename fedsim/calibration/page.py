@@ -192,7 +192,7 @@ def _bands(predictions: list[Prediction]) -> Iterator[Figure]:
                 Line(0, "logged", np.asarray(each.logged)),
                 Line(
                     1,
-                    "predicted",
+                    "predicted, in its band",
                     np.asarray(each.middle),
                     band={
                         "5% quantile": np.asarray(each.low),

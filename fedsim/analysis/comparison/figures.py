@@ -161,7 +161,7 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         ("range", spread_word(comparison), "text"),
         ("speed", f"speed relative to {comparison.baseline}", "text"),
     )
-    units = (1, 60, 3600, 86400)
+    units = (1.0, 60.0, 3600.0, 86400.0)
     lists = (
         sorted(each * unit for unit in units for each in multiples) for multiples in _MULTIPLES
     )

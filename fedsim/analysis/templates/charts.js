@@ -746,7 +746,13 @@ const fedsim = (() => {
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   // Paper is light, and narrower than a screen: charts are drawn for its width, or their words would shrink with them.
-  window.addEventListener("beforeprint", () => { root.dataset.theme = "light"; root.classList.add("printing"); repaint(); });
+  window.addEventListener("beforeprint", () => {
+    root.dataset.theme = "light";
+    root.classList.add("printing");
+    repaint();
+    // ECharts leaves words where they were in the old size until it draws again.
+    repaint();
+  });
   window.addEventListener("afterprint", () => { root.classList.remove("printing"); setTheme(theme); });
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;

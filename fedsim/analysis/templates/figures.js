@@ -15,8 +15,7 @@
     };
     const draw = () => {
       const series = every.map((s) => ({ ...s, hidden: hidden.has(s.label) }));
-      const bands = series.filter((s) => s.low).map((s) => ({ label: `band of ${s.label}`, color: s.color, opacity: 0.3 }));
-      const entries = [...series, ...bands, ...shades.map(({ label }) => ({ label, color: "accent-soft" }))];
+      const entries = [...series, ...shades.map(({ label }) => ({ label, color: "accent-soft" }))];
       if (entries.length > 1) legend(host, entries, series.length > 1 && toggle);
       fedsim.curves(host, finding(name), {
         x: { ...x, label: figure.label ?? x.label, names: figure.names, ticks: figure.ticks, zero: figure.from_zero ?? !figure.log },
