@@ -74,16 +74,12 @@ def embedded(data: dict[str, Any]) -> Markup:
     return Markup(document.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 
 
-def unbroken(value: str) -> str:
-    """Text with no-break spaces between numbers and units, and inside durations; not after a name such as ``lr=1``."""
-    joined = re.sub(r"(?<![\w=.,])(\d[\d.,]*) (?=[^\W\d])", "\\1\u00a0", value)
-    return re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
-
-
-def unsplit(label: str) -> Markup:
-    """A variant's name whose parts, such as ``lr=0.1``, do not break inside, nor before their comma."""
-    parts = re.split("(?<=,) ", label)
-    return Markup(" ").join(Markup('<span class="part">{}</span>').format(part) for part in parts)
+def unbroken(text: str) -> Markup:
+    """Text that breaks neither between numbers and units nor inside durations, and in names such as
+    ``server.method.lr=0.1`` only after their separators."""
+    joined = re.sub(r"(?<![\w=.,])(\d[\d.,]*) (?=[^\W\d])", "\\1\u00a0", text)
+    joined = re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
+    return Markup("<wbr>").join(re.split(r"(?<=[\w/][_=/.:])(?=[^\W\d])", joined))
 
 
 class _Drawn(dict[str, Any]):
@@ -116,7 +112,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"format_value": format_value, "unbroken": unbroken, "unsplit": unsplit}
+    made.filters |= {"format_value": format_value, "unbroken": unbroken}
     made.globals |= {"zip": zip, "LOOKS": LOOKS}
     made.globals["inlined"] = lambda name: Markup((TEMPLATES / name).read_text(encoding="utf-8"))
     return made

@@ -191,9 +191,15 @@ def _bands(predictions: list[Prediction]) -> Iterator[Figure]:
             Column("x", "round after the fit", "count", np.arange(1.0, len(each.logged) + 1)),
             [
                 Line(0, "logged", np.asarray(each.logged)),
-                Line(1, "predicted", np.asarray(each.middle)),
-                Line(1, "5% quantile", np.asarray(each.low), thin=True),
-                Line(1, "95% quantile", np.asarray(each.high), thin=True),
+                Line(
+                    1,
+                    "predicted, in its band",
+                    np.asarray(each.middle),
+                    band={
+                        "5% quantile": np.asarray(each.low),
+                        "95% quantile": np.asarray(each.high),
+                    },
+                ),
             ],
             unit=title,
             kind=kind,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,7 @@ from fedsim.cli import options
 from fedsim.cli.progress import following, same_command
 from fedsim.files import terminal
 from fedsim.units import parse_duration_s
-from fedsim.vocabulary.formatting import ABSENT, format_command, format_decimals
+from fedsim.vocabulary.formatting import ABSENT, format_command, format_probability
 
 if TYPE_CHECKING:
     from fedsim.decisions.decision import Decision
@@ -122,7 +121,7 @@ def command(
 
 
 def _print(decision: Decision, as_json: bool) -> None:
-    from fedsim.decisions.decision import BEST, PAGE
+    from fedsim.decisions.decision import BEST, PAGE, joined
 
     best, page = decision.path / BEST, decision.path / PAGE
     if as_json:
@@ -135,11 +134,11 @@ def _print(decision: Decision, as_json: bool) -> None:
     headings, rows = ["", *decision.objectives, "missed"], []
     if len(decision.objectives) == 1:
         headings.append("probability")
-    for each in decision.finalists:
+    for each in joined(decision.finalists):
         described = map(each.described, range(len(decision.objectives)))
         cells = [ABSENT if end == ABSENT else f"{middle} ({end})" for middle, end in described]
-        chance = ABSENT if math.isnan(each.probability) else format_decimals(each.probability, 2)
-        row = [each.words, *cells, f"{each.missed} of {len(each.runs)}", chance]
+        missed = f"{each.missed} of {len(each.runs)}"
+        row = [each.words, *cells, missed, format_probability(each.probability)]
         rows.append(row[: len(headings)])
     terminal.secho(decision.sentence, bold=True)
     options.print_table(headings, rows)

@@ -58,9 +58,9 @@ from fedsim.sweeps.folder import claimed
 from fedsim.vocabulary.formatting import (
     Kind,
     format_counted,
-    format_decimals,
     format_interval,
     format_names,
+    format_probability,
     format_value,
 )
 
@@ -424,8 +424,8 @@ class _Work:
         _, low, high = winner.interval()
         bounds = format_interval(low, high, lambda end: format_value(end, label_of(name)[1]))
         bounds = f", 95% interval {bounds}" if math.isfinite(low) else ""
-        chance = format_decimals(winner.probability, 2)
-        equal = [e.words for e in finalists[1:] if format_decimals(e.probability, 2) == chance]
+        chance = format_probability(winner.probability)
+        equal = [e.words for e in finalists[1:] if format_probability(e.probability) == chance]
         also = f", equal to that of {format_names(equal)}" if equal else ""
         given = [f"; {each.words}: {value(each)}" for each in finalists[1:] if not each.setting]
         return (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +84,16 @@ class Finalist:
     def missed(self) -> int:
         """Number of runs that missed the target."""
         return sum(not run.reached for run in self.runs)
+
+
+def joined(finalists: Sequence[Finalist]) -> list[Finalist]:
+    """The finalists as tables show them: those with the same values with every seed are one, named ``a = b``."""
+    rows: dict[bytes, Finalist] = {}
+    for each in finalists:
+        key = each.values.tobytes()
+        words = f"{rows[key].words} = {each.words}" if key in rows else each.words
+        rows[key] = replace(rows.get(key, each), words=words)
+    return list(rows.values())
 
 
 @dataclass(frozen=True)

@@ -40,10 +40,10 @@ from fedsim.traces.combine import perturbed, redrawn
 from fedsim.vocabulary.formatting import (
     ABSENT,
     format_count,
-    format_decimals,
     format_duration,
     format_interval,
     format_level,
+    format_probability,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -135,7 +135,7 @@ class Forecast:
             return f"{self.target} after {times}"
         late = int((np.isinf(self.times_s) & ~self.flat).sum())
         kinds = f"late {late}, probably never {int(self.flat.sum())}"
-        share = format_decimals(self.probability, 2)
+        share = format_probability(self.probability)
         return (
             f"{self.target} within {until} with probability {share} ({reached} of {format_count(runs)} runs; {kinds}); "
             f"if so, after {times}"
@@ -240,7 +240,7 @@ def _page(forecast: Forecast, title: str) -> str:
         Tile(f"{level} interval", written, "of the runs that reach the target"),
         Tile(
             "Probability to reach it",
-            format_decimals(forecast.probability, 2),
+            format_probability(forecast.probability),
             "before the runs end",
         ),
         Tile("Runs", str(len(table)), ", ".join(f"{n} {name}" for name, n in counts.items())),

@@ -12,10 +12,11 @@ from fedsim.analysis.comparison.targets import THROUGHPUT
 from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, sentence
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import rendered, write_page
-from fedsim.decisions.decision import PAGE, Decision, label_of, shown
+from fedsim.decisions.choosing import INDIFFERENCE
+from fedsim.decisions.decision import PAGE, Decision, joined, label_of, shown
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices, Range
-from fedsim.vocabulary.formatting import ABSENT, format_counted, format_decimals, format_share
+from fedsim.vocabulary.formatting import ABSENT, format_counted, format_probability, format_share
 
 
 def write_decision_page(decision: Decision) -> None:
@@ -37,7 +38,13 @@ def write_decision_page(decision: Decision) -> None:
 
 def _tiles(decision: Decision) -> Iterator[Tile]:
     winner, name = decision.finalists[0], decision.objectives[0]
-    yield Tile(sentence(label_of(name)[0]), *winner.described())
+    if math.isnan(winner.probability):
+        yield Tile(sentence(label_of(name)[0]), *winner.described())
+    else:  # The headline has the value.
+        chance = format_probability(winner.probability)
+        yield Tile(
+            "Probability of being good", chance, f"at most {INDIFFERENCE:.0%} worse than the best"
+        )
     for given in decision.finalists[1:]:
         if not given.setting:
             yield Tile("As given", given.described()[0], given.words[10:-1])
@@ -61,7 +68,7 @@ def _figures(decision: Decision) -> Iterator[Figure]:
 
 
 def _finalists(decision: Decision) -> Figure:
-    finalists = decision.finalists
+    finalists = joined(decision.finalists)
     columns = [Column("words", "Setting", "text", [each.words for each in finalists])]
     for number, name in enumerate(decision.objectives):
         label, kind = label_of(name)
@@ -73,10 +80,7 @@ def _finalists(decision: Decision) -> Figure:
     missed = [f"{each.missed} of {len(each.runs)}" for each in finalists]
     columns.append(Column("missed", "Missed the target", "text", missed))
     if len(decision.objectives) == 1:
-        good = [
-            ABSENT if math.isnan(each.probability) else format_decimals(each.probability, 2)
-            for each in finalists
-        ]
+        good = [format_probability(each.probability) for each in finalists]
         columns.append(Column("probability", "Probability of being good", "text", good))
     return Figure("finalists", "The choice, its rivals and the scenario as given", tuple(columns))
 

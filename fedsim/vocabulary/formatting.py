@@ -136,6 +136,12 @@ def format_decimals(value: float, decimals: int) -> str:
     return _signed(value, lambda size: f"{_rounded(size, decimals):,f}")
 
 
+def format_probability(value: float) -> str:
+    """An estimated probability, which is never certain: ``0.87``, ``>0.99``, ``<0.01``."""
+    text = format_decimals(value, 2)
+    return {"0.00": "<0.01", "1.00": ">0.99"}.get(text, text)
+
+
 def format_ratio(ratio: float) -> str:
     """A ratio: ``1.47×``."""
     return _signed(ratio, lambda size: f"{_fixed(size, 2)}×")

@@ -14,8 +14,10 @@ from fedsim.analysis.headline import explanation, headline, notice, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.what_if import what_if
+from fedsim.scenario.overrides import Override
 from fedsim.vocabulary.formatting import format_bytes, format_command, format_duration, format_share
 from tests.analysis.documents import columns, embedded
+from tests.analysis.figures.test_time import three_clients
 from tests.composition.worlds import digits
 from tests.runs.synthetic_runs import build_run
 
@@ -55,6 +57,26 @@ def test_the_client_that_set_the_pace_is_named(tmp_path: Path) -> None:
     assert "without client 1, about −50.0% of the time" in second
     without, _ = what_if(run, without="1", output=tmp_path / "without")
     assert without.simulated_s == run.simulated_s / 2
+
+
+def test_rounds_of_edge_servers_have_a_measure(tmp_path: Path) -> None:
+    run = fedsim.run("edge_servers", tmp_path / "run", overrides=["stop={rounds: 2}"])
+    figure = waiting(run)
+    assert "What would help most: devices twice as fast, at most −" in explanation(run, figure)[-1]
+    share = figure.extra["changes"][0]["share"] if figure else 0.0
+    half = Override("devices.compute.train_factor", "0.5x", "-s")
+    faster, _ = what_if(run, [half], output=tmp_path / "faster")
+    assert faster.simulated_s == pytest.approx(run.simulated_s * (1 - share), rel=0.02)
+    assert faster.simulated_s >= run.simulated_s * (1 - share) - 1e-6
+
+
+def test_a_setting_with_a_warning_is_not_advised(tmp_path: Path) -> None:
+    schedule = {"name": "sync", "deadline": "10s"}
+    run = fedsim.run(three_clients("20s", 3, schedule, {"rounds": 5}), tmp_path / "run")
+    assert run.info["notes"][0].startswith("server.schedule.deadline: at nominal speed")
+    assert len(explanation(run, waiting(run))) == 1
+    run.info["notes"] = []
+    assert "half the deadline" in explanation(run, waiting(run))[1]
 
 
 def test_a_configured_pause_is_called_so(tmp_path: Path) -> None:

@@ -58,3 +58,8 @@ def test_numbers_stay_with_their_units() -> None:
     assert unbroken("1,234") == "1,234"
     assert unbroken("1,234 rows (1.5 s)") == "1,234\u00a0rows (1.5\u00a0s)"
     assert unbroken("lr=0.1 reached, v2 too") == "lr=0.1 reached, v2 too"
+
+
+def test_names_break_only_after_their_separators() -> None:
+    assert unbroken("server.buffer_size=4") == "server.<wbr>buffer_<wbr>size=4"
+    assert unbroken("runs/a<b, 0.5 of v2.0.") == "runs/<wbr>a&lt;b, 0.5\u00a0of v2.0."

@@ -1,11 +1,12 @@
 """What a decision shows of runs that missed the target."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from fedsim.decisions.decision import Finalist
+from fedsim.decisions.decision import Finalist, joined
 from fedsim.decisions.goal import Measured
 
 
@@ -35,3 +36,11 @@ def test_a_miss_is_not_a_time(times_s: list[float], middle: float, words: tuple[
     assert shown.middle() == middle
     assert shown.described() == words
     assert np.isnan(shown.interval()[1]) == bool(shown.missed)
+
+
+def test_settings_with_the_same_values_are_one_row() -> None:
+    named = [
+        replace(finalist(*times_s), words=words)
+        for words, times_s in (("a", (1.0, 2.0)), ("b", (2.0, 1.0)), ("c", (1.0, 2.0)))
+    ]
+    assert [each.words for each in joined(named)] == ["a = c", "b"]

@@ -1,8 +1,8 @@
 """A metric against time or cost: the runs of a group, their median, and the band from the lowest to the highest.
 
 Between two evaluations, and after the last one, a run's value is that of its last evaluation. A group's median begins
-when all its runs have been measured and ends with its longest run, or when a run's value is no longer finite; the line
-of a run ends with the run. A band never goes beyond what a run reached.
+when all its runs have been measured and ends when fewer than half of them go on, or when a run's value is no longer
+finite; the line of a run ends with the run. A band never goes beyond what a run reached.
 
 The lower bound on the time of a curve is when the devices can have computed as many updates as the model contains.
 Client i needs the time tau_i for an update, if its speed is fixed and it is always online. Whatever the schedule, n
@@ -75,8 +75,8 @@ def _curve(measured: Sequence[tuple[Floats, Floats]], x: Floats) -> dict[str, Fl
     at = [np.append(np.nan, v)[np.searchsorted(c, x, side="right")] for c, v in measured]
     values = np.stack(at)
     ends = np.array([costs.max(initial=-np.inf) for costs, _ in measured])
-    values[:, x > ends.max()] = np.nan
     runs = np.where(x > ends[:, None], np.nan, values)
+    values[:, x > np.sort(ends)[len(ends) // 2]] = np.nan
     low, high = (values.min(axis=0), values.max(axis=0)) if len(values) > 1 else (x + np.nan,) * 2
     return {"median": np.median(values, axis=0), "low": low, "high": high, "runs": runs}
 

@@ -20,7 +20,7 @@ from fedsim.analysis.comparison.facts import (
 )
 from fedsim.analysis.comparison.findings import ahead
 from fedsim.analysis.comparison.groups import Group
-from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, on, targets_in_order
+from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, targets_in_order
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
@@ -39,6 +39,7 @@ from fedsim.vocabulary.formatting import (
     format_duration,
     format_interval,
     format_mean,
+    format_mean_count,
     format_ratio,
     format_share,
     format_value,
@@ -160,9 +161,13 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         ("range", spread_word(comparison), "text"),
         ("speed", f"speed relative to {comparison.baseline}", "text"),
     )
-    marks: list[float] = [s for s in _ROUND_S if low <= s <= high]
-    marks = marks or [low * 1.1, high / 1.1]
-    ticks = [(*places(s), format_duration(s)) for s in marks[:: math.ceil(len(marks) / 6)]]
+    units = (1.0, 60.0, 3600.0, 86400.0)
+    lists = (
+        sorted(each * unit for unit in units for each in multiples) for multiples in _MULTIPLES
+    )
+    marks = [[s for s in each if low <= s <= high] for each in lists]
+    shown = next(each for each in marks if len(each) <= _MOST_TICKS) or [low * 1.1, high / 1.1]
+    ticks = [(*places(s), format_duration(s)) for s in shown]
     title = f"Time to {comparison.phrase(goals[0])}"
     return Figure(
         "first",
@@ -177,9 +182,9 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     )
 
 
-_ROUND_S = sorted(
-    {m * unit for unit in (1, 60, 3600, 86400) for m in (1, 2, 3, 5, 7, 10, 14, 20, 30)}
-)
+_MULTIPLES = ((1, 2, 3, 5, 7, 10, 14, 20, 30), (1, 2, 5, 10, 30), (1, 3, 10), (1, 10), (1,))
+_MOST_TICKS = 6
+"""Ticks of an axis of time are the densest of these multiples of its units that are not more than this number."""
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:
@@ -222,9 +227,21 @@ def quality(comparison: ComparisonTables) -> Figure | None:
     )
 
 
+_LEAST: tuple[tuple[str, str, Callable[[float], str]], ...] = (
+    ("fewest client updates", "client_updates", format_mean_count),
+    ("least data moved", "bytes", format_bytes),
+    ("least client compute", "compute_s", format_duration),
+)
+
+
 def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
-    """The times at which groups reached a target, with the sentences on it."""
+    """The times at which groups reached a target, and what it took them; the head of the page has who was first."""
     frame = _standings(comparison, target)
+    least = [
+        f"{words}: {ahead(frame, cost, written, higher=False)}"
+        for words, cost, written in _LEAST
+        if frame[cost].any()
+    ]
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "simulated time", "time"),
@@ -243,7 +260,7 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     spent = [name for name in SPENT if name in comparison.costs]
     return Figure(
         f"target-{number}",
-        f"{' '.join(on(comparison, target))}{without}",
+        f"{sentence('; '.join(least) or 'no variant reached it')}.{without}",
         _table(comparison, frame, (*columns, *spent), merges=False),
         {
             "title": f"Time to {comparison.phrase(target)}",

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison.facts import CLIENT_UPDATES
+from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 
-def doubt(
+def why_uncertain(
     pair: pd.Series[Any], label: str, ahead_s: float, gap_s: float, times_s: pd.DataFrame
 ) -> str:
     """The first reason why the lead over a rival may mean nothing; empty if it is clear.
@@ -31,11 +31,13 @@ def doubt(
         how = "equally fast" if ahead_s == 0 else "faster"
         return f"{label} was {how} on the seeds with which both reached it"
     if ahead_s < gap_s:
-        return f"it is shorter than the time between evaluations ({format_duration(gap_s)})"
+        return f"the lead is shorter than the time between evaluations ({format_duration(gap_s)})"
     if pair["low"] <= 0 <= pair["high"]:
-        return "it is within the spread over seeds"
+        return "the lead is within the spread over seeds"
     if pair["seeds"] < INTERVAL_RUNS:
-        return f"it rests on {format_counted(pair['seeds'], 'common seed')}"
+        return (
+            f"{'only' if pair['seeds'] else 'with'} {format_counted(pair['seeds'], 'common seed')}"
+        )
     if pair["seeds"] <= FEW and times_s.iloc[:, 0].max() >= times_s.iloc[:, 1].min():
         return "the ranges of their times overlap"
     return ""
@@ -50,6 +52,7 @@ class Lead(NamedTuple):
             the target; empty if there is none.
         seeds: number of seeds with which both reached the target; the numbers below are means over these.
         speedup: time of the second over that of the first; ``rate_ratio / updates_ratio``.
+        slowest, fastest: the least and the largest speedup of a seed; NaN without seeds.
         updates_ratio, rate_ratio: client updates of the first, and these per hour, over those of the second.
         client_updates, client_updates_per_h: those of the first and of the second.
         waits: shares of the critical paths of the first and of the ``rival`` by cause, the largest first.
@@ -58,7 +61,7 @@ class Lead(NamedTuple):
         tied: the variants that are first, several if they tie.
         quickest: the variant with the shortest mean time.
         contenders: the other variants over which the lead may mean nothing.
-        doubt: why it may mean nothing, as a sentence on one of them; empty if it is clear.
+        reason, doubt: why it may mean nothing, as a clause and as a sentence on one of them; empty if it is clear.
     """
 
     setting: str
@@ -66,6 +69,8 @@ class Lead(NamedTuple):
     second: str
     seeds: int
     speedup: float
+    slowest: float
+    fastest: float
     updates_ratio: float
     rate_ratio: float
     client_updates: list[float]
@@ -76,6 +81,7 @@ class Lead(NamedTuple):
     tied: list[str]
     quickest: str
     contenders: list[str]
+    reason: str
     doubt: str
 
     @property
@@ -118,7 +124,7 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
     first, others = str(order[winner]), order[~tied].tolist()
     second = comparison.baseline if comparison.baseline in others else next(iter(others), "")
     groups = {group.label: group for group in comparison.grouping.of(setting)}
-    where, doubts = f" ({setting})" if setting else "", {}
+    where, reasons = f" ({setting})" if setting else "", dict[str, str]()
     times = comparison.at(setting, target)
     rivals = [*order[ahead_s[winner] < 0].tolist(), *others[:1], *filter(None, [second]), *others]
     for label in dict.fromkeys(rivals):
@@ -126,14 +132,17 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         runs = (*groups[first].runs, *groups[label].runs)
         gap_s = pd.Series([evaluation_gap_s(run, target) for run in runs]).mean()
         by_s = float(ahead_s[winner, order == label][0])
-        if reason := doubt(pair, label, by_s, gap_s, times[[first, label]].dropna()):
-            doubts[label] = f"{first}'s lead over {label}{where} is uncertain: {reason}."
+        if reason := why_uncertain(pair, label, by_s, gap_s, times[[first, label]].dropna()):
+            reasons[label] = reason
+    rival, reason = next(iter(reasons.items()), ("", ""))
+    doubt = f"{first}'s lead over {rival}{where} is uncertain: {reason}." if reason else ""
     two = [first, second or first]
     rival = second if first == comparison.baseline else comparison.baseline
     times_s = comparison.at(setting, target)[two].dropna()
     updates = comparison.at(setting, target, CLIENT_UPDATES).loc[times_s.index, two]
     means = pd.DataFrame({"time_s": [*times_s.mean()], CLIENT_UPDATES: [*updates.mean()]})
     means["per_h"] = means[CLIENT_UPDATES] / means["time_s"] * 3600
+    speedups = times_s.iloc[:, 1] / times_s.iloc[:, 0]
     ratios, inverse = means.iloc[0] / means.iloc[1], means.iloc[1] / means.iloc[0]
     return Lead(
         setting,
@@ -141,28 +150,31 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         second,
         seeds=len(times_s),
         speedup=float(inverse["time_s"]),
+        slowest=float(speedups.min()),
+        fastest=float(speedups.max()),
         updates_ratio=float(ratios[CLIENT_UPDATES]),
         rate_ratio=float(ratios["per_h"]),
         client_updates=means[CLIENT_UPDATES].tolist(),
         client_updates_per_h=means["per_h"].tolist(),
         waits=[_waits(groups[label]) for label in (first, rival or first)],
         rival=rival,
-        losses=[losses_of(groups[label]) for label in (first, rival or first)],
+        losses=[losses_of(groups[label].runs) for label in (first, rival or first)],
         tied=order[tied].tolist(),
         quickest=str(order[0]),
-        contenders=[label for label in others if label in doubts],
-        doubt=next(iter(doubts.values()), ""),
+        contenders=[label for label in others if label in reasons],
+        reason=reason,
+        doubt=doubt,
     )
 
 
-def losses_of(group: Group) -> dict[str, float]:
-    """Shares of a variant's resources that went into nothing, means over its runs; without those that are unknown.
+def losses_of(runs: Iterable[RunFacts]) -> dict[str, float]:
+    """Shares of a variant's resources that went into nothing, means over runs; without those that are unknown.
 
     ``idle`` and ``waiting`` (from the arrival of an update to its aggregation) are shares of the clients' time,
     ``lost`` is the share of the local steps.
     """
     rows = []
-    for run in group.runs:
+    for run in runs:
         whole_s = sum(run.spent_s.values())
         shares = (
             {name: run.spent_s.get(name, np.nan) / whole_s for name in ("idle", "waiting")}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -49,19 +50,22 @@ def _best_causes(
     *,
     higher: bool = True,
 ) -> Iterator[str]:
-    """The :func:`causes` of the best variant beside the baseline, or beside the next best, if there is one setting.
+    """The :func:`causes` of the variant with the best mean over settings; none if the values of two are ``written``
+    alike."""
+    means = comparison.summary.groupby("label", sort=False)[column].mean()
+    means = means.sort_values(ascending=not higher, kind="stable")
+    if means.map(written).iloc[:2].nunique() > 1:
+        yield from _causes_beside(comparison, *means.index[:2])
 
-    Variants whose values are ``written`` alike tie, and none is the best.
-    """
-    order = comparison.summary.sort_values(column, ascending=not higher, kind="stable")
-    best, next_best = order[column].map(written)[:2]
-    if len(comparison.grouping.settings) == 1 and best != next_best:
-        first, second, *_ = order["label"]
-        rival = second if first == comparison.baseline else comparison.baseline
-        groups = {group.label: group for group in comparison.groups}
-        yield from filter(
-            None, [causes(first, rival, [losses_of(groups[each]) for each in (first, rival)])]
-        )
+
+def _causes_beside(comparison: ComparisonTables, first: str, second: str) -> Iterator[str]:
+    """The :func:`causes` of a variant in all settings beside the baseline, or beside the second if it is that."""
+    rival = second if first == comparison.baseline else comparison.baseline
+    losses = [
+        losses_of(run for group in comparison.groups if group.label == label for run in group.runs)
+        for label in (first, rival)
+    ]
+    yield from filter(None, [causes(first, rival, losses)])
 
 
 def targets_in_order(comparison: ComparisonTables) -> list[Target]:
@@ -119,23 +123,29 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
     if not every:
         return [f"No variant reached {phrase} in at least half of the runs."]
     clear = [lead for lead in every if not lead.contenders]
+    reasons = Counter(lead.reason for lead in every if lead.contenders)
+    why = ", ".join(f"{r} ({n})" if len(reasons) > 1 else r for r, n in reasons.most_common())
     if len(settings) == 1:
         main = _first(comparison, target, every[0])
-    elif clear:
-        most = most_often((label for lead in clear for label in lead.tied), len(settings))
-        main = [f"First to {phrase}: {most}."]
     else:
-        main = [f"No clear winner to {phrase} in any of {format_count(len(every))} settings."]
-    uncertain = len(every) - len(clear)
-    if uncertain > 1:
-        main.append(f"Leads are uncertain in {format_count(uncertain)} of {len(every)} settings.")
-    shown = clear if uncertain > 1 else every
+        most = most_often((label for lead in clear or every for label in lead.tied), len(settings))
+        main = [f"First to {phrase}: {most}."]
+        if not clear:
+            none = f"No clear winner to {phrase} in any of {format_count(len(every))} settings"
+            main = [f"{none}: {why}.", f"First on average: {most}."]
+        elif reasons.total() > 1:
+            uncertain = f"{format_count(reasons.total())} of {len(every)} settings"
+            main.append(f"Leads are uncertain in {uncertain}: {why}.")
+    shown = clear if reasons.total() > 1 else every
     explained = [sentence for lead in shown for sentence in explanations(lead)]
+    if len(settings) > 1 and not explained:
+        names = Counter(label for lead in every for label in (*lead.tied, lead.second))
+        explained = [*_causes_beside(comparison, *[name for name, _ in names.most_common(2)])]
     return [*main, *explained, *([count] if good < len(frame) else [])]
 
 
 def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str]:
-    """Who was first in the only setting, when, and by which factor; before it, that nobody is a clear winner."""
+    """Who was first in the only setting, when, and by which factor; before it, why nobody is a clear winner."""
     rows = comparison.targets_of(target).set_index("label")
 
     def some(label: str) -> str:
@@ -143,17 +153,23 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         reached, runs = rows.loc[label, ["reached", "runs"]]
         return "" if reached == runs else f" ({reached} of {runs} runs)"
 
-    after = f"{format_duration(rows['time_s'][lead.first])}{some(lead.first)}"
-    text = f"{format_names(lead.tied)} reached {comparison.phrase(target)} first, after {after}"
+    goal, first = comparison.phrase(target), format_names(lead.tied)
+    text = f"after {format_duration(rows['time_s'][lead.first])}{some(lead.first)}"
     if lead.speedup > 1:
-        seeds = f" on {format_counted(lead.seeds, 'common seed')}" if lead.seeds else ""
-        text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}{seeds}"
+        text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}"
+        ends = [f"{end:.3g}" for end in (lead.slowest, lead.fastest)]
+        if lead.seeds:
+            spread = f", {' to '.join(ends)} over" if ends[0] != ends[1] else " on"
+            text += f"{spread} {format_counted(lead.seeds, 'common seed')}"
     if not lead.contenders:
-        return [f"{text}."]
+        return [f"{first} reached {goal} first, {text}."]
     labels = [(lead.setting, label) for label in (*lead.tied, *lead.contenders)]
     variants = [comparison.shown[each] for each in labels if each in comparison.shown]
     names = f"{'between' if len(variants) == 2 else 'among'} {format_names(variants, 4)}"
-    return [f"No clear winner {names} to {comparison.phrase(target)}.", f"{text}."]
+    return [
+        f"No clear winner {names} to {goal}: {lead.reason}.",
+        f"{first} reached it first on average, {text}.",
+    ]
 
 
 def explanations(lead: Lead) -> Iterator[str]:
@@ -164,11 +180,11 @@ def explanations(lead: Lead) -> Iterator[str]:
         yield f"A tie{where}: {format_names(lead.tied)} were equally fast {both}."
     if lead.quickest not in lead.tied:
         yield f"{lead.quickest} has the shortest mean time{where}, but another variant was faster {both}."
-    if lead.doubt:
+    if lead.doubt and lead.setting:
         yield lead.doubt
     if lead.has_cause and not lead.contenders:
         yield explanation(lead)
-    if lead.rival and (text := causes(lead.first, lead.rival, lead.losses, lead.waits)):
+    if lead.rival and (text := causes(lead.first, f"{lead.rival}{where}", lead.losses, lead.waits)):
         yield text
 
 

@@ -277,7 +277,8 @@ def drawn_as_lines(
 
     Args:
         series: per line the ``key`` of its column, and ``color``, ``dash``, ``symbol``, ``plain`` (thinner), ``step``
-            (a value holds until the next one), ``fill``, ``points``, ``bare`` (points without a line).
+            (a value holds until the next one), ``fill``, ``points``, ``bare`` (points without a line), ``band`` (keys
+            of the two columns between which it is shaded).
         unit: label of the vertical axis.
         log: whether the horizontal axis is logarithmic.
         more: ``label`` of the horizontal axis, ``names`` or ``ticks`` of its values, and whether it goes ``from_zero``;

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ class Line(NamedTuple):
         values: one per x value.
         thin: whether it is a second line of the same quantity, such as an uplink; dashed.
         fit: whether it is a fitted distribution; dotted.
+        band: the values between which it is shaded, by label; empty without.
     """
 
     look: int
@@ -33,6 +35,7 @@ class Line(NamedTuple):
     values: npt.NDArray[Any]
     thin: bool = False
     fit: bool = False
+    band: Mapping[str, npt.NDArray[Any]] = MappingProxyType({})
 
 
 def line_figure(
@@ -47,7 +50,12 @@ def line_figure(
     **more: Any,
 ) -> Figure:
     """A figure of lines, which :func:`~fedsim.analysis.figures.base.drawn_as_lines` describes."""
-    columns = [Column(line.label, line.label, kind, shortened(line.values, 4)) for line in lines]
+    every = ({line.label: line.values, **line.band} for line in lines)
+    columns = [
+        Column(label, label, kind, shortened(values, 4))
+        for each in every
+        for label, values in each.items()
+    ]
     series = [
         {
             "key": line.label,
@@ -61,6 +69,7 @@ def line_figure(
             "plain": line.fit or line.thin,
             "look": line.look,
             "fit": line.fit,
+            "band": list(line.band),
         }
         for line in lines
     ]

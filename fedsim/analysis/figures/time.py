@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,14 @@ from fedsim.analysis.figures.base import (
 )
 from fedsim.analysis.figures.learning import targets
 from fedsim.runs import Run
-from fedsim.runs.critical import CAUSES, critical_path, saving, seconds_of, waiting_by_cause
+from fedsim.runs.critical import (
+    CAUSES,
+    Saving,
+    critical_path,
+    saving,
+    seconds_of,
+    waiting_by_cause,
+)
 from fedsim.runs.phases import DISPATCH_PARTS, outcome_codes
 from fedsim.vocabulary.formatting import (
     format_bytes,
@@ -79,7 +87,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("failures detected twice as fast", ("detection",), "server.failure_detection", "0.5x"),
 )
 """Changes that halve causes of waiting, with the setting and its factor; the first that fits a cause is taken."""
-_MOST_CHANGES, _LEAST_SHARE, _LEAST_ERROR = 3, 0.01, 0.0005
+_MOST_CHANGES, _LEAST_SHARE, _LEAST_ERROR, _SAME_S = 3, 0.01, 0.0005, 1e-6
 _COLORS = {
     "deadline": "late",
     "detection": "dropped",
@@ -185,36 +193,67 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
 
 def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
     """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`): the change
-    and its prediction in words, the ``share`` of the time that it saves, and the command that tries it."""
-    spent, taken = waiting_by_cause(path), set[str]()
+    and its prediction in words, the ``share`` of the time that it saves, and the command that tries it.
+
+    A setting that a note of the run warns about is left as it is. With edge servers, there are changes of their links
+    and of the clients' work in their rounds.
+    """
+    noted = {note.partition(":")[0] for note in run.info.get("notes", ())}
+    spent = waiting_by_cause(path)
     changes: list[dict[str, Any]] = []
-    for words, causes, setting, factor in _CHANGES:
-        if run.has_edges:
-            if "compute" in causes:
-                continue  # a round of an edge server is more than the steps of its clients
-            setting = setting.replace("devices.network", "server.edges.network")
-        *above, key = setting.split(".")
-        value = section(run, *above).get(key)
-        numbers = value if isinstance(value, list) else [value]
-        if taken & {*causes} or not all(type(each) in (int, float) for each in numbers):
-            continue
-        taken |= {*causes}
-        if not spent.reindex(causes).any():
-            continue
-        saved = saving(run, path, causes)
-        if saved.error > saved.share:
-            continue  # not predicted
-        about = "at most" if saved.is_bound else "about"
-        error = (
-            f" ± {format_share(saved.error)}"
-            if saved.error > _LEAST_ERROR and not saved.is_bound
-            else ""
-        )
-        words = f"{words}: {about} −{format_share(saved.share)}{error}"
-        command = format_command("what-if", run.path, "-s", f"{setting}={factor}")
-        changes.append({"words": words, "share": saved.share, "command": command})
-    changes = [change for change in changes if change["share"] >= _LEAST_SHARE]
+    for of_edges in (False, True)[: 1 + run.has_edges]:
+        in_rounds = run.has_edges and not of_edges
+        taken = set[str]()
+        for words, causes, setting, factor in _CHANGES:
+            if in_rounds and not setting.startswith("devices."):
+                continue
+            if of_edges:
+                if "compute" in causes:
+                    continue  # a round of an edge server is more than the steps of its clients
+                setting = setting.replace("devices.network", "server.edges.network")
+                words = words.replace("links twice", "links of edge servers twice")
+            *above, key = setting.split(".")
+            value = section(run, *above).get(key)
+            numbers = value if isinstance(value, list) else [value]
+            if taken & {*causes} or not all(type(each) in (int, float) for each in numbers):
+                continue
+            taken |= {*causes}
+            if setting in noted or not (in_rounds or spent.reindex(causes).any()):
+                continue
+            saved = (_saving_in_rounds if in_rounds else saving)(run, path, causes)
+            if saved.share < _LEAST_SHARE or saved.error > saved.share:
+                continue  # not predicted
+            about = "at most" if saved.is_bound else "about"
+            error = (
+                f" ± {format_share(saved.error)}"
+                if saved.error > _LEAST_ERROR and not saved.is_bound
+                else ""
+            )
+            words = f"{words}: {about} −{format_share(saved.share)}{error}"
+            command = format_command("what-if", run.path, "-s", f"{setting}={factor}")
+            changes.append({"words": words, "share": saved.share, "command": command})
     return sorted(changes, key=lambda change: -change["share"])[:_MOST_CHANGES]
+
+
+def _saving_in_rounds(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving:
+    """What it saves at most to halve causes in the work of clients: each round of an edge server on a critical path
+    ends with the last of its updates."""
+    used = run.dispatches.dropna(subset=["aggregated_version", "arrived_s"])
+    halves_s = used[[f"{cause}_s" for cause in causes]].sum(axis=1) / 2
+    ends = used.assign(shorter_s=used["arrived_s"] - halves_s)
+    rounds = ends.groupby(["edge", "aggregated_version"])[["arrived_s", "shorter_s"]].max()
+    stretches = path[path["cause"] == "compute"].sort_values("from_s")
+    on_path = pd.merge_asof(
+        rounds.reset_index().astype({"edge": np.int64}).sort_values("arrived_s"),
+        stretches.astype({"client_id": np.int64}),
+        left_on="arrived_s",
+        right_on="from_s",
+        left_by="edge",
+        right_by="client_id",
+    )
+    on_path = on_path[on_path["arrived_s"] <= on_path["to_s"] + _SAME_S]
+    saved_s = float((on_path["arrived_s"] - on_path["shorter_s"]).sum())
+    return Saving(saved_s / float(path["to_s"].iloc[-1]), 0.0, is_bound=True)
 
 
 def time_spent(run: Run) -> Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,7 @@ from fedsim.runs.clients import sampled_clients
 from fedsim.runs.phases import outcome_codes
 from fedsim.scenario.model import Energy
 from fedsim.units import NS_PER_S
-from fedsim.vocabulary.formatting import format_count, format_duration
+from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.outcomes import LOST_LABELS, Outcome
 
 MAX_BARS_SHOWN = 10_000
@@ -78,12 +79,15 @@ def timeline(run: Run) -> Figure:
     path_row = row_of_client[of_shown["client_id"]].to_numpy()
     path_s = np.bincount(path_row, of_shown["to_s"] - of_shown["from_s"], len(chosen))
     people = {**_people(rows, row_of_client), "path_s": path_s.round(3)}
-    cut = len(rows) > MAX_BARS_SHOWN
-    rows = rows.iloc[:MAX_BARS_SHOWN]
+    # Of few clients with many dispatches each, every second or third is shown, and so on: the whole run of all rows.
+    every = math.ceil(len(rows) / MAX_BARS_SHOWN)
+    rows = rows[rows.groupby("client_id").cumcount() % every == 0]
     waiting_s = rows["waiting_s"].to_numpy()
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     battery = None
-    if batteries is not None:
+    if (
+        batteries is not None and every == 1
+    ):  # The charge between dispatches that are left out is not known.
         energy, of_client = batteries
         # Shares of the capacity; NaN without a battery.
         shares = [
@@ -94,17 +98,19 @@ def timeline(run: Run) -> Figure:
         ]
         by_row = np.where(chosen < 0, np.nan, np.array(shares)[of_client[chosen]].T)
         battery = dict(zip(("floor", "per_s"), by_row, strict=True))
-    until = float(rows["ended_s"].max()) if cut else run.simulated_s
     finding = "No client was ever dispatched."
     if len(clients):
         sample = f"{format_count(len(clients))} of the" if len(clients) < dispatched else "All"
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         if dispatched == 1:
             finding = "One client was dispatched"
-        finding += f"; the first {format_duration(until)} are shown." if cut else "."
+        finding += (
+            f". Of every {format_count(every)} dispatches of a row, one is shown."
+            if every > 1
+            else "."
+        )
         finding += " The first rows are edge servers." if len(edges) else ""
-    rounds = run.aggregations["time_s"].to_numpy()
-    rounds = rounds[rounds <= until]
+    rounds, until = run.aggregations["time_s"].to_numpy(), run.simulated_s
     columns = _COLUMNS if batteries is None else (*_COLUMNS, *_CHARGE)
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
     names: list[str] | None = names_of(run, clients)
@@ -138,6 +144,7 @@ def timeline(run: Run) -> Figure:
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
             "battery": battery,
             "until_s": until,
+            "every": every,
         },
     )
 

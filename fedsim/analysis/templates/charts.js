@@ -128,14 +128,14 @@ const fedsim = (() => {
   }
   const markPath = (symbol) => MARKS[symbol] || symbol.replace("path://", "");
   /* One entry of a legend: a line with a mark, a line, a mark, or a square. */
-  function icon(parent, { color, line, dash = [], symbol, shape, thin, hatch }, at = {}) {
+  function icon(parent, { color, line, dash = [], symbol, shape, thin, hatch, opacity = 1 }, at = {}) {
     const svg = add(parent, "svg", { width: line ? 30 : 16, height: 12, "aria-hidden": "true", ...at });
     const paint = at.x === undefined ? `var(--${color})` : ink(color);
     if (line) add(svg, "line", { x1: 0, x2: 30, y1: 6, y2: 6, style: `stroke:${paint};stroke-width:${thin ? 1.5 : 2.25}`, "stroke-dasharray": dash.map((d) => d * 2).join(" ") });
     if (line && symbol) add(svg, "path", { d: markPath(symbol), transform: "translate(15 6)", style: `fill:${paint}` });
     else if (shape && !hatch) add(svg, "path", { d: shape, transform: "translate(8 6)", style: `fill:${paint}` });
     else if (!line) {
-      add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint}` });
+      add(svg, "rect", { x: 1, y: 0, width: 12, height: 12, rx: 3, style: `fill:${paint};opacity:${opacity}` });
       const [dx, dy] = hatch ?? [];
       if (hatch) add(svg, "line", { x1: 7 - dx, x2: 7 + dx, y1: 6 - dy, y2: 6 + dy, style: `stroke:${at.x === undefined ? "var(--card)" : ink("card")};stroke-width:2` });
     }
@@ -184,7 +184,9 @@ const fedsim = (() => {
 
   /* Ends of the axis of simulated time, in pixels from both sides, in charts above each other; set by the timeline. */
   const aligned = { left: 0, right: 0 };
-  const shares = (host, x) => x.label === "simulated time" && host.closest(".aligned") && aligned.left > 0;
+  const shares = (host, x) => x.label === "simulated time" && host.closest(".aligned") && host.clientWidth > WIDE && aligned.left > 0;
+  /* Widths from which axes are aligned, and from which names and targets stand beside the plot instead of in it. */
+  const WIDE = 640, ROOMY = 560;
 
   // -- one chart ----------------------------------------------------------------------------------------------------------
   const charts = new Map();
@@ -316,7 +318,7 @@ const fedsim = (() => {
     return entry;
   }
   /* A name as an axis shows it. */
-  const short = (name) => (String(name).length > 18 ? `${String(name).slice(0, 17)}…` : String(name));
+  const short = (name, most = 18) => (String(name).length > most ? `${String(name).slice(0, most - 1)}…` : String(name));
   const textWidth = (() => {
     const context = document.createElement("canvas").getContext("2d");
     return (text, font = "12px system-ui, sans-serif") => { context.font = font; return context.measureText(text).width; };
@@ -392,6 +394,12 @@ const fedsim = (() => {
       let [first, last] = known.length ? extent(known) : [0, 1];
       if (x.zero !== false && !scales.x?.startsWith("log")) first = Math.min(0, first);
       if (last <= first) last = first + 1;
+      if (series.some((s) => s.bare)) {
+        // Points at the ends would lie on the axis.
+        const gap = 0.04 * (xScale.to(last) - xScale.to(first));
+        if (first) first = xScale.from(xScale.to(first) - gap);
+        last = xScale.from(xScale.to(last) + gap);
+      }
       [first, last] = zoom || spec.xlim?.map((v, k) => v ?? [first, last][k]) || [first, last];
       const inside = x.values.map((value) => first <= value && value <= last);
       // A value that still holds from before the view is in it, too.
@@ -409,7 +417,8 @@ const fedsim = (() => {
       if (spec.ylim && !zoom) [low, high] = spec.ylim.map((v, k) => v ?? [low, high][k]);
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
       const shared = shares(host, x);
-      const beside = [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...(spec.ends && width > 560 ? shown.filter((s) => !s.silent).map((s) => short(s.label)) : [])];
+      const roomy = width > ROOMY;
+      const beside = !roomy ? [] : [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...(spec.ends ? shown.filter((s) => !s.silent).map((s) => short(s.label)) : [])];
       const margin = shared ? aligned.right : Math.max(0, ...beside.map((text) => textWidth(text))) + 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
@@ -452,7 +461,7 @@ const fedsim = (() => {
         },
       });
       // The names of lines are beside the plot, at the heights of their ends, moved apart if they would touch.
-      const named = spec.ends && width > 560 ? shown.filter((s) => !s.silent).map((s) => {
+      const named = spec.ends && roomy ? shown.filter((s) => !s.silent).map((s) => {
         const index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
         return index < 0 ? null : { text: short(s.label), color: s.color, y: py(s.values[index]) - 7 };
       }).filter(Boolean).sort((a, b) => a.y - b.y) : [];
@@ -465,7 +474,9 @@ const fedsim = (() => {
         const level = Math.min(py(mark.value), box.bottom - 3), style = { stroke: ink("goal"), lineWidth: 1.5, lineDash: [6, 4] };
         const drawn = [
           { type: "line", silent: true, shape: { x1: box.left, x2: box.right, y1: level, y2: level }, style },
-          spec.ends ? words(mark.label, box.left + 6, level - 15, { fill: ink("text") }) : words(mark.label, box.right + 6, tops[k], { fill: ink("text") }),
+          spec.ends ? words(mark.label, box.left + 6, level - 15, { fill: ink("text") })
+            : roomy ? words(mark.label, box.right + 6, tops[k], { fill: ink("text") })
+              : words(mark.label, width - 4 - textWidth(mark.label), 2 + 15 * k, { fill: ink("text") }),
         ];
         if (mark.at == null || mark.at < first || mark.at > last) return drawn;
         const at = px(mark.at), text = show(x.kind, mark.at), half = textWidth(text) / 2;
@@ -735,11 +746,17 @@ const fedsim = (() => {
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   // Paper is light, and narrower than a screen: charts are drawn for its width, or their words would shrink with them.
-  window.addEventListener("beforeprint", () => { root.dataset.theme = "light"; root.classList.add("printing"); repaint(); });
+  window.addEventListener("beforeprint", () => {
+    root.dataset.theme = "light";
+    root.classList.add("printing");
+    repaint();
+    // ECharts leaves words where they were in the old size until it draws again.
+    repaint();
+  });
   window.addEventListener("afterprint", () => { root.classList.remove("printing"); setTheme(theme); });
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, aligned, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, aligned, WIDE, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();

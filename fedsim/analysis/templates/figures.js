@@ -5,7 +5,8 @@
     const [x] = figure.columns, hidden = new Set();
     const every = figure.series.map((s, place) => {
       const { label, kind, values } = column(name, s.key);
-      return { color: `g${place}`, ...s, label, kind, values, place, line: !s.bare, thin: s.plain, shape: s.bare && fedsim.markPath(s.symbol) };
+      const [low, high] = (s.band ?? []).map((key) => column(name, key).values);
+      return { color: `g${place}`, ...s, label, kind, values, low, high, place, line: !s.bare, thin: s.plain, shape: s.bare && fedsim.markPath(s.symbol) };
     });
     const kind = figure.kind ?? every[0].kind, shades = figure.shades ?? [];
     const toggle = (label) => {
@@ -19,7 +20,7 @@
       fedsim.curves(host, finding(name), {
         x: { ...x, label: figure.label ?? x.label, names: figure.names, ticks: figure.ticks, zero: figure.from_zero ?? !figure.log },
         y: { kind, label: figure.unit, zero: figure.zero ?? kind === "share" },
-        scales: { x: figure.log ? "log" : "linear" }, series: series.filter((s) => !s.hidden), ylim: figure.ylim, shades,
+        scales: { x: figure.log ? "log" : "linear" }, series: series.filter((s) => !s.hidden), ylim: figure.ylim, shades, bands: true,
       });
     };
     draw();

@@ -1,6 +1,6 @@
 /* Play the run: a cursor sweeps the visible time, clients light up as they come online and work, the curves above and below
    grow with it, and one client can be pinned. It starts still; readers who prefer less motion advance it step by step. */
-fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, say }) => {
+fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, key, say }) => {
   const LASTS_S = 20, STEP = 0.05;
   const button = document.getElementById("play"), clock = document.getElementById("clock");
   const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
@@ -39,7 +39,8 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, sa
   function pause() {
     cancelAnimationFrame(frame);
     frame = 0;
-    button.textContent = "▶ Play the run";
+    button.textContent = "Play the run";
+    button.classList.remove("playing");
   }
   function stop() {
     pause();
@@ -49,6 +50,7 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, sa
     veils.forEach((each) => each.remove());
     veils.clear();
     follow(null);
+    key();
   }
   function step(now) {
     share += (now - last) / 1000 / LASTS_S;
@@ -59,13 +61,17 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, sa
   }
   function toggle() {
     if (frame) { pause(); return; }
-    share ??= 0;
+    if (share === null) {
+      share = 0;
+      key();
+    }
     if (still()) {
       share += STEP;
       if (share >= 1) stop(); else show();
       return;
     }
-    button.textContent = "⏸ Pause";
+    button.textContent = "Pause";
+    button.classList.add("playing");
     last = performance.now();
     frame = requestAnimationFrame(step);
   }

@@ -5,7 +5,7 @@
   if (!host) return;
   const { ink, show, words } = fedsim;
   const figure = fedsim.data.timeline, { clients, names, kinds, people, presence, pauses, rounds, battery } = figure;
-  const called = (client) => fedsim.short(names ? names[client] : clients[client]);
+  const called = (client) => fedsim.short(names ? names[client] : clients[client], host.clientWidth > fedsim.WIDE ? 18 : 9);
   const full = (client) => clients[client] < 0 ? names[client] : (names ? `Client ${clients[client]}, ${names[client]}` : `Client ${clients[client]}`);
   const values = (key) => fedsim.column("timeline", key)?.values;
   const readout = document.querySelector('.readout[data-for="chart-timeline"]');
@@ -19,8 +19,6 @@
     unfinished: "M-4.5 -1.5L4.5 -1.5L4.5 1.5L-4.5 1.5Z",
   };
   const ROW = 22, TOP = 8, BRUSH = 34, BOTTOM = 42 + BRUSH, MOST_ROWS = 24;
-  // On a wide page, the axes of all charts over time agree; beside the one of learning, a target has its name.
-  const isWide = host.clientWidth > 640, RIGHT = isWide && fedsim.data.learning ? 84 : 34;
   const DETAIL = 5; // Width of a typical dispatch, in pixels, from which its phases are drawn.
   const BIN = 8;
   const time = Object.fromEntries(["dispatched_s", "downloaded_s", "computed_s", "arrived_s", "ended_s", "waited_s"].map((key) => [key, values(key)]));
@@ -42,9 +40,15 @@
   }
   const seconds = (stretches) => stretches.reduce((sum, [from, to]) => sum + to - from, 0);
   const whole = [0, Math.max(figure.until_s, 1)];
-  const left = 14 + 8 * Math.max(5, ...clients.map((_, client) => called(client).length));
-
-  if (isWide) Object.assign(fedsim.aligned, { left, right: RIGHT });
+  let left = 0, right = 0;
+  /* On a wide page, the axes of all charts over time agree; beside the one of learning, a target has its name. */
+  function margins(total) {
+    const isWide = total > fedsim.WIDE, longest = Math.max(5, ...clients.map((_, client) => called(client).length));
+    [left, right] = isWide ? [14 + 8 * longest, fedsim.data.learning ? 84 : 34] : [10 + 6.2 * longest, rows.length > fits() ? 22 : 10];
+    if (!isWide || fedsim.aligned.left === left) return;
+    Object.assign(fedsim.aligned, { left, right });
+    beside().forEach((other) => other.redraw());
+  }
   const critical = clients.map(() => []);
   figure.path.row.forEach((client, k) => critical[client].push([figure.path.from_s[k], figure.path.to_s[k]]));
 
@@ -79,8 +83,9 @@
   const present = Object.keys(MARKS).filter((name) => outcome.includes(name));
   const updates = () => rounds.filter((t) => view[0] <= t && t <= view[1]);
   // Lines that would merge are not drawn.
-  const apart = (seen) => seen.length * 7 <= width - left - RIGHT;
-  const key = () => fedsim.legend(host, [
+  const apart = (seen) => seen.length * 7 <= width - left - right;
+  const STATES = ["online", "download", "compute", "upload", "waiting", ...(pauses?.row.length ? ["paused"] : [])];
+  const key = () => fedsim.legend(host, player.playing ? [...STATES.map((name) => ({ label: name, color: name })), { label: presence ? "offline" : "not at work", color: "offline", opacity: 0.25 }] : [
     ...(presence ? [{ label: "online", color: "shade" }] : []),
     ...(detailed ? PHASES.map(([name]) => ({ label: name, color: name })) : []),
     ...(detailed && pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
@@ -91,7 +96,7 @@
     ...(rounds.length ? [{ label: apart(updates()) ? "server update" : "server update (when zoomed in)", color: "round", line: true, thin: true, dash: [1, 1] }] : []),
   ]);
   let width = 0, detailed = false, fills = {};
-  const scale = () => (width - left - RIGHT) / (view[1] - view[0]);
+  const scale = () => (width - left - right) / (view[1] - view[0]);
   const sx = (value) => left + (Math.max(view[0], Math.min(view[1], value)) - view[0]) * scale();
   const inView = (index) => end[index] >= view[0] && begin[index] <= view[1];
   const rect = (x, y, w, h, fill, opacity = 1) => ({ type: "rect", shape: { x, y, width: w, height: h }, style: { fill, opacity } });
@@ -128,7 +133,8 @@
         for (let bin = Math.floor(a / BIN); bin * BIN < b; bin += 1) {
           const share = (Math.min(b, (bin + 1) * BIN) - Math.max(a, bin * BIN)) / BIN;
           if (!bins.has(bin)) bins.set(bin, {});
-          bins.get(bin)[outcome[index]] = (bins.get(bin)[outcome[index]] || 0) + share;
+          // A shown dispatch stands for those that are left out.
+          bins.get(bin)[outcome[index]] = (bins.get(bin)[outcome[index]] || 0) + share * figure.every;
         }
       }
     }
@@ -203,26 +209,27 @@
 
   function option(total, height) {
     width = total;
+    margins(total);
     fills = Object.fromEntries(present.map((name) => [name, fedsim.fillOf(name, fedsim.HATCHES[name], true)]));
     const shown = rows.map((_, place) => place).slice(top, top + fits());
     const lengths = shown.flatMap((place) => own[rows[place]].filter(inView).map((index) => (time.ended_s[index] - begin[index]) * scale())).sort((a, b) => a - b);
     detailed = (lengths[lengths.length >> 1] ?? 0) >= DETAIL;
     host.dataset.view = view.map((t) => Math.round(t)).join(" ");
     host.dataset.mode = detailed ? "phases" : "sums";
-    const xa = fedsim.axis({ kind: "time", low: view[0], high: view[1], pixels: width - left - RIGHT, horizontal: true }).option;
+    const xa = fedsim.axis({ kind: "time", low: view[0], high: view[1], pixels: width - left - right, horizontal: true }).option;
     const ya = fedsim.axis({
       low: top, high: top + fits(), pixels: fits() * ROW, horizontal: false,
       marks: shown.map((place) => place + 0.5), label: (mark) => called(rows[Math.floor(mark)]),
     }).option;
     const soft = { borderColor: "transparent", fillerColor: ink("brush"), backgroundColor: "transparent", brushSelect: false, showDetail: false, emphasis: { handleStyle: { color: ink("accent") } } };
     return {
-      grid: { left, right: RIGHT, top: TOP, height: fits() * ROW, containLabel: false },
+      grid: { left, right: right, top: TOP, height: fits() * ROW, containLabel: false },
       xAxis: { ...xa, min: whole[0], max: whole[1] },
       yAxis: [{ ...ya, min: 0, max: Math.max(rows.length, 1), inverse: true, splitLine: { show: false }, axisLabel: { ...ya.axisLabel, fontSize: 11 } }, { type: "value", show: false, gridIndex: 0 }],
       dataZoom: [
         { type: "inside", xAxisIndex: 0, startValue: view[0], endValue: view[1], filterMode: "none", zoomOnMouseWheel: "ctrl", moveOnMouseWheel: false, minValueSpan: 1e-3 },
         {
-          type: "slider", xAxisIndex: 0, startValue: view[0], endValue: view[1], filterMode: "none", bottom: 4, height: BRUSH - 8, left, right: RIGHT, minValueSpan: 1e-3, ...soft,
+          type: "slider", xAxisIndex: 0, startValue: view[0], endValue: view[1], filterMode: "none", bottom: 4, height: BRUSH - 8, left, right: right, minValueSpan: 1e-3, ...soft,
           dataBackground: { lineStyle: { color: ink("muted"), width: 1 }, areaStyle: { color: ink("muted"), opacity: 0.25 } },
           selectedDataBackground: { lineStyle: { color: ink("accent"), width: 1 }, areaStyle: { color: ink("accent"), opacity: 0.35 } },
           handleStyle: { color: ink("card"), borderColor: ink("accent") }, moveHandleSize: 0,
@@ -235,7 +242,7 @@
         { type: "custom", silent: true, data: [[0, 0]], renderItem: drawRounds, z: 2, clip: true },
         { type: "custom", silent: true, data: shown.map((place) => [0, place]), renderItem: ({ dataIndex }) => drawRow(top + dataIndex), z: 3, clip: true },
       ],
-      graphic: [words("client", 2, TOP + fits() * ROW + 8), words("simulated time", width - RIGHT - fedsim.textWidth("simulated time"), height - BRUSH - 13)],
+      graphic: [...(width > fedsim.WIDE ? [words("client", 2, TOP + fits() * ROW + 8)] : []), words("simulated time", width - right - fedsim.textWidth("simulated time"), height - BRUSH - 13)],
     };
   }
   const count = outcome.length;
@@ -257,7 +264,7 @@
     key();
   }
   /* The charts along the same axis, which share the cursor and the zoom. */
-  const beside = () => [...fedsim.charts.values()].filter((other) => other !== chart && other.state?.drawn?.along?.name === chart.state.drawn.along.name);
+  const beside = () => [...fedsim.charts.values()].filter((other) => other !== chart && other.state?.drawn?.along?.name === "simulated time");
   function redrawAll() {
     redraw();
     beside().forEach((other) => { other.state.zoom = [...view]; other.redraw(); });
@@ -395,9 +402,9 @@
   }
   const player = fedsim.play({
     host, beside, stateOf, name: full, say, view: () => view,
-    place: (when) => ({ x: sx(when), right: width - RIGHT, top: TOP, height: fits() * ROW }),
+    place: (when) => ({ x: sx(when), right: width - right, top: TOP, height: fits() * ROW }),
     rows: () => rows.slice(top, top + fits()), row: (number) => TOP + (number + 0.5) * ROW,
-    follow: (when) => chart.follow(when),
+    follow: (when) => chart.follow(when), key,
   });
   arrange();
   redraw();

@@ -64,7 +64,7 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
         "was interrupted",
         "was not started",
     ]
-    assert "3 runs left out" in render(comparison)
+    assert "3\u00a0runs left out" in render(comparison)
 
 
 def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Path) -> None:

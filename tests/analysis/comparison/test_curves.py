@@ -40,6 +40,13 @@ Points = tuple[tuple[float, ...], tuple[float, ...]]
             [0.2, 0.6, NAN, NAN],
             None,
         ),
+        # It ends where fewer than half of the runs go on.
+        (
+            [((0, end), (0.1, 0.5)) for end in (2, 10, 20)],
+            [0, 2, 10, 20],
+            [0.1, 0.1, 0.5, NAN],
+            None,
+        ),
         # One run has no band.
         ([((0, 1), (0.1, 0.5))], [0, 1], [0.1, 0.5], [NAN, NAN]),
     ],

@@ -13,7 +13,7 @@ from fedsim.analysis.comparison.page import page_figures
 from fedsim.sweeps import Sweep
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import GROUPS, SETTINGS, cells, folders
-from tests.analysis.comparison.made import GOAL, of, run
+from tests.analysis.comparison.made import GOAL, of, racers, run
 from tests.analysis.documents import drawn
 from tests.composition.test_closing import simulate
 
@@ -114,6 +114,21 @@ def test_few_seeds_are_a_note(seeds: int) -> None:
     ends = [min(slow["seeds"]), max(slow["seeds"])]
     if seeds < 6:
         assert slow["ends"] == ends, "a range is that of the runs"
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "shown"),
+    [
+        ((300, 9000), "5 min, 10 min, 30 min, 1 h, 2 h"),
+        ((20, 400_000), "1 min, 10 min, 1 h, 10 h, 1 d"),
+        ((100, 130), "2 min"),
+        ((0.2, 0.3), "0.2 s, 0.3 s"),
+    ],
+)
+def test_ticks_of_time_have_every_unit(ends_s: tuple[float, float], shown: str) -> None:
+    runs = racers(every_s=0.1, a=ends_s[:1] * 3, b=ends_s[1:] * 3)
+    figure = drawn(figures.first_to(of(*runs, goals=(GOAL,))))
+    assert ", ".join(words for _, words in figure.extra["ticks"]) == shown
 
 
 def test_identical_variants_are_one_row(sweep: Sweep, tmp_path: Path) -> None:

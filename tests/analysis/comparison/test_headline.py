@@ -90,11 +90,10 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"b": (10, 40, None, None), "a": (5, 8, 100, 200)}],
             (),
             [
-                "No clear winner between a and b to 80% accuracy.",
-                "a reached 80% accuracy first, after 1 min 18 s: 3.85 times as fast as b (2 of 4 runs) on 2 "
-                "common seeds.",
+                "No clear winner between a and b to 80% accuracy: only 2 common seeds.",
+                "a reached it first on average, after 1 min 18 s: 3.85 times as fast as b (2 of 4 runs), 2 to 5 over "
+                "2 common seeds.",
                 "b has the shortest mean time, but another variant was faster on the seeds with which both reached it.",
-                "a's lead over b is uncertain: it rests on 2 common seeds.",
             ],
         ),
         (
@@ -118,6 +117,16 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (),
             ["No variant reached 80% accuracy in at least half of the runs."],
         ),
+        # Of settings without a winner, the reasons are counted.
+        (
+            [{"a": QUICK[:2], "b": SLOW[:2]}] * 2 + [{"a": (50, 54, 70), "b": (60, 64, 75)}],
+            (),
+            [
+                "No clear winner to 80% accuracy in any of 3 settings: only 2 common seeds (2), the ranges of their "
+                "times overlap (1).",
+                "First on average: a in 3 of 3 settings.",
+            ],
+        ),
         (
             [{"a": QUICK, "b": SLOW}, {"a": (10, 20, 30), "b": (30, 11, 20)}],
             (10, 10),
@@ -125,7 +134,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
                 "First to 80% accuracy: a in 1 of 2 settings.",
                 "a was 2 times as fast as b (alpha=0): it needed 1 times as many client updates (10 against 10) and "
                 "aggregated them 2 times as fast (3,600 against 1,800 per hour).",
-                "a's lead over b (alpha=1) is uncertain: it is shorter than the time between evaluations (1 s).",
+                "a's lead over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations (1 s).",
             ],
         ),
     ],
@@ -190,7 +199,7 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
     runs = [run("a", accuracy=(0.1, 0.5, 0.7), **stop), run("b", accuracy=(0.1, 0.6, 0.9), **stop)]
     goals = tuple(Target("accuracy", level) for level in (0.6, 0.8))
     comparison = of(*runs, goals=goals)
-    assert headline(comparison)[1].startswith("b reached 60% accuracy first, after 10 s")
+    assert headline(comparison)[1].startswith("b reached it first on average, after 10 s")
     assert other_targets(comparison) == [
         "1 of 2 variants reached 80% accuracy in at least half of the runs. Times are not comparable: runs of a had "
         "stopped at their own target."

@@ -54,7 +54,8 @@ def test_curves_carry_the_last_value_forward(
         group = frame[(frame["setting"] == setting) & (frame["label"] == variant)]
         runs = folders(sweep, setting, variant)
         curves = [(parquet(run, "metrics")[metric], cost(run, against)) for run in runs]
-        end = max(costs.max() for _, costs in curves)
+        # Two of three runs go on.
+        end = sorted(costs.max() for _, costs in curves)[1]
         shown = document["charts"]["series"][metric][against][setting]
         for index in range(0, len(group), max(1, len(group) // 7)):
             x = float(group["x"].iloc[index])

@@ -132,4 +132,7 @@ def test_the_headline_names_the_variant_with_the_most_updates() -> None:
         f"{most}: 100 with a.",
         "a against b: 25.0% against 0.0% of the local steps lost.",
     ]
-    assert headline(_made()) == [f"{most}: a in 2 of 2 settings."]
+    assert headline(_made()) == [
+        f"{most}: a in 2 of 2 settings.",
+        "a against b: 26.3% against 0.0% of the local steps lost.",
+    ]

@@ -133,6 +133,21 @@ def test_pauses_are_shown_the_longest_first(
     assert "pauses shorter than 7 s are not shown" in render(run)
 
 
+def test_a_long_run_is_thinned_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = build_run(tmp_path / "run", clients=6, hours=48)
+    whole = timeline.timeline(run)
+    assert whole.extra["every"] == 1
+    monkeypatch.setattr(timeline, "MAX_BARS_SHOWN", 60)
+    thinned = timeline.timeline(run)
+    numbers, every = thinned.columns[1].values, thinned.extra["every"]
+    assert len(numbers) <= 66, "the bound, and one more per row"
+    assert f"Of every {every} dispatches of a row, one is shown." in thinned.finding
+    assert thinned.extra["people"]["updates"].tolist() == whole.extra["people"]["updates"].tolist()
+    ends = [figure.columns[3].values[-1] for figure in (whole, thinned)]
+    assert ends[1] > 0.99 * ends[0], "the end is not left out"
+    assert thinned.extra["until_s"] == run.simulated_s
+
+
 def test_the_speed_of_a_client_is_that_of_its_work(tmp_path: Path) -> None:
     run = simulate(tmp_path, "pause", [(0, 4), (30, 60)])
     assert timeline.timeline(run).extra["people"]["step_s"] == [1.0]
