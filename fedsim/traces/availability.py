@@ -3,15 +3,16 @@
 The edges of all intervals (start, end, start, ...) are one column, ordered by device (compressed sparse rows). A client
 is a range of edges, an offset and a period, so clients that replay the same device share its edges; it is online if an
 odd number of its edges lie at or before the instant. Nothing here is an event: every query, even past the end of the
-trace, is answered from the edges. Internally, times are the bundle's integer microseconds; the interface uses integer
+trace, is answered in closed form. Internally, times are the bundle's integer microseconds; the interface uses integer
 nanoseconds of simulated time. That is exact: a half-open interval whose ends are whole microseconds contains an instant
 if and only if it contains that instant rounded down to a microsecond.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -253,13 +254,35 @@ class AvailabilityIndex:
 
         Work pauses while the client is offline and resumes when it is back. Zero work is finished immediately.
         """
-        while work_ns > 0 and t_ns < NEVER:
-            online, change_ns = self.state(client, t_ns)
-            if online and work_ns <= change_ns - t_ns:
-                return t_ns + work_ns
-            work_ns -= (change_ns - t_ns) * online
-            t_ns = change_ns if change_ns < self.horizon_ns else NEVER
-        return t_ns
+        if t_ns >= self.horizon_ns:
+            self._refuse(t_ns)
+        if work_ns <= 0:
+            return t_ns
+        edges, before = self._edges_view, self._before_view
+        first, last, offset_us, period_us = self._layout_view[client << 2 : (client << 2) + 4]
+        if first == last:
+            return NEVER
+        period = period_us * _NS
+        position = t_ns + offset_us * _NS
+        lap_start = position // period * period if period else 0
+        position -= lap_start
+        edge = bisect_right(edges, position // _NS, first, last)
+        target = work_ns
+        if edge > first:
+            row = (edge - 1) >> 1
+            target += before[row] * _NS + min(position, edges[2 * row + 1] * _NS)
+            target -= edges[2 * row] * _NS
+        if period:
+            per_lap = before[(last >> 1) - 1] + edges[last - 1] - edges[last - 2]
+            laps, target = divmod(target - 1, per_lap * _NS)
+            target += 1
+            lap_start += laps * period
+        # The last interval before which less work than the target is done.
+        row = bisect_left(before, -(-target // _NS), first >> 1, last >> 1) - 1
+        finish = edges[2 * row] * _NS + target - before[row] * _NS
+        if not period and finish > edges[2 * row + 1] * _NS:
+            return NEVER
+        return min(finish + lap_start - offset_us * _NS, NEVER)
 
     # Many clients ---------------------------------------------------------------------------------------------------
 
@@ -390,6 +413,22 @@ class AvailabilityIndex:
         for client, begin, until in self._spans(end_ns, start_ns):
             np.add.at(online_ns, client, until - begin)
         return online_ns
+
+    @cached_property
+    def _before_us(self) -> Ints:
+        """Time online (us) of each interval's device before the interval."""
+        length = self._edges[1::2] - self._edges[::2]
+        before: Ints = np.cumsum(length) - length
+        first, last = self._layout[:, 0], self._layout[:, 1]
+        heads = np.unique(first[first < last] >> 1)
+        if len(heads):
+            sizes = np.diff(np.append(heads, len(before)))
+            before[heads[0] :] -= np.repeat(before[heads], sizes)
+        return before
+
+    @cached_property
+    def _before_view(self) -> memoryview[int]:
+        return self._before_us.data
 
     def _refuse(self, t_ns: int) -> None:
         raise UserError(

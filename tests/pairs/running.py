@@ -29,7 +29,7 @@ from fedsim.learning.workers.distributed import Ranks
 from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState, Updates
 from fedsim.parts.catalog import CATALOG
 from fedsim.processes.launch import Launch
-from fedsim.simulation.updates import Ended, dispatch_columns
+from fedsim.simulation.updates import dispatch_columns
 from fedsim.tasks.modules import checks
 from fedsim.vocabulary.timeline import Train
 from tests.simulation.harness import Book
