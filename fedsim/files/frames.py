@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from fedsim.errors import UserError, nearest
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
-from fedsim.files.delimited import checked_rows
+from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.documents import parsed
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
@@ -157,10 +157,9 @@ class TableFile:
         self._skip = first + self._header
         is_named = self._header or self._is_zeek
         self.names = names if is_named else [str(n) for n in range(1, len(names) + 1)]
-        for name in self.names:
-            if self.names.count(name) > 1:
-                message = f"has the column '{name}' twice"
-                raise self.source.error(message, "remove or rename one of them", line=first + 1)
+        if twice := repeated(self.names):
+            message = f"has the column '{twice}' twice"
+            raise self.source.error(message, "remove or rename one of them", line=first + 1)
 
     def _reader(self, lines: Iterable[str]) -> Any:
         return csv.reader(lines, delimiter=self._separator or ",", skipinitialspace=True)
