@@ -279,8 +279,9 @@ def main() -> None:
         # Closed by a service manager or by pythonw: nothing can be read or shown, and no other file may get its number.
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
-    cast(io.TextIOWrapper, sys.stdout).reconfigure(
-        errors="backslashreplace"
-    )  # Of stderr, this is the default.
+    with contextlib.suppress(
+        OSError
+    ):  # A pipe that took the place of a file. Of stderr, this is the default.
+        cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")
     sys.stderr = cast(TextIO, _Notes(sys.stderr))
     sys.exit(cli.exit_code(prog_name="fedsim"))

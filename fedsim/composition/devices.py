@@ -109,10 +109,15 @@ class Devices:
         parts: Parts | None = None,
         level: int = 0,
         *,
-        fixed: bool = False,
+        fixed: bool | None = None,
     ) -> float:
-        """Bytes on the network of vectors of a part of the model; ``fixed`` adds what training does not change."""
+        """Bytes on the network of the vectors of one transfer of a part of the model.
+
+        ``fixed`` says whether they include what training does not change; by default as the scenario says.
+        """
         task = self.task
+        if fixed is None:
+            fixed = self.scenario.server.transfer == "all"
         if parts is not None:
             task, elements = parts.tasks[level], parts.sent(level)
             vectors = [method.of_part(vector, task.layout, elements) for vector in vectors]

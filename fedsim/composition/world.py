@@ -141,12 +141,7 @@ class World:
     def bytes_of(
         self, vectors: Iterable[Vector], level: int = 0, *, fixed: bool | None = None
     ) -> float:
-        """Bytes on the network of the vectors of one transfer of a part of the model.
-
-        ``fixed`` says whether they include what training does not change; by default as the scenario says.
-        """
-        if fixed is None:
-            fixed = self.scenario.server.transfer == "all"
+        """:meth:`Devices.bytes_of` of the method's model."""
         return self.devices.bytes_of(vectors, self.method, self.parts, level, fixed=fixed)
 
     def history(self) -> History | None:

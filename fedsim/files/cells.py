@@ -45,16 +45,8 @@ FAR_US = 2**62
 
 _PREFIXES = {"": 1.0, "k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _PREFIXES |= {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30}
-_BITS = {
-    "b": 1.0,
-    "bit": 1.0,
-    "bits": 1.0,
-    "B": 8.0,
-    "byte": 8.0,
-    "bytes": 8.0,
-    "Byte": 8.0,
-    "Bytes": 8.0,
-}
+_BITS = dict.fromkeys(("b", "bit", "bits"), 1.0)
+_BITS |= dict.fromkeys(("B", "byte", "bytes", "Byte", "Bytes"), 8.0)
 AMOUNTS: Mapping[str, float] = {
     f"{prefix}{name}": factor * bits
     for prefix, factor in _PREFIXES.items()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from fedsim.errors import UserError
@@ -29,13 +30,9 @@ def checked_rows(
                 continue
             if header is None:
                 header = [name.strip() for name in row]
-                for name in header:
-                    if header.count(name) > 1:
-                        raise UserError(
-                            f"has the column '{name}' twice",
-                            where=line,
-                            hint="remove or rename one of them",
-                        )
+                if twice := repeated(header):
+                    hint = "remove or rename one of them"
+                    raise UserError(f"has the column '{twice}' twice", where=line, hint=hint)
             elif len(row) != len(header):
                 raise UserError(
                     f"has {format_counted(len(row), 'cell')}, but the header has {len(header)}",
@@ -45,6 +42,12 @@ def checked_rows(
             yield reader.line_num, row
     except csv.Error as error:
         raise UserError(f"is not CSV: {error}", where=f"{where}:{reader.line_num}") from error
+
+
+def repeated(names: Iterable[str]) -> str | None:
+    """The name that occurs most often; None if each occurs once."""
+    ((name, count),) = Counter(names).most_common(1)
+    return name if count > 1 else None
 
 
 def hint_of_header(header: Iterable[str], otherwise: str) -> str:

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from fedsim.errors import UserError, nearest
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
-from fedsim.files.delimited import checked_rows
+from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.documents import parsed
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
@@ -168,11 +168,10 @@ class TableFile:
         self.names = (
             names if self._header or is_in_comment else [str(n) for n in range(1, len(names) + 1)]
         )
-        for name in self.names:
-            if self.names.count(name) > 1:
-                message = f"has the column '{name}' twice"
-                hint = "remove or rename one of them; the first line must name the columns"
-                raise self.source.error(message, hint, line=first + 1)
+        if twice := repeated(self.names):
+            message = f"has the column '{twice}' twice"
+            hint = "remove or rename one of them; the first line must name the columns"
+            raise self.source.error(message, hint, line=first + 1)
 
     def _reader(self, lines: Iterable[str]) -> Any:
         return csv.reader(lines, delimiter=self._separator or ",", skipinitialspace=True)

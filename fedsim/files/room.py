@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import struct
 from pathlib import Path
@@ -11,6 +12,8 @@ from fedsim.errors import UserError
 from fedsim.units import parse_size_bytes
 
 _LIMIT = "FEDSIM_MAX_UNPACKED"
+_PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"}
+"""Encodings of Parquet that repeat no text."""
 
 
 def most_unpacked(packed_bytes: float) -> float:
@@ -45,22 +48,21 @@ def open_parquet(content: Any, where: object) -> Any:
     file = opened()
     packed = content.stat().st_size if isinstance(content, Path) else len(content)
     metadata = file.metadata
-    total, texts = 0.0, dict[str, float]()
+    total, texts = 0.0, dict[str, list[Any]]()
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(metadata.num_columns)):
             total += 8 * chunk.num_values + chunk.total_uncompressed_size
-            if chunk.physical_type == "BYTE_ARRAY" and "RLE_DICTIONARY" in chunk.encodings:
-                path = chunk.path_in_schema
-                most = chunk.num_values * chunk.total_uncompressed_size
-                texts[path] = texts.get(path, 0.0) + most
+            # Rows may repeat a long text, of which a file has a single copy.
+            if not _PLAIN.issuperset(chunk.encodings) and "BYTE_ARRAY" in chunk.physical_type:
+                texts.setdefault(chunk.path_in_schema, []).append(chunk)
     require_room(total, packed, where)
-    # Rows may repeat a long text, of which a file has a single copy.
-    for path, most in texts.items():
-        if total + most > most_unpacked(packed):
-            name = path.partition(".")[0]
-            coded = opened(read_dictionary=[path]).read([name]).column(0)
-            total += text_bytes(coded) if name == path else most
-            require_room(total, packed, where)
+    for path, chunks in texts.items():
+        more = float(sum(chunk.num_values * chunk.total_uncompressed_size for chunk in chunks))
+        has_delta = any("DELTA_BYTE_ARRAY" in chunk.encodings for chunk in chunks)
+        is_flat = path in file.schema_arrow.names and chunks[0].physical_type == "BYTE_ARRAY"
+        if total + more > most_unpacked(packed) and is_flat and not has_delta:
+            more = text_bytes(opened(read_dictionary=[path]).read([path]).column(0))
+        require_room(total := total + more, packed, where)
     return file
 
 
@@ -80,13 +82,23 @@ def read_arrow(content: Any, where: object) -> Any:
     """The table in an Arrow buffer with the bytes of a file (Feather) or stream, whose columns have room."""
     import pyarrow as pa
 
-    is_file = content[:6] == b"ARROW1"
-    stream = pa.ipc.MessageReader.open_stream(content[8:] if is_file else content)
-    require_room(sum(map(_unpacked, stream)), len(content), where)
-    read = pa.ipc.open_file if is_file else pa.ipc.open_stream
-    table = read(content).read_all()
+    # A file is a stream between a mark and a list of places, which may name the same ones again and again.
+    stream = content[8:] if content[:6] == b"ARROW1" else content
+    require_arrow_room(stream, len(content), where)
+    table = pa.ipc.open_stream(stream).read_all()
     require_room(sum(map(text_bytes, table.columns)), len(content), where)
     return table
+
+
+def require_arrow_room(stream: Any, packed_bytes: int, where: object) -> None:
+    """Refuse an Arrow stream that unpacks to more than :func:`most_unpacked`, up to where it is cut off."""
+    import pyarrow as pa
+
+    total = 0
+    with contextlib.suppress(pa.ArrowInvalid, OSError):
+        for message in pa.ipc.MessageReader.open_stream(stream):
+            total += _unpacked(message)
+    require_room(total, packed_bytes, where)
 
 
 def _unpacked(message: Any) -> int:

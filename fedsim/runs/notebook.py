@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import html
-import io
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -15,7 +14,7 @@ from fedsim.runs.progress import Pace
 from fedsim.vocabulary.formatting import format_duration
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 _REFRESH_S = 0.5
 
@@ -64,15 +63,11 @@ def show_figures() -> None:
         return
     from matplotlib.figure import Figure
 
-    formatter: Any = sys.modules["IPython"].get_ipython().display_formatter.formatters["image/png"]
-    if Figure not in formatter.type_printers:
-        formatter.for_type(Figure, _as_png)
+    shell: Any = sys.modules["IPython"].get_ipython()
+    if Figure not in shell.display_formatter.formatters["image/png"].type_printers:
+        from IPython.core.pylabtools import select_figure_formats
 
-
-def _as_png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=144)
-    return buffer.getvalue()
+        select_figure_formats(shell, {"png"}, bbox_inches=None, dpi=144)
 
 
 def _in_notebook() -> bool:

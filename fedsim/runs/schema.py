@@ -345,7 +345,7 @@ TABLES = (
 MOST = 2**53
 """The largest number in a table of a run; whole numbers are exact up to it."""
 _SUMMED = ("bytes_down", "bytes_up", "steps", "steps_assigned", "steps_done")
-_SIGNED = ("group", "label", "gco2e", "cost")
+_SIGNED = ("group", "gco2e", "cost")
 _ALWAYS = ("client_id", "time_s", "from_s", "to_s")
 """Columns that have a value in each row."""
 _KEYED = (DISPATCHES, AGGREGATIONS, EDGE_DISPATCHES, EDGES, CLIENTS, MESSAGES)
@@ -387,6 +387,9 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
                 return f"the column '{name}' has values outside {low} to {high}"
             if name in _ALWAYS and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
                 return f"the column '{name}' lacks values"
+    are_intervals = table in (PRESENCE, PAUSES, CRITICAL)
+    if are_intervals and pc.any(pc.less(data.column("to_s"), data.column("from_s"))).as_py():
+        return "has an interval that ends before it begins"
     keys = data.column(0).to_numpy()
     if table in _KEYED and not (np.diff(keys) > 0).all() and len(pd.unique(keys)) < rows:
         return f"the column '{data.column_names[0]}' has a value twice"

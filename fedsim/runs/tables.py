@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from fedsim.errors import UserError
 from fedsim.files.durable import replacing
-from fedsim.files.room import open_parquet
+from fedsim.files.room import open_parquet, require_arrow_room
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
 ROW_GROUP = 65_536
@@ -31,6 +31,8 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     """
     batches: list[pa.RecordBatch] = []
     schema = table.schema
+    with pa.OSFile(os.fsencode(path)) as source:
+        require_arrow_room(source, path.stat().st_size, path)
     with pa.OSFile(os.fsencode(path)) as source:
         try:
             with pa.ipc.open_stream(source) as reader:

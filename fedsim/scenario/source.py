@@ -36,6 +36,7 @@ KeyPath = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _MOST_BYTES, _MOST_KEYS, _MOST_REPEATED, _MOST_LEVELS = 5_000_000, 5_000, 10_000, 100
+_MOST_VALUES = 100_000
 """Limits: the size of a file, keys of a mapping, values that aliases repeat, and levels of nesting."""
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
@@ -261,17 +262,20 @@ class _Composer(Composer):
 
     def __init__(self, label: str, loader: Any = None) -> None:
         super().__init__(loader)
-        self._label = label
+        self._label, self._values = label, 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         """The next node, below ``parent``."""
-        many = isinstance(parent, MappingNode) and len(parent.value) >= _MOST_KEYS
-        if many or self.depth > _MOST_LEVELS:
+        problem, self._values = "", self._values + 1
+        if self.depth > _MOST_LEVELS:
+            problem = "the mapping or list is nested too deeply"
+        elif isinstance(parent, MappingNode) and len(parent.value) >= _MOST_KEYS:
+            problem = f"the mapping has more than {format_count(_MOST_KEYS)} keys"
+        elif self._values > _MOST_VALUES:
+            problem = f"more than {format_count(_MOST_VALUES)} values"
+        if problem:
             mark = self.parser.peek_event().start_mark
-            problem = (
-                f"has more than {format_count(_MOST_KEYS)} keys" if many else "is nested too deeply"
-            )
-            raise UserError(f"the mapping or list {problem}", where=_location(self._label, mark))
+            raise UserError(problem, where=_location(self._label, mark))
         return super().compose_node(parent, index)
 
 

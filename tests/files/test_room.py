@@ -78,6 +78,22 @@ def test_what_would_fill_the_memory_is_refused_before_it_is_read(
     assert read(path).num_rows == table.num_rows
 
 
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [
+        (pa.binary(1_000_000), {}),
+        (pa.string(), {"use_dictionary": False, "column_encoding": {"a": "DELTA_BYTE_ARRAY"}}),
+    ],
+)
+def test_other_encodings_that_repeat_are_refused(
+    kind: Any, options: dict[str, Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "x.parquet"
+    pq.write_table(pa.table({"a": pa.array(["x" * 1_000_000] * 300).cast(kind)}), path, **options)
+    with pytest.raises(UserError, match="unpacks to more than 0"):
+        read(path)
+
+
 def test_a_limit_that_is_no_size_is_one_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "16 GiBs")
     with pytest.raises(UserError, match="environment variable FEDSIM_MAX_UNPACKED: '16 GiBs' has"):

@@ -186,3 +186,11 @@ def test_what_is_written_is_read_back(data: dict[str, object]) -> None:
 def test_a_device_is_not_read() -> None:
     with pytest.raises(UserError, match="is a device"):
         read_yaml(Path("/dev/zero"))
+
+
+def test_values_without_end_are_refused_early(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedsim.scenario.source._MOST_VALUES", 100)
+    text = f"tags: [{'[],' * 200}]\n"
+    with pytest.raises(UserError, match="more than 100 values") as caught:
+        parse_yaml(text, "f")
+    assert caught.value.where == "f:1:299"

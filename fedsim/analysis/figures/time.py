@@ -105,7 +105,7 @@ def waiting(run: Run) -> Figure | None:
 
     None without an update. ``extra`` has the changes that are predicted to save most.
     """
-    if run.critical is None or not len(run.critical):
+    if run.critical is None or waiting_by_cause(run.critical).empty:
         return None
     paths = {"the last server update": run.critical}
     if (reached := reached_target(run)) and reached[1] < len(run.aggregations):
