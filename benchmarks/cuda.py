@@ -3,11 +3,11 @@
     python -m benchmarks.cuda [--folder DIR] [--minutes M] [--only STEP ...]      run, and continue what was cut off
     python -m benchmarks.cuda --write [--folder DIR]                          put the tables into benchmarks/README.md
 
-DIR is by default ``$OUT/cuda-report``. Each step has a limit of its own; what it prints goes to the terminal and to DIR/<step>.txt as it comes, and rows of
-tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command again runs those that are missing. The
-exit status is 1 if a step failed, was cut off or did not begin. The checkout and fedsim's requirements suffice;
-``paper``, ``fedlga`` and ``fedsum`` also need MNIST, Fashion-MNIST and CIFAR-10 (``FEDSIM_DATA``), and
-steps of JAX and ``torch.compile`` report if they are missing.
+DIR is by default ``$OUT/cuda-report``. Each step has a limit of its own; what it prints goes to the terminal and to
+DIR/<step>.txt as it comes, and rows of tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command
+again runs those that are missing. The exit status is 1 if a step failed, was cut off or did not begin. The checkout and
+fedsim's requirements suffice; ``paper``, ``fedlga`` and ``fedsum`` also need MNIST, Fashion-MNIST and CIFAR-10
+(``FEDSIM_DATA``), and steps of JAX and ``torch.compile`` report if they are missing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""Ranks: the bits of threads for every number of them."""
+"""Ranks: the bits of threads, for three of them, some of which have no group; other tests have two, and whole runs."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
@@ -21,39 +20,31 @@ from tests.learning.workers.ranks import (
     results_of,
 )
 
-COUNTS = (2, 3, 4)
-
 
 def alone() -> Ranks:
     return Ranks(Launch())
 
 
-@pytest.fixture(scope="module", params=COUNTS)
-def ranks(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """What each of several ranks has after all cases."""
-    return results_of(request.param, tmp_path_factory.mktemp("ranks"))
-
-
 @pytest.fixture(scope="module")
-def one() -> Mapping[str, Any]:
-    """The results of a thread."""
-    return {name: executed(name, None) for name in RANK_CASES}
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    """What each of three ranks has after all cases."""
+    return results_of(3, tmp_path_factory.mktemp("ranks"))
 
 
-def test_every_number_of_ranks_gives_the_same_bits(ranks: Any, one: Mapping[str, Any]) -> None:
-    for name, expected in one.items():
-        for results in ranks:
-            assert_same(results[name], expected)
-
-
-def test_a_checkpoint_is_continued_by_another_number_of_ranks(
-    ranks: Any, one: Mapping[str, Any]
-) -> None:
+@pytest.mark.parametrize("name", RANK_CASES)
+def test_ranks_give_the_bits_of_a_thread(name: str, ranks: list[dict[str, Any]]) -> None:
+    expected = executed(name, None)
     for results in ranks:
-        assert_same(results["continued"], one["all memories"])
+        assert_same(results[name], expected)
+
+
+def test_a_checkpoint_is_continued_by_another_number_of_ranks(ranks: list[dict[str, Any]]) -> None:
+    expected = executed("all memories", None)
+    for results in ranks:
+        assert_same(results["continued"], expected)
     taken = ranks[0]["checkpoints"]
     assert len(taken) == len(checkpoints(alone()))
-    assert_same(continued(taken[1], alone()), one["all memories"])
+    assert_same(continued(taken[1], alone()), expected)
 
 
 def test_a_rank_of_another_kind_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
