@@ -213,10 +213,11 @@ def causes(
     if not all(runs.values()) or len(runs) < 2:
         return
     losses, waits = map(losses_of, runs.values()), map(waits_of, runs.values())
-    pairs = pd.DataFrame(losses).reindex(columns=list(_LOSSES)).dropna(axis=1)
-    apart = pairs.loc[:, (pairs.iloc[0] - pairs.iloc[1]).abs() >= _LEAST_DIFFERENCE]
+    pairs = pd.DataFrame(losses).reindex(columns=list(_LOSSES)).T.dropna()
+    apart = pairs[(pairs[0] - pairs[1]).abs() >= _LEAST_DIFFERENCE]
     parts = [
-        f"{' against '.join(map(format_share, apart[name]))} {_LOSSES[name]}" for name in apart
+        f"{format_share(own)} against {format_share(other)} {_LOSSES[str(name)]}"
+        for name, own, other in apart.itertuples()
     ]
     most = [(str(shares.index[0]), shares.iloc[0]) for shares in waits if len(shares)]
     if len({cause for cause, _ in most}) > 1:
