@@ -6,8 +6,6 @@ the number of ``clients``, with those that never participated, and T that of ser
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
@@ -141,47 +139,22 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Integers:
     return absences(np.zeros(clients, np.int64), np.arange(1, updates + 1), sizes, client_ids)
 
 
-@dataclass(frozen=True)
-class Weights:
-    """The realized weights q of clients in server updates; those that are absent are 0.
-
-    Attributes:
-        shape: number of server updates T and of clients N.
-        client, update, weight: one entry per contribution, by client and then by update.
-    """
-
-    shape: tuple[int, int]
-    client: Integers
-    update: Integers
-    weight: Floats
-
-
-def participation_weights(dispatches: pd.DataFrame, clients: int, updates: int) -> Weights:
-    """Equal weights of the contributions to each server update, summing to 1 (0 without contributions)."""
-    t = aggregated_versions(dispatches) - 1
-    rows = t >= 0
-    t, client_ids = t[rows], dispatches["client_id"].to_numpy()[rows]
-    client_ids, t = np.divmod(np.sort(client_ids * max(updates, 1) + t), max(updates, 1))
-    return Weights((updates, clients), client_ids, t, 1.0 / np.bincount(t, minlength=updates)[t])
-
-
-def participation_term(weights: Weights, window: int) -> Floats:
+def participation_term(dispatches: pd.DataFrame, clients: int, updates: int, window: int) -> Floats:
     """B of each of the T // P full windows of P server updates: N * sum_n (qbar_n - 1/N)**2.
 
-    qbar_n is the mean weight of client n in the window. B is the part of Wang & Ji's participation term
-    (equations 7 and 15) that needs no data: 0 if all clients had equal mean weight, N/S - 1 for one update
-    with S equal contributions.
+    qbar_n is the mean weight of client n in the window; the contributions to a server update have equal weights, with
+    sum 1. B is the part of Wang & Ji's participation term (equations 7 and 15) that needs no data: 0 if all clients had
+    equal mean weight, N/S - 1 for one update with S equal contributions.
     """
-    updates, clients = weights.shape
-    count = updates // window
-    number = weights.update // window
-    differs = (weights.client[1:] != weights.client[:-1]) | (number[1:] != number[:-1])
-    first = np.flatnonzero(np.append(True, differs)) if len(number) else np.zeros(0, np.int64)
-    mean = np.add.reduceat(weights.weight, first) / window if len(first) else np.zeros(0)
-    # Updates after the last full window are left out.
+    entered = aggregated_versions(dispatches)
+    rows, count = entered > 0, updates // window
+    update = entered[rows] - 1
+    weights = pd.Series(1.0 / np.bincount(update, minlength=updates)[update], dtype=np.float64)
+    number = update // window
+    means = weights.groupby([number, dispatches["client_id"].to_numpy()[rows]]).sum() / window
     squares, sums = (
-        np.bincount(number[first], values, minlength=count)[:count]
-        for values in (mean * mean, mean)
+        each.groupby(level=0).sum().reindex(np.arange(count), fill_value=0.0).to_numpy()
+        for each in (means**2, means)
     )
     return np.asarray(clients * squares - 2.0 * sums + 1.0, dtype=np.float64)
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,6 @@ from fedsim.analysis.statistics import (
     lorenz_curve,
     outcome_counts,
     participation_term,
-    participation_weights,
     spent_by,
     turnaround_s,
     update_intervals_s,
@@ -86,9 +84,9 @@ def test_delays_equal_the_plain_loop(rounds: list[list[int]]) -> None:
 
 
 def test_one_round_of_equal_participants() -> None:
-    term = participation_term(participation_weights(log_frame([[0, 1]]), 10, 1), 1)
+    term = participation_term(log_frame([[0, 1]]), 10, 1, 1)
     assert term == pytest.approx([10 / 2 - 1])
-    alone = participation_term(participation_weights(log_frame([[3]] * 4), 10, 4), 4)
+    alone = participation_term(log_frame([[3]] * 4), 10, 4, 4)
     assert alone == pytest.approx([9.0])
 
 
@@ -110,7 +108,7 @@ def test_one_round_of_equal_participants() -> None:
 def test_groups_online_in_turn(window: int, offset: int, expected: float) -> None:
     # Wang & Ji's cycle of five groups and slots of 100 rounds; all of a group take part.
     rounds = [[2 * (t // 100 % 5), 2 * (t // 100 % 5) + 1] for t in range(offset, offset + window)]
-    term = participation_term(participation_weights(log_frame(rounds), 10, window), window)
+    term = participation_term(log_frame(rounds), 10, window, window)
     assert term == pytest.approx([expected], abs=5e-5)
 
 
@@ -119,7 +117,7 @@ def test_uniform_sampling_has_its_expected_term() -> None:
     random = np.random.default_rng(7)
     windows = 3000
     rounds = [random.choice(10, 2, replace=False).tolist() for _ in range(8 * windows)]
-    term = participation_term(participation_weights(log_frame(rounds), 10, 8 * windows), 8)
+    term = participation_term(log_frame(rounds), 10, 8 * windows, 8)
     assert len(term) == windows
     assert term.mean() == pytest.approx(0.5, abs=5 * term.std() / math.sqrt(windows))
 
@@ -127,22 +125,15 @@ def test_uniform_sampling_has_its_expected_term() -> None:
 @given(rounds=LOGS, window=st.integers(1, 5))
 @settings(deadline=None)
 def test_term_equals_its_definition(rounds: list[list[int]], window: int) -> None:
-    samples = np.array([1, 2, 3, 4, 5, 6])
-    equal, q = np.zeros((2, len(rounds), 6))
+    q = np.zeros((len(rounds), 6))
     for t, active in enumerate(rounds):
-        for client in active:
-            equal[t, client] = 1 / len(active)
-            q[t, client] = samples[client] / sum(int(samples[c]) for c in active)
-    weights = participation_weights(log_frame(rounds), 6, len(rounds))
-    dense = np.zeros(weights.shape)
-    np.add.at(dense, (weights.update, weights.client), weights.weight)
-    np.testing.assert_allclose(dense, equal, atol=1e-15)
-    replaced = replace(weights, weight=q[weights.update, weights.client])
+        q[t, active] = 1 / max(len(active), 1)
     expected = [
         6 * ((q[k * window : (k + 1) * window].mean(axis=0) - 1 / 6) ** 2).sum()
         for k in range(len(rounds) // window)
     ]
-    np.testing.assert_allclose(participation_term(replaced, window), expected, atol=1e-12)
+    shown = participation_term(log_frame(rounds), 6, len(rounds), window)
+    np.testing.assert_allclose(shown, expected, atol=1e-12)
 
 
 def test_gini_of_known_distributions() -> None:
@@ -208,7 +199,7 @@ def test_runs_of_nothing(tmp_path: Path) -> None:
     empty = build_run(tmp_path / "run", clients=5, hours=0.001, cohort=0, asynchronous=True)
     assert delays(empty.dispatches, 5, 0).tolist() == []
     assert sum(outcome_counts(empty.dispatches).values()) == 0
-    assert participation_term(participation_weights(empty.dispatches, 5, 0), 1).tolist() == []
+    assert participation_term(empty.dispatches, 5, 0, 1).tolist() == []
 
 
 def test_intervals_of_updates_and_turnaround_by_hand() -> None:

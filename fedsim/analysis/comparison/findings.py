@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
-from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
@@ -55,13 +54,9 @@ class Lead(NamedTuple):
         slowest, fastest: the least and the largest speedup of a seed; NaN without seeds.
         updates_ratio, rate_ratio: client updates of the first, and these per hour, over those of the second.
         client_updates, client_updates_per_h: those of the first and of the second.
-        waits: shares of the critical paths of the first and of the ``rival`` by cause, the largest first.
-        rival: the baseline, or the second if the baseline is first; empty if there is none.
-        losses: the :func:`losses_of` the first and the rival.
         tied: the variants that are first, several if they tie.
         quickest: the variant with the shortest mean time.
-        contenders: the other variants over which the lead may mean nothing.
-        reason, doubt: why it may mean nothing, as a clause and as a sentence on one of them; empty if it is clear.
+        doubts: the other variants over which the lead may mean nothing, and why.
     """
 
     setting: str
@@ -75,19 +70,14 @@ class Lead(NamedTuple):
     rate_ratio: float
     client_updates: list[float]
     client_updates_per_h: list[float]
-    waits: list[dict[str, float]]
-    rival: str
-    losses: list[dict[str, float]]
     tied: list[str]
     quickest: str
-    contenders: list[str]
-    reason: str
-    doubt: str
+    doubts: dict[str, str]
 
     @property
     def has_cause(self) -> bool:
         """Whether the lead is clear, and no untrained model reached the target."""
-        is_clear = self.second and self.seeds and len(self.tied) == 1 and not self.doubt
+        is_clear = self.second and self.seeds and len(self.tied) == 1 and not self.doubts
         return bool(is_clear) and min(self.client_updates) > 0
 
 
@@ -124,7 +114,7 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
     first, others = str(order[winner]), order[~tied].tolist()
     second = comparison.baseline if comparison.baseline in others else next(iter(others), "")
     groups = {group.label: group for group in comparison.grouping.of(setting)}
-    where, reasons = f" ({setting})" if setting else "", dict[str, str]()
+    doubts = dict[str, str]()
     times = comparison.at(setting, target)
     rivals = [*order[ahead_s[winner] < 0].tolist(), *others[:1], *filter(None, [second]), *others]
     for label in dict.fromkeys(rivals):
@@ -133,11 +123,8 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         gap_s = pd.Series([evaluation_gap_s(run, target) for run in runs]).mean()
         by_s = float(ahead_s[winner, order == label][0])
         if reason := why_uncertain(pair, label, by_s, gap_s, times[[first, label]].dropna()):
-            reasons[label] = reason
-    rival, reason = next(iter(reasons.items()), ("", ""))
-    doubt = f"{first}'s lead over {rival}{where} is uncertain: {reason}." if reason else ""
+            doubts[label] = reason
     two = [first, second or first]
-    rival = second if first == comparison.baseline else comparison.baseline
     times_s = comparison.at(setting, target)[two].dropna()
     updates = comparison.at(setting, target, CLIENT_UPDATES).loc[times_s.index, two]
     means = pd.DataFrame({"time_s": [*times_s.mean()], CLIENT_UPDATES: [*updates.mean()]})
@@ -156,38 +143,28 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         rate_ratio=float(ratios["per_h"]),
         client_updates=means[CLIENT_UPDATES].tolist(),
         client_updates_per_h=means["per_h"].tolist(),
-        waits=[_waits(groups[label]) for label in (first, rival or first)],
-        rival=rival,
-        losses=[losses_of(groups[label].runs) for label in (first, rival or first)],
         tied=order[tied].tolist(),
         quickest=str(order[0]),
-        contenders=[label for label in others if label in reasons],
-        reason=reason,
-        doubt=doubt,
+        doubts=doubts,
     )
 
 
-def losses_of(runs: Iterable[RunFacts]) -> dict[str, float]:
+def losses_of(runs: Sequence[RunFacts]) -> dict[str, float]:
     """Shares of a variant's resources that went into nothing, means over runs; without those that are unknown.
 
     ``idle`` and ``waiting`` (from the arrival of an update to its aggregation) are shares of the clients' time,
     ``lost`` is the share of the local steps.
     """
-    rows = []
-    for run in runs:
-        whole_s = sum(run.spent_s.values())
-        shares = (
-            {name: run.spent_s.get(name, np.nan) / whole_s for name in ("idle", "waiting")}
-            if whole_s
-            else {}
-        )
-        rows.append({**shares, "lost": run.figures.get("lost_steps", np.nan)})
-    return {str(name): float(mean) for name, mean in pd.DataFrame(rows).mean().dropna().items()}
+    spent = pd.DataFrame([run.spent_s for run in runs])
+    shares = spent.reindex(columns=["idle", "waiting"]).div(spent.sum(axis=1), axis=0)
+    shares["lost"] = [run.figures.get("lost_steps", np.nan) for run in runs]
+    return {str(name): float(mean) for name, mean in shares.mean().dropna().items()}
 
 
-def _waits(group: Group) -> dict[str, float]:
-    seconds = pd.DataFrame([run.waits_s for run in group.runs]).sum().sort_values(ascending=False)
-    return {str(cause): float(each) for cause, each in (seconds / seconds.sum()).items()}
+def waits_of(runs: Sequence[RunFacts]) -> pd.Series[float]:
+    """Shares of the critical paths of runs by cause, the largest first."""
+    seconds = pd.DataFrame([run.waits_s for run in runs]).sum().sort_values(ascending=False)
+    return seconds / seconds.sum()
 
 
 def ahead(

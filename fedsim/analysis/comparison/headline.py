@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pandas as pd
 
-from fedsim.analysis.comparison.findings import Lead, ahead, leads, losses_of, most_often
+from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.findings import Lead, ahead, leads, losses_of, most_often, waits_of
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
@@ -55,17 +56,7 @@ def _best_causes(
     means = comparison.summary.groupby("label", sort=False)[column].mean()
     means = means.sort_values(ascending=not higher, kind="stable")
     if means.map(written).iloc[:2].nunique() > 1:
-        yield from _causes_beside(comparison, *means.index[:2])
-
-
-def _causes_beside(comparison: ComparisonTables, first: str, second: str) -> Iterator[str]:
-    """The :func:`causes` of a variant in all settings beside the baseline, or beside the second if it is that."""
-    rival = second if first == comparison.baseline else comparison.baseline
-    losses = [
-        losses_of(run for group in comparison.groups if group.label == label for run in group.runs)
-        for label in (first, rival)
-    ]
-    yield from filter(None, [causes(first, rival, losses)])
+        yield from causes(comparison, *means.index[:2])
 
 
 def targets_in_order(comparison: ComparisonTables) -> list[Target]:
@@ -122,8 +113,8 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
         return [count, f"Times are not comparable: {own}."]
     if not every:
         return [f"No variant reached {phrase} in at least half of the runs."]
-    clear = [lead for lead in every if not lead.contenders]
-    reasons = Counter(lead.reason for lead in every if lead.contenders)
+    clear = [lead for lead in every if not lead.doubts]
+    reasons = Counter(next(iter(lead.doubts.values())) for lead in every if lead.doubts)
     why = ", ".join(f"{r} ({n})" if len(reasons) > 1 else r for r, n in reasons.most_common())
     if len(settings) == 1:
         main = _first(comparison, target, every[0])
@@ -137,10 +128,10 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
             uncertain = f"{format_count(reasons.total())} of {len(every)} settings"
             main.append(f"Leads are uncertain in {uncertain}: {why}.")
     shown = clear if reasons.total() > 1 else every
-    explained = [sentence for lead in shown for sentence in explanations(lead)]
+    explained = [sentence for lead in shown for sentence in explanations(comparison, lead)]
     if len(settings) > 1 and not explained:
         names = Counter(label for lead in every for label in (*lead.tied, lead.second))
-        explained = [*_causes_beside(comparison, *[name for name, _ in names.most_common(2)])]
+        explained = [*causes(comparison, *[name for name, _ in names.most_common(2)])]
     return [*main, *explained, *([count] if good < len(frame) else [])]
 
 
@@ -161,18 +152,18 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         if lead.seeds:
             spread = f", {' to '.join(ends)} over" if ends[0] != ends[1] else " on"
             text += f"{spread} {format_counted(lead.seeds, 'common seed')}"
-    if not lead.contenders:
+    if not lead.doubts:
         return [f"{first} reached {goal} first, {text}."]
-    labels = [(lead.setting, label) for label in (*lead.tied, *lead.contenders)]
+    labels = [(lead.setting, label) for label in (*lead.tied, *lead.doubts)]
     variants = [comparison.shown[each] for each in labels if each in comparison.shown]
     names = f"{'between' if len(variants) == 2 else 'among'} {format_names(variants, 4)}"
     return [
-        f"No clear winner {names} to {goal}: {lead.reason}.",
+        f"No clear winner {names} to {goal}: {next(iter(lead.doubts.values()))}.",
         f"{first} reached it first on average, {text}.",
     ]
 
 
-def explanations(lead: Lead) -> Iterator[str]:
+def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
     """How certain a lead is, and why the first variant was faster if it is clear."""
     where = f" ({lead.setting})" if lead.setting else ""
     both = "on the seeds with which both reached it"
@@ -180,12 +171,11 @@ def explanations(lead: Lead) -> Iterator[str]:
         yield f"A tie{where}: {format_names(lead.tied)} were equally fast {both}."
     if lead.quickest not in lead.tied:
         yield f"{lead.quickest} has the shortest mean time{where}, but another variant was faster {both}."
-    if lead.doubt and lead.setting:
-        yield lead.doubt
-    if lead.has_cause and not lead.contenders:
+    for rival, reason in list(lead.doubts.items())[:1] if lead.setting else ():
+        yield f"{lead.first}'s lead over {rival}{where} is uncertain: {reason}."
+    if lead.has_cause:
         yield explanation(lead)
-    if lead.rival and (text := causes(lead.first, f"{lead.rival}{where}", lead.losses, lead.waits)):
-        yield text
+    yield from causes(comparison, lead.first, lead.second, lead.setting)
 
 
 def explanation(lead: Lead) -> str:
@@ -211,29 +201,31 @@ _LEAST_DIFFERENCE = 0.01
 
 
 def causes(
-    first: str,
-    rival: str,
-    losses: Sequence[Mapping[str, float]],
-    waits: Sequence[Mapping[str, float]] = ({}, {}),
-) -> str:
-    """Where the time and the work of two variants went into nothing, where they differ; empty if nowhere.
-
-    Args:
-        first, rival: their labels.
-        losses: see :func:`fedsim.analysis.comparison.findings.losses_of`, of each.
-        waits: shares of their critical paths by cause, the largest first.
-    """
-    known = [name for name in _LOSSES if all(name in each for each in losses)]
-    pairs = {name: [each[name] for each in losses] for name in known}
-    apart = [name for name in known if abs(pairs[name][0] - pairs[name][1]) >= _LEAST_DIFFERENCE]
+    comparison: ComparisonTables, first: str, second: str, setting: str | None = None
+) -> Iterator[str]:
+    """A sentence on where the time and the work of a variant and the baseline, or the second if it is the baseline,
+    went into nothing, in a setting or in all; none if they do not differ."""
+    rival = second if first == comparison.baseline else comparison.baseline
+    runs: dict[str, list[RunFacts]] = {first: [], rival: []}
+    for group in comparison.groups:
+        if group.label in runs and setting in (None, group.setting):
+            runs[group.label] += group.runs
+    if not all(runs.values()) or len(runs) < 2:
+        return
+    losses, waits = map(losses_of, runs.values()), map(waits_of, runs.values())
+    pairs = pd.DataFrame(losses).reindex(columns=list(_LOSSES)).T.dropna()
+    apart = pairs[(pairs[0] - pairs[1]).abs() >= _LEAST_DIFFERENCE]
     parts = [
-        f"{' against '.join(map(format_share, pairs[name]))} {_LOSSES[name]}" for name in apart
+        f"{format_share(own)} against {format_share(other)} {_LOSSES[str(name)]}"
+        for name, own, other in apart.itertuples()
     ]
-    most = [next(iter(shares.items())) for shares in waits if shares]
+    most = [(str(shares.index[0]), shares.iloc[0]) for shares in waits if len(shares)]
     if len({cause for cause, _ in most}) > 1:
         went = [f"{CAUSES[cause]} ({format_share(share)})" for cause, share in most]
         parts.append(f"most of the server's time in {went[0]} against {went[1]}")
-    return f"{first} against {rival}: {', '.join(parts)}." if parts else ""
+    if parts:
+        where = f" ({setting})" if setting else ""
+        yield f"{first} against {rival}{where}: {', '.join(parts)}."
 
 
 def _times_as(ratio: float, word: str) -> str:

@@ -22,11 +22,12 @@ from fedsim.analysis.figures.base import (
 from fedsim.runs import Run
 from fedsim.runs.run import Lost, last_metrics, lost_since
 from fedsim.vocabulary.formatting import (
+    Kind,
     format_count,
     format_counted,
     format_duration,
-    format_number,
     format_share,
+    format_value,
 )
 from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition
 
@@ -288,32 +289,25 @@ _STEEP, _LEAST_EVALUATIONS, _MOST_CLIENTS, _LATE = 3.0, 5, 20, 0.05
 
 def client_mae(run: Run) -> Figure | None:
     """Distribution of the mean absolute error over clients; None if it was not measured."""
-    if (values := _of_clients(run, "last_mae")) is None:
-        return None
-    finding = (
-        f"Half of the clients have an error of at most {format_number(float(np.median(values)))}, "
-        f"the worst tenth of at least {format_number(float(np.quantile(values, 0.9)))}."
-    )
-    edges, label = np.linspace(0, values.max() or 1, 21), "mean absolute error"
-    return histogram("client_mae", finding, values, edges, "number", "clients", label)
+    words = "have an error of at most {}, the worst tenth of at least {}"
+    return _over_clients(run, "mae", words, 0.9, "number", "mean absolute error")
 
 
 def client_accuracy(run: Run) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
-    if (values := _of_clients(run, "last_accuracy")) is None:
-        return None
-    finding = (
-        f"Half of the clients reached {format_share(float(np.median(values)))}, "
-        f"the weakest tenth at most {format_share(float(np.quantile(values, 0.1)))}."
-    )
-    edges, label = np.arange(21) / 20, "accuracy"
-    return histogram("client_accuracy", finding, values, edges, "share", "clients", label)
+    words = "reached {}, the weakest tenth at most {}"
+    return _over_clients(run, "accuracy", words, 0.1, "share", "accuracy")
 
 
-def _of_clients(run: Run, column: str) -> npt.NDArray[np.float64] | None:
-    """The finite values of a column of the table of clients; None if there are none."""
-    if not run.has_clients:
-        return None
-    values: npt.NDArray[np.float64] = run.clients[column].to_numpy(np.float64)
+def _over_clients(
+    run: Run, name: str, words: str, tenth: float, kind: Kind, label: str
+) -> Figure | None:
+    """Distribution of the last values of a metric over clients; None if there are none."""
+    values = run.clients[f"last_{name}"].to_numpy(np.float64) if run.has_clients else np.zeros(0)
     values = values[np.isfinite(values)]
-    return values if len(values) else None
+    if not len(values):
+        return None
+    ends = [format_value(float(end), kind) for end in np.quantile(values, (0.5, tenth))]
+    edges = np.arange(21) / 20 * (1.0 if kind == "share" else values.max() or 1.0)
+    finding = f"Half of the clients {words.format(*ends)}."
+    return histogram(f"client_{name}", finding, values, edges, kind, "clients", label)

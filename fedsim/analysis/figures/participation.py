@@ -220,8 +220,8 @@ def regularity(run: Run) -> Figure | None:
     windows = [p for p in (m * 10**k for k in range(7) for m in (1, 2, 5)) if p <= updates // 2]
     if not windows or run.has_edges:
         return None
-    weights = statistics.participation_weights(run.dispatches, population(run), updates)
-    terms = [statistics.participation_term(weights, window) for window in windows]
+    of = run.dispatches, population(run), updates
+    terms = [statistics.participation_term(*of, window) for window in windows]
     means = [float(term.mean()) for term in terms]
     return Figure(
         "regularity",
