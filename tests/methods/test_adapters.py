@@ -328,6 +328,27 @@ def test_memory_chooses_the_rank(tmp_path: Path) -> None:
     assert parts.level.tolist() == [1, 0]
 
 
+@pytest.mark.parametrize(("transfer", "level"), [("changed", 0), ("all", 1)])
+def test_the_deadline_counts_the_frozen_matrices_that_are_sent(
+    tmp_path: Path, transfer: str, level: int
+) -> None:
+    """Three steps take 3 s, A, B and the bias 2.1 s each way, and the base model 3 s, of which 1.5 s are left."""
+    content = unequal("hetlora")
+    content["devices"] = {
+        "compute": {"name": "values", "step": "1s"},
+        "network": {"down": "8kbps", "up": "8kbps", "latency": 0},
+    }
+    content["server"]["submodels"]["by"] = "deadline"
+    ways_s = 2 * 8 * (A + B + BIAS) / 1e3
+    content["server"] |= {
+        "transfer": transfer,
+        "schedule": {"name": "sync", "deadline": 4.5 + ways_s},
+    }
+    parts = build(load_scenario_dict(content, tmp_path)).parts
+    assert parts is not None
+    assert parts.level.tolist() == [level] * 2
+
+
 def test_ranks_must_not_change_the_factor(tmp_path: Path) -> None:
     users = tmp_path / "own.py"
     users.write_text(
