@@ -47,13 +47,7 @@ class Server(Dispatcher, Facts, ServerPort):
     """
 
     def __init__(
-        self,
-        level: Level,
-        clients: Clients,
-        above: Above,
-        *,
-        seed: int,
-        edge: int = -1,
+        self, level: Level, clients: Clients, above: Above, *, seed: int, edge: int = -1
     ) -> None:
         Facts.__init__(self, clients, seed, level.plane)
         population = level.population
@@ -277,7 +271,8 @@ class Server(Dispatcher, Facts, ServerPort):
         if closes_round:
             self.close_round()
         elif not (self.round or self.schedule.synchronous):
-            self._end_after(version)
+            # The rounds of a schedule that has closed none are its versions.
+            self._is_over |= self._above.ends_after(version)
         # Step 5. The version is evaluated if an evaluation is due.
         self._above.on_version(dispatches)
         return version
@@ -285,12 +280,7 @@ class Server(Dispatcher, Facts, ServerPort):
     @override
     def close_round(self) -> None:
         self.round += 1
-        self._end_after(self.round)
-
-    def _end_after(self, rounds: int) -> None:
-        """Note whether the run ends with this round; those of a schedule that has closed none are its versions."""
-        if self._above.ends_after(rounds):
-            self._is_over = True
+        self._is_over |= self._above.ends_after(self.round)
 
     # -- what else schedule and selection may ask of it ---------------------------------------------------------------
 
