@@ -93,7 +93,7 @@ class WaitingUpdates:
         rows = (self.row(dispatch_id, name) for dispatch_id in dispatch_ids)
         if self.device.type == "cuda" and _ROWS_OF_A_PRODUCT:
             weights = uploaded(np.array(factors), self.device).to(self.dtype)
-            for few in weights.split(_ROWS_OF_A_PRODUCT) if len(weights) else ():
+            for few in torch.split(weights, _ROWS_OF_A_PRODUCT) if len(weights) else ():
                 total += few @ torch.stack(list(itertools.islice(rows, len(few))))
             return total
         for row, factor in zip(rows, factors, strict=True):
