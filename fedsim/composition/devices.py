@@ -270,7 +270,7 @@ class Devices:
             # These step times are those of the whole model.
             factor = factor * shares
         if frozen and flops:
-            factor = factor * ((task.flops_without(frozen) or flops) / flops)
+            factor = factor * ((task.flops_per_sample(frozen) or flops) / flops)
         return DeviceContext(
             clients=task.clients,
             seed=self.scenario.seed,
