@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -212,18 +212,18 @@ class InParts(Method):
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """That of the method, with means over the clients that trained an entry, unless it combines parts itself."""
         method: Any = super()
-        of_parts = _Overlapping(updates, self.parts, adds=self.combines_parts)
+        of_parts = _Overlapping(updates, self.parts, self.combines_parts)
         state: ServerState = method.aggregate(server, of_parts)
         return state
 
 
+@dataclass(frozen=True)
 class _Overlapping:
     """Updates whose sums count, for each entry, the clients that trained it, unless the method ``adds`` them up."""
 
-    def __init__(self, updates: Updates, parts: Parts, *, adds: bool) -> None:
-        self._updates = updates
-        self._parts = parts
-        self._adds = adds
+    _updates: Updates
+    _parts: Parts
+    _adds: bool
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._updates, name)
