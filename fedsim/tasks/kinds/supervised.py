@@ -42,7 +42,7 @@ _PROBE_SAMPLES = 2
 class SupervisedTask(Task):
     """A model to be trained on the clients' samples.
 
-    Samples are loaded and the module is built on first use. A user's model is built and checked immediately.
+    The module is built on first use; a user's is built and checked immediately.
 
     Attributes:
         dataset: the samples.

@@ -183,16 +183,13 @@ def damaged(path: Path, what: str) -> UserError:
 
 def read_bytes(path: Path) -> bytes:
     """Content of a file, decompressed if its name ends in .gz or .xz."""
+    opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as stream:
-                return stream.read()
-        if path.suffix == ".xz":
-            with lzma.open(path) as stream:
-                return stream.read()
-        return path.read_bytes()
+        with opened(path, "rb") as stream:
+            content: bytes = stream.read()
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, str(error)) from error
+    return content
 
 
 class NotOnDisk(UserError):
