@@ -29,8 +29,8 @@ from fedsim.learning.device import Execution
 from fedsim.learning.learner import Learner
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.workers import Station
-from fedsim.methods.base import Method, MethodContext
-from fedsim.methods.compression import with_compression
+from fedsim.methods.base import Method, MethodContext, with_mixin
+from fedsim.methods.compression import Compressed
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Training
 from fedsim.tasks.base import IntArray
@@ -150,11 +150,12 @@ def play(
     """
     task, method = task_of(name), CATALOG.parts("method")[name]
     parts = CATALOG.parts("compression")
-    ways = [
-        parts[way](parts[way].Params(**COMPRESSIONS.get(way, {})), task.layout)
-        for way in (up, down)
-    ]
-    kind: type[Method] = method if {up, down} == {"none"} else with_compression(method, *ways)
+    ways = {
+        way: parts[name](parts[name].Params(**COMPRESSIONS.get(name, {})), task.layout)
+        for way, name in (("up", up), ("down", down))
+    }
+    exact = {up, down} == {"none"}
+    kind: type[Method] = method if exact else with_mixin(method, Compressed, ways=ways)
     section = {"optimizer": {"lr": RATE}, "dtype": "float64", "device": "cpu", "threads": 1}
     training = Training.model_validate(section)
     execution = Execution.of(training)

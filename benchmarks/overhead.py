@@ -25,7 +25,7 @@ from typing import Any
 import fedsim
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.learning.workers.station import Worker
-from fedsim.methods.compression import _Compressed
+from fedsim.methods.compression import Compressed
 from fedsim.methods.fedavg import FedAvg
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.datasets.generated import CommonWork
@@ -167,7 +167,7 @@ def main() -> None:
     clock.wrap(Worker, "train", "training")
     clock.wrap(FedAvg, "aggregate", "aggregation")
     clock.wrap(SupervisedEvaluator, "measure", "evaluation")
-    clock.wrap(_Compressed, "local_update", "compressed")
+    clock.wrap(Compressed, "local_update", "compressed")
     clock.wrap(FedAvg, "local_update", "local")
     # Images are made when they are first looked up.
     for owner, name in ((CommonWork, "load"), (Digits, "load"), (Dataset, "__getattr__")):

@@ -34,8 +34,7 @@ from fedsim.network.base import Direction
 from fedsim.network.graphs import Direct
 from fedsim.network.shared import SharedNetwork
 from fedsim.network.static import StaticNetwork
-from fedsim.network.transport import Transport
-from fedsim.network.transported import TransportedNetwork
+from fedsim.network.transport import Transport, TransportedNetwork
 from fedsim.network.transports.fluid import Fluid
 from fedsim.network.transports.tcp import Tcp
 from fedsim.parts.component import Parameters

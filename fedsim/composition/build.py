@@ -24,9 +24,9 @@ from fedsim.learning.metrics import chosen_metrics, definitions, known_columns, 
 from fedsim.learning.rates import learning_rate
 from fedsim.learning.submodels import Submodels
 from fedsim.learning.submodels.parts import Parts
-from fedsim.methods.base import Method, MethodContext
-from fedsim.methods.compression import with_compression
-from fedsim.methods.mixins import with_averaged_buffers, with_optimizer_state, with_submodels
+from fedsim.methods.base import Method, MethodContext, with_mixin
+from fedsim.methods.compression import Compressed
+from fedsim.methods.mixins import InParts, Kept, Sent, with_averaged_buffers
 from fedsim.parts.component import is_bundled
 from fedsim.processes.cluster import machine_bytes
 from fedsim.randomness import isolated
@@ -180,14 +180,15 @@ def build_method(devices: Devices, parts: Parts | None = None, *, learns: bool =
 
     part, state = server.method, training.optimizer_state
     if state != "reset" and training.optimizer.create().buffers:
-        part = replace(part, component=with_optimizer_state(part.type, state))
+        part = replace(part, component=with_mixin(part.type, Kept if state == "kept" else Sent))
     part = replace(part, component=with_averaged_buffers(part.type, task.layout))
     wire = server.compression
     up, down = wire.up.create(task.layout), wire.down.create(task.layout)
     if not (up.changes_nothing and down.changes_nothing):
-        part = replace(part, component=with_compression(part.type, up, down))
+        ways = {"up": up, "down": down}
+        part = replace(part, component=with_mixin(part.type, Compressed, ways=ways))
     if parts is not None:
-        part = replace(part, component=with_submodels(part.type, parts))
+        part = replace(part, component=with_mixin(part.type, InParts, parts=parts))
     method: Method = part.create(
         MethodContext(
             layout=task.layout,

@@ -262,7 +262,7 @@ class Devices:
             # These step times are those of the whole model.
             factor = factor * shares
         if frozen and flops:
-            factor = factor * ((task.flops_without(frozen) or flops) / flops)
+            factor = factor * ((task.flops_per_sample(frozen) or flops) / flops)
         return {"batch_samples": batch, "flops_per_sample": work, "compute_factor": factor}
 
     def memory_needed(self, method: Method, parts: Parts | None) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Annotated, ClassVar, Literal
 
@@ -27,18 +28,25 @@ from fedsim.methods.fedavg import FedAvg, Proximal
 from fedsim.parts.component import Parameters
 
 
-class ConstantStaleness(Parameters):
+class StalenessWeight(Parameters, ABC):
+    """A kind of weight."""
+
+    @abstractmethod
+    def factor(self, staleness: FloatArray, version: int) -> FloatArray:
+        """Weights for staleness counted in versions, elementwise, in the update to a version."""
+
+
+class ConstantStaleness(StalenessWeight):
     """Equal weights."""
 
     name: Literal["constant"]
     """Kind of weight."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         return np.ones_like(staleness)
 
 
-class PolynomialStaleness(Parameters):
+class PolynomialStaleness(StalenessWeight):
     """(s + 1)^-exponent for staleness s."""
 
     name: Literal["polynomial"] = "polynomial"
@@ -48,12 +56,11 @@ class PolynomialStaleness(Parameters):
     weights stale updates *more* and is written -0.5 here."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         result: FloatArray = (staleness + 1.0) ** -self.exponent
         return result
 
 
-class HingeStaleness(Parameters):
+class HingeStaleness(StalenessWeight):
     """1 up to a delay, then 1 / (slope x (s - delay) + 1)."""
 
     name: Literal["hinge"]
@@ -64,11 +71,10 @@ class HingeStaleness(Parameters):
     """How fast weights decrease after the delay (a)."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         return 1.0 / (self.slope * np.maximum(staleness - self.delay, 0.0) + 1.0)
 
 
-class ReciprocalStaleness(Parameters):
+class ReciprocalStaleness(StalenessWeight):
     """1 up to a delay, then delay / s: the delay-adaptive steps of asynchronous SGD (method ``async_sgd``)."""
 
     name: Literal["reciprocal"]
@@ -77,12 +83,11 @@ class ReciprocalStaleness(Parameters):
     """Staleness up to which the weight is 1; in the theory the concurrency."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         result: FloatArray = self.delay / np.maximum(staleness, self.delay)
         return result
 
 
-class FedAsmuStaleness(Parameters):
+class FedAsmuStaleness(StalenessWeight):
     """mu xi / (1 + mu xi) with xi = scale / (sqrt(t) (s + 1)^exponent) + offset, in the update to version t.
 
     FedASMU (Liu et al., AAAI 2024, equations 6 and 7), whose scale, exponent and offset are learned for each client;
@@ -101,7 +106,6 @@ class FedAsmuStaleness(Parameters):
     """The part that does not decrease (iota)."""
 
     def factor(self, staleness: FloatArray, version: int) -> FloatArray:
-        """Weights for staleness counted in versions, elementwise, in the update to a version."""
         decreasing = self.scale / (math.sqrt(version) * (staleness + 1.0) ** self.exponent)
         xi: FloatArray = self.mu * (decreasing + self.offset)
         return xi / (1 + xi)

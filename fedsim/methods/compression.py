@@ -23,7 +23,6 @@ from fedsim.methods.base import (
     Tensor,
     Trainer,
     Vector,
-    with_mixin,
 )
 from fedsim.methods.mixins import STATE
 from fedsim.randomness import Purpose, Stream
@@ -45,11 +44,14 @@ _VARIES = "it changes with every dispatch, so nothing of earlier dispatches can 
 _FOLLOWS = "give its Memory follows={} if it does not, or else the vectors with which it moves: follows={'delta': 1.0}"
 
 
-class _Compressed(Method):
+class Compressed(Method):
     """A method whose vectors are compressed on the way.
 
     A client replaces what it sends, and the errors that it keeps for its next upload are a memory, as is its reference:
     what it received last, to which compressed downloads are differences.
+
+    Attributes:
+        ways: the compression of uploads and of downloads.
     """
 
     ways: ClassVar[Mapping[Way, Compression]]
@@ -271,8 +273,3 @@ def _pieces(rows: Tensor, block: int | None) -> Iterator[tuple[slice, slice]]:
     for first in range(0, count, height):
         for left in range(0, elements, width):
             yield slice(first, first + height), slice(left, left + width)
-
-
-def with_compression(method: type[Method], up: Compression, down: Compression) -> type[Method]:
-    """The method whose uploads and downloads are compressed."""
-    return with_mixin(method, _Compressed, ways={"up": up, "down": down})

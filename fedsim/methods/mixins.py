@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +91,7 @@ class _Continuing(Method):
             )
 
 
-class _Kept(_Continuing):
+class Kept(_Continuing):
     """A method whose clients keep the state of their optimizer, as a memory that is counted as such."""
 
     def memories(self) -> Mapping[str, Memory]:
@@ -102,7 +102,7 @@ class _Kept(_Continuing):
         return replace(update, memory={**update.memory, STATE: trainer.optimizer_state(cohort)})
 
 
-class _Sent(_Continuing):
+class Sent(_Continuing):
     """A method whose server averages the states of the clients' optimizers and sends the mean with the model.
 
     Clients keep the state of their personal parts. The number of steps is always sent.
@@ -159,17 +159,12 @@ class _Sent(_Continuing):
         return all(one.name != STATE for one in self.sent_at(version))
 
 
-def with_optimizer_state(method: type[Method], kind: Literal["kept", "sent"]) -> type[Method]:
-    """The method whose clients keep, or send, the state of their optimizer."""
-    return with_mixin(method, _Kept if kind == "kept" else _Sent)
-
-
 def _elements(method: Method) -> int:
     """Numbers of one client's state: the buffers of every parameter, and the number of steps."""
     return method.context.optimizer.buffers * method.context.layout.trainable + 1
 
 
-class _InParts(Method):
+class InParts(Method):
     """A method whose clients train parts of the model.
 
     The rules of the method see vectors of a part in :meth:`local_update` and of the whole model in :meth:`aggregate`,
@@ -217,18 +212,18 @@ class _InParts(Method):
     def aggregate(self, server: ServerState, updates: Updates) -> ServerState:
         """That of the method, with means over the clients that trained an entry, unless it combines parts itself."""
         method: Any = super()
-        of_parts = _Overlapping(updates, self.parts, adds=self.combines_parts)
+        of_parts = _Overlapping(updates, self.parts, self.combines_parts)
         state: ServerState = method.aggregate(server, of_parts)
         return state
 
 
+@dataclass(frozen=True)
 class _Overlapping:
     """Updates whose sums count, for each entry, the clients that trained it, unless the method ``adds`` them up."""
 
-    def __init__(self, updates: Updates, parts: Parts, *, adds: bool) -> None:
-        self._updates = updates
-        self._parts = parts
-        self._adds = adds
+    _updates: Updates
+    _parts: Parts
+    _adds: bool
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._updates, name)
@@ -264,11 +259,6 @@ class _Overlapping:
         )
         ratio = torch.where(held != 0, of_all / held, 0.0)
         return total.mul_(ratio.to(total.dtype)), held != 0
-
-
-def with_submodels(method: type[Method], parts: Parts) -> type[Method]:
-    """The method whose clients train these parts."""
-    return with_mixin(method, _InParts, parts=parts)
 
 
 def refuse_whole(method: Method) -> None:

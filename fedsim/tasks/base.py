@@ -129,15 +129,11 @@ class Task(Component, ABC):
         return {}
 
     @abstractmethod
-    def flops_per_sample(self) -> float | None:
+    def flops_per_sample(self, frozen: Collection[str] = ()) -> float | None:
         """Floating-point operations of one forward and backward pass on one sample (a multiply-add is two).
 
-        None if they are unknown.
+        None if they are unknown. Parameters that are ``frozen`` save their gradients.
         """
-
-    def flops_without(self, frozen: Collection[str]) -> float | None:
-        """The same if the method does not train the ``frozen`` parameters."""
-        return self.flops_per_sample()
 
     @abstractmethod
     def activations_per_sample(self) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -25,30 +23,12 @@ TargetKind = Literal["class", "quantity"]
 """The target of a sample in a user's file: a class, or a quantity to be predicted (regression)."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Deferred:
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    read: Callable[[], npt.NDArray[Any]]
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-
-def deferred(
-    shape: tuple[int, ...], dtype: npt.DTypeLike, read: Callable[[], npt.NDArray[Any]]
-) -> npt.NDArray[Any]:
-    """Samples (n, *input_shape) for :class:`Dataset`, which the pure function ``read`` returns on first use."""
-    return cast(npt.NDArray[Any], _Deferred(shape, np.dtype(dtype), read))
-
-
 @dataclass(frozen=True, eq=False)
 class Dataset:
     """Samples and labels, split into a training and a shared test part.
 
-    Labels and shapes are known immediately; samples may be :func:`deferred` until they are used. They are stored
-    unchanged (8-bit images stay 8-bit, files may be memory-mapped); the input of a model, ``raw * scale + shift``, is
-    computed per batch.
+    Samples are stored unchanged (8-bit images stay 8-bit, files may be memory-mapped); the input of a model,
+    ``raw * scale + shift``, is computed per batch.
 
     Attributes:
         train_x, test_x: samples, (n, *input_shape), uint8 or float32; integers if they are tokens.
@@ -82,7 +62,6 @@ class Dataset:
     tokens: bool = False
     feature_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    _unread: dict[str, _Deferred] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         if self.kind == "classification" and self.classes == 2:
@@ -100,31 +79,12 @@ class Dataset:
             raise self._damaged(
                 f"training samples have shape {train_shape}, test samples {test_shape}"
             )
-        for name in ("train_x", "test_x"):
-            if isinstance(self.__dict__[name], _Deferred):
-                self._unread[name] = self.__dict__.pop(name)
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            # Called only for missing attributes: samples that have not been read yet.
-            unread = self.__dict__.get("_unread", {}).get(name)
-            if unread is None:
-                raise AttributeError(name)
-            array = unread.read()
-            if array.shape != unread.shape or array.dtype != unread.dtype:
-                raise self._damaged(
-                    f"its samples differ from the declared shape {unread.shape} or type {unread.dtype}"
-                )
-            self._check_finite(name, array)
-            object.__setattr__(self, name, array)
-            return array
 
     def _check_split(self, split: str) -> None:
         x, y, groups = (getattr(self, f"{split}_{part}") for part in ("x", "y", "groups"))
         of_type = np.dtype(np.float32 if self.kind == "regression" else np.int64)
         for name, array in ((f"{split}_x", x), (f"{split}_y", y)):
-            if not isinstance(array, np.ndarray | _Deferred) or array.dtype.kind not in "biuf":
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
                 raise self._damaged(f"{name} is {shown(array)}, not a NumPy array of numbers")
         if y.shape != (len(x),) or y.dtype != of_type:
             raise self._damaged(f"{split}_y is {shown(y)}, not {len(x)} numbers of type {of_type}")
@@ -134,18 +94,13 @@ class Dataset:
         elif len(y) and not (y.min() >= 0 and y.max() < self.classes):
             limits = f"{y.min()} to {y.max()}, outside 0 to {self.classes - 1}"
             raise self._damaged(f"{split} labels run from {limits}")
-        if not isinstance(x, _Deferred):
-            self._check_finite(f"{split}_x", x)
+        if (row := first_not_finite(x)) is not None:
+            raise self._damaged(f"{split}_x: sample {row} is not finite")
         if groups is not None and (
             len(groups) != len(y)
             or (len(groups) and (groups.min() < 0 or groups.max() >= len(self.group_names)))
         ):
             raise self._damaged(f"{split}_groups does not match the samples and group_names")
-
-    def _check_finite(self, name: str, x: npt.NDArray[Any]) -> None:
-        row = first_not_finite(x)
-        if row is not None:
-            raise self._damaged(f"{name}: sample {row} is not finite")
 
     def _damaged(self, what: str) -> UserError:
         hint = "fix its files, or the code that reads them"
@@ -165,7 +120,7 @@ class Dataset:
     @property
     def input_shape(self) -> tuple[int, ...]:
         """Shape of one sample."""
-        return tuple(self._stored("train_x").shape[1:])
+        return self.train_x.shape[1:]
 
     @property
     def vocabulary(self) -> int | None:
@@ -179,14 +134,8 @@ class Dataset:
     @property
     def bytes(self) -> int:
         """Bytes of samples and labels as stored."""
-        samples = [self._stored(name) for name in ("train_x", "test_x")]
-        stored = sum(math.prod(array.shape) * array.dtype.itemsize for array in samples)
-        return stored + self.train_y.nbytes + self.test_y.nbytes
-
-    def _stored(self, name: str) -> npt.NDArray[Any] | _Deferred:
-        """Samples, or their shape and type if they have not been read yet."""
-        stored: npt.NDArray[Any] | None = self.__dict__.get(name)
-        return self._unread[name] if stored is None else stored
+        arrays = (self.train_x, self.train_y, self.test_x, self.test_y)
+        return sum(array.nbytes for array in arrays)
 
 
 class DatasetComponent(Component, ABC):

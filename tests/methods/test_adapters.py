@@ -1,6 +1,7 @@
 """Federated adapters on a network of two layers, whose gradients and aggregations are computed here by hand."""
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -239,14 +240,20 @@ def unequal(method: Any) -> dict[str, Any]:
     return content
 
 
+@cache
+def started() -> Model:
+    """The initial model of all scenarios."""
+    still = scenario("fedavg", stop={"rounds": 1})
+    still["training"]["optimizer"] = {"name": "sgd", "lr": 1e-300}
+    return model_of(fedsim.run(still, Path("still")))
+
+
 @pytest.mark.parametrize(
     ("method", "ranks"),
     [(method, (3, 3)) for method in METHODS] + [(method, (1, 3)) for method in METHODS[1:]],
 )
 def test_rounds_by_hand(tmp_path: Path, method: str, ranks: tuple[int, ...]) -> None:
-    still = scenario("fedavg", stop={"rounds": 1})
-    still["training"]["optimizer"] = {"name": "sgd", "lr": 1e-300}
-    start = model_of(fedsim.run(still, tmp_path / "still"))
+    start = started()
     content = unequal(method) if ranks[0] < RANK else scenario(method)
     run = fedsim.run(content, tmp_path / "run")
     expected = by_hand(run, start, method, ranks)

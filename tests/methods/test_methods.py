@@ -101,7 +101,7 @@ def executed(
         half = timeline.play(made(**options), until=until)
         half.flush()
         tensors, meta = half.state()
-        options = {"checkpoint": (tensors, json.loads(json.dumps(meta)))}
+        options = {**options, "checkpoint": (tensors, json.loads(json.dumps(meta)))}
     learner = timeline.play(made(**options))
     learner.close()
     state = {name: value.clone() for name, value in learner.server.items()}
@@ -118,18 +118,17 @@ def assert_same(actual: Results, expected: Results) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS, ids=label)
 def test_the_same_bits_however_it_is_executed(variant: dict[str, Any]) -> None:
-    """Eagerly; deferred in small waves on two threads, on two devices, and resumed on the way."""
+    """Eagerly; deferred in small waves on two threads, and on two devices, both resumed on the way."""
     timeline = rounds()
     expected = executed(variant, timeline, eager=True)
     assert torch.isfinite(expected[0]["model"]).all()
     personal = any(name.startswith("memory/personal.rows") for name in expected[0])
     start = learner_of(variant, supervised_task("mlp", own_test=True)).server["model"]
     assert personal or not torch.equal(expected[0]["model"], start)
-    assert_same(executed(variant, timeline, max_pending=3, threads=2), expected)
+    half, nearly_all = len(timeline.calls) // 2, len(timeline.calls) - 7
+    assert_same(executed(variant, timeline, half, max_pending=3, threads=2), expected)
     execution = replace(Execution.of(make_training(threads=1)), others=(CPU,))
-    assert_same(executed(variant, timeline, execution=execution), expected)
-    for until in (len(timeline.calls) // 2, len(timeline.calls) - 7):
-        assert_same(executed(variant, timeline, until), expected)
+    assert_same(executed(variant, timeline, nearly_all, execution=execution), expected)
 
 
 # -- buffers are plainly averaged --------------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.learning.submodels.parts import Parts
-from fedsim.methods.mixins import refuse_whole, with_submodels
+from fedsim.methods.base import with_mixin
+from fedsim.methods.mixins import InParts, refuse_whole
 from fedsim.parts.catalog import CATALOG
 from tests.methods.fakes import Written, make
 
@@ -111,7 +112,8 @@ def parts_of_six() -> Parts:
 def moved_by(given: Mapping[str, Any], changes: Array, buffers: int = 0) -> Array:
     """What a method makes of zeros by these changes of six entries, of which the last are values of buffers, then 9."""
     whole = make(given, POPULATION, elements=6 - buffers, buffers=buffers)
-    method = with_submodels(type(whole), parts_of_six())(whole.params, whole.context)
+    kind = with_mixin(type(whole), InParts, parts=parts_of_six())
+    method = kind(whole.params, whole.context)
     updates = Written(
         {"delta": changes.tolist()},
         version=5,

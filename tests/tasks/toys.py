@@ -7,7 +7,7 @@ import numpy as np
 
 from fedsim.parts.catalog import CATALOG
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.dataset import Dataset, deferred
+from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.partition import Partition
 
@@ -108,11 +108,7 @@ def dataset_of(shape: tuple[int, ...]) -> Dataset:
 
 
 def described(shape: tuple[int, ...], classes: int, kind: str) -> Dataset:
-    """A data set whose samples cannot be read."""
-
-    def read() -> np.ndarray:
-        raise AssertionError("sizes need no samples")
-
+    """A data set of one black sample per class."""
     labels = np.arange(classes, dtype=np.float32 if kind == "regression" else np.int64)
-    samples = deferred((classes, *shape), np.uint8, read)
+    samples = np.zeros((classes, *shape), np.uint8)
     return Dataset("described", samples, labels, samples, labels, classes, kind)  # type: ignore[arg-type]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,39 +17,33 @@ if TYPE_CHECKING:
     from fedsim.devices import DeviceContext
 
 
+@dataclass(slots=True)
 class Slowdown:
     """A piecewise-constant factor on the step time of one client.
 
     Work is counted in nanoseconds at factor 1; in a span with factor f it takes f times as long.
 
-    Args:
+    Attributes:
         starts_ns: start of each span, ascending; before the first, the factor is 1.
         factors: factor of each span, positive.
         period_ns: length after which the spans repeat; 0 if they do not.
         offset_ns: instant of the spans at simulated time 0.
     """
 
-    def __init__(
-        self,
-        starts_ns: Sequence[int],
-        factors: Sequence[float],
-        period_ns: int = 0,
-        offset_ns: int = 0,
-    ) -> None:
-        self._starts = list(starts_ns)
-        self._factors = list(factors)
-        self._period = period_ns
-        self._offset = offset_ns
+    starts_ns: Sequence[int]
+    factors: Sequence[float]
+    period_ns: int = 0
+    offset_ns: int = 0
 
     def _span(self, time_ns: int) -> tuple[float, int]:
         """Factor at an instant, and when it changes next."""
-        period, lap = self._period, -self._offset
+        period, lap = self.period_ns, -self.offset_ns
         if period:
             lap += (time_ns - lap) // period * period
-        row = bisect_right(self._starts, time_ns - lap)
-        factor = self._factors[row - 1] if row else 1.0
-        if row < len(self._starts):
-            return factor, lap + self._starts[row]
+        row = bisect_right(self.starts_ns, time_ns - lap)
+        factor = self.factors[row - 1] if row else 1.0
+        if row < len(self.starts_ns):
+            return factor, lap + self.starts_ns[row]
         return factor, lap + period if period else NEVER
 
     def finish(self, start_ns: int, work_ns: int) -> int:

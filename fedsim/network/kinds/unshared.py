@@ -31,7 +31,7 @@ from fedsim.network.columns import (
 )
 from fedsim.network.static import StaticNetwork, VaryingNetwork
 from fedsim.network.traced import RateSeries, Ride, TracedNetwork
-from fedsim.network.transported import TransportedNetwork
+from fedsim.network.transport import TransportedNetwork
 from fedsim.network.transports.fluid import Fluid
 from fedsim.randomness import Purpose
 from fedsim.traces.parameters import OnEnd

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.randomness import Purpose, Stream
-from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred
+from fedsim.tasks.dataset import Dataset, DatasetComponent
 from fedsim.tasks.reading.samples import GeneratedParameters, split_dataset
 
 _FEATURES, _CLASSES = 60, 10
@@ -195,20 +194,13 @@ class CommonWork(DatasetComponent):
         total = train + params.test_samples
         means = 0.1 * rng.standard_normal((_CLASSES, *_SHAPE), dtype=np.float32)
         labels = rng.integers(_CLASSES, size=total, dtype=np.int64)
-        position = rng.bit_generator.state
-
-        @cache
-        def images() -> npt.NDArray[np.float32]:
-            rng.bit_generator.state = position
-            result = rng.standard_normal((total, *_SHAPE), dtype=np.float32)
-            result += means[labels]
-            return result
-
+        images = rng.standard_normal((total, *_SHAPE), dtype=np.float32)
+        images += means[labels]
         return Dataset(
             name=self.name,
-            train_x=deferred((train, *_SHAPE), np.float32, lambda: images()[:train]),
+            train_x=images[:train],
             train_y=labels[:train],
-            test_x=deferred((total - train, *_SHAPE), np.float32, lambda: images()[train:]),
+            test_x=images[train:],
             test_y=labels[train:],
             classes=_CLASSES,
             train_groups=np.repeat(np.arange(params.clients), params.samples),

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import os
 import string
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -17,7 +14,7 @@ from pydantic import Field
 
 from fedsim.files.downloads import Remote
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
-from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, deferred, pixel_map
+from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, pixel_map
 from fedsim.tasks.reading.files import Archive, FolderParameters, damaged, locate, read_bytes
 from fedsim.vocabulary.formatting import format_count
 
@@ -67,73 +64,38 @@ class MnistFormat(DatasetComponent):
             for file, digest in zip(MNIST_FILES, self.digests, strict=True)
         ]
         paths = locate(self.name, MNIST_FILES, self.params.root, folder, remotes)
+        return self.dataset(paths, self.class_names)
+
+    def dataset(self, paths: Sequence[Path], class_names: Sequence[str]) -> Dataset:
+        """The data set in four IDX files: training images and labels, test images and labels."""
+        images = [read_idx(path, 3)[:, None] for path in paths[::2]]
+        labels = [read_idx(path, 1).astype(np.int64) for path in paths[1::2]]
         pixels = self.params.pixel_map(self.mean, self.std)
-        return idx_dataset(self.name, paths, self.class_names, pixels)
+        return image_dataset(self.name, images, labels, class_names, pixels)
 
 
-def idx_dataset(
+def image_dataset(
     name: str,
-    paths: Sequence[Path],
-    class_names: tuple[str, ...],
+    images: Sequence[npt.NDArray[np.uint8]],
+    labels: Sequence[npt.NDArray[np.int64]],
+    class_names: Sequence[str],
     pixels: PixelMap,
-    *,
-    first_label: int = 0,
-    transposed: bool = False,
 ) -> Dataset:
-    """The data set in four IDX files: training images and labels, test images and labels.
-
-    Compressed images are decompressed when they are first used.
-
-    Args:
-        name, paths, class_names, pixels: those of the data set.
-        first_label: number of the first class in the files.
-        transposed: whether the files store images column by column.
-    """
-    train_images, train_labels, test_images, test_labels = paths
+    """The data set of images (n, channels, height, width) and labels (n,) for training and for testing."""
     return Dataset(
         name=name,
-        train_x=_images(train_images, transposed),
-        train_y=read_idx(train_labels, 1).astype(np.int64) - first_label,
-        test_x=_images(test_images, transposed),
-        test_y=read_idx(test_labels, 1).astype(np.int64) - first_label,
+        train_x=images[0],
+        train_y=labels[0],
+        test_x=images[1],
+        test_y=labels[1],
         classes=len(class_names),
-        class_names=class_names,
+        class_names=tuple(class_names),
         scale=pixels[0],
         shift=pixels[1],
     )
 
 
-def _images(path: Path, transposed: bool) -> npt.NDArray[Any]:
-    def read() -> npt.NDArray[Any]:
-        images = read_idx(path, 3)
-        return (images.transpose(0, 2, 1) if transposed else images)[:, None]
-
-    shape = promised_shape(path, 3)
-    if shape is None:
-        return read()
-    count, *size = shape
-    return deferred((count, 1, *(reversed(size) if transposed else size)), np.uint8, read)
-
-
 _UNSIGNED_BYTE = 8
-
-
-def promised_shape(path: Path, dimensions: int) -> tuple[int, ...] | None:
-    """The shape in the header of a .gz file, if it agrees with the uncompressed size stored at the end.
-
-    None for other files, and if the shape can be determined only by reading the whole file.
-    """
-    if path.suffix != ".gz":
-        return None
-    try:
-        with gzip.open(path) as stream:
-            shape = _shape(stream.read(4 + 4 * dimensions), dimensions)
-        with path.open("rb") as content:
-            content.seek(-4, os.SEEK_END)
-            size = int.from_bytes(content.read(), "little")
-    except (OSError, EOFError, zlib.error):
-        return None
-    return None if shape is None or size != 4 + 4 * dimensions + math.prod(shape) else shape
 
 
 def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
@@ -143,91 +105,21 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
         path: file, plain or compressed.
         dimensions: required number of dimensions: 1 for labels, 3 for images.
     """
-    compressed = path.suffix in (".gz", ".xz")
-    head_size = 4 + 4 * dimensions
-    if compressed:
-        content = read_bytes(path)
-        head, size = content[:head_size], len(content)
+    content: npt.NDArray[np.uint8]
+    if path.suffix in (".gz", ".xz") or not path.stat().st_size:
+        content = np.frombuffer(bytearray(read_bytes(path)), dtype=np.uint8)
     else:
-        with path.open("rb") as stream:
-            head = stream.read(head_size)
-        size = path.stat().st_size
-    shape = _shape(head, dimensions)
-    if shape is None:
+        content = np.memmap(path, dtype=np.uint8, mode="c")
+    head_size = 4 + 4 * dimensions
+    head = bytes(content[:head_size])
+    if len(head) < head_size or head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]):
         raise damaged(path, f"it is not an IDX file of bytes with {dimensions} dimensions")
+    shape = np.frombuffer(head, dtype=">u4", offset=4).tolist()
     expected = head_size + math.prod(shape)
-    if size != expected:
-        message = f"it has {format_count(size)} bytes, but {format_count(expected)} according to its header"
+    if len(content) != expected:
+        message = f"it has {format_count(len(content))} bytes, but {format_count(expected)} according to its header"
         raise damaged(path, message)
-    if compressed:
-        flat = np.frombuffer(bytearray(content), dtype=np.uint8, offset=head_size)
-        return flat.reshape(shape)
-    return np.memmap(path, dtype=np.uint8, mode="c", offset=head_size, shape=shape)
-
-
-def _shape(head: bytes, dimensions: int) -> tuple[int, ...] | None:
-    """The shape in a header; None if it is not the header of such a file."""
-    if len(head) < 4 + 4 * dimensions or head[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]):
-        return None
-    return tuple(int(length) for length in np.frombuffer(head, dtype=">u4", offset=4))
-
-
-_CIFAR_SHAPE = (3, 32, 32)
-_CIFAR_MIRRORS = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
-
-
-def cifar_archive(name: str, digest: str, inner: str) -> Archive:
-    """The archive of this name, with the batches in the folder ``inner``."""
-    return Archive(tuple(f"{mirror}{name}.tar.gz" for mirror in _CIFAR_MIRRORS), digest, inner)
-
-
-def read_batch(path: Path) -> dict[str, Any]:
-    """The dictionary of a batch, of plain data and NumPy arrays; Python 2 strings become text."""
-    try:
-        value = load_plain(read_bytes(path), encoding="latin1")
-    except (RefusedPickle, DamagedPickle) as error:
-        raise damaged(path, f"it is not a CIFAR batch ({type(error).__name__}: {error})") from error
-    if not isinstance(value, dict):
-        raise damaged(path, "it is not a CIFAR batch (not a dictionary)")
-    return value
-
-
-def cifar_dataset(
-    name: str, paths: Sequence[Path], label_key: str, class_names: Sequence[str], pixels: PixelMap
-) -> Dataset:
-    """The data set in the batches ``paths``; the last one contains the test images."""
-    *train, test = paths
-    return Dataset(
-        name,
-        *_cifar_images(train, label_key),
-        *_cifar_images([test], label_key),
-        classes=len(class_names),
-        class_names=tuple(class_names),
-        scale=pixels[0],
-        shift=pixels[1],
-    )
-
-
-def _cifar_images(
-    paths: Sequence[Path], label_key: str
-) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    images, labels = [], []
-    for path in paths:
-        batch = read_batch(path)
-        pixels, batch_labels = batch.get("data"), batch.get(label_key)
-        if not (
-            isinstance(pixels, np.ndarray)
-            and pixels.dtype == np.uint8
-            and pixels.shape[1:] == (np.prod(_CIFAR_SHAPE),)
-            and isinstance(batch_labels, list)
-            and len(batch_labels) == len(pixels)
-            and all(isinstance(label, int) for label in batch_labels)
-        ):
-            what = f"it does not hold images of 3 x 32 x 32 bytes and one entry of {label_key} for each"
-            raise damaged(path, what)
-        images.append(pixels.reshape(-1, *_CIFAR_SHAPE))
-        labels.append(np.array(batch_labels, dtype=np.int64))
-    return np.concatenate(images), np.concatenate(labels)
+    return content[head_size:].reshape(shape)
 
 
 class Mnist(MnistFormat):
@@ -289,7 +181,7 @@ _EMNIST_CLASSES = {
 }
 
 
-class Emnist(DatasetComponent):
+class Emnist(MnistFormat):
     """EMNIST: handwritten letters and digits of NIST SD 19, 28 x 28, without writers (Cohen et al. 2017).
 
     Files: ``emnist-<split>-{train,test}-{images-idx3,labels-idx1}-ubyte``, plain or .gz. For one client per writer,
@@ -297,6 +189,7 @@ class Emnist(DatasetComponent):
     """
 
     name = "emnist"
+    mean, std = 0.1736, 0.3317
 
     class Params(ImageParameters):
         split: Literal["balanced", "bymerge", "byclass", "letters", "digits", "mnist"] = "balanced"
@@ -311,23 +204,68 @@ class Emnist(DatasetComponent):
             for subset in ("train", "test")
             for kind in ("images-idx3", "labels-idx1")
         ]
-        return idx_dataset(
-            self.name,
-            locate(self.name, files, self.params.root, folder, _EMNIST),
-            tuple(_EMNIST_CLASSES[split]),
-            self.params.pixel_map(0.1736, 0.3317),
-            first_label=1 if split == "letters" else 0,
-            transposed=True,
-        )
+        paths = locate(self.name, files, self.params.root, folder, _EMNIST)
+        # The files store images column by column, and number letters from 1.
+        images = [read_idx(path, 3).transpose(0, 2, 1)[:, None] for path in paths[::2]]
+        first = 1 if split == "letters" else 0
+        labels = [read_idx(path, 1).astype(np.int64) - first for path in paths[1::2]]
+        pixels = self.params.pixel_map(self.mean, self.std)
+        return image_dataset(self.name, images, labels, _EMNIST_CLASSES[split], pixels)
 
 
-_CIFAR10 = cifar_archive(
+class _Cifar(DatasetComponent):
+    """A data set in CIFAR's python batches."""
+
+    mean: ClassVar[tuple[float, ...]]
+    std: ClassVar[tuple[float, ...]]
+
+    def _dataset(self, paths: Sequence[Path], key: str, class_names: Sequence[str]) -> Dataset:
+        """The data set in some batches, of which the last contains the test images, with the labels of this key."""
+        *train, test = (_images(path, key) for path in paths)
+        images, labels = zip(*train, strict=True)
+        pixels = self.params.pixel_map(self.mean, self.std)
+        x, y = [np.concatenate(images), test[0]], [np.concatenate(labels), test[1]]
+        return image_dataset(self.name, x, y, class_names, pixels)
+
+
+def _batch(path: Path) -> dict[str, Any]:
+    """The dictionary of a batch, of plain data and NumPy arrays; Python 2 strings become text."""
+    try:
+        value = load_plain(read_bytes(path), encoding="latin1")
+    except (RefusedPickle, DamagedPickle) as error:
+        raise damaged(path, f"it is not a CIFAR batch ({type(error).__name__}: {error})") from error
+    if not isinstance(value, dict):
+        raise damaged(path, "it is not a CIFAR batch (not a dictionary)")
+    return value
+
+
+def _images(path: Path, key: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    batch = _batch(path)
+    pixels, labels = batch.get("data"), batch.get(key)
+    if not (
+        isinstance(pixels, np.ndarray)
+        and pixels.dtype == np.uint8
+        and pixels.shape[1:] == (3 * 32 * 32,)
+        and isinstance(labels, list)
+        and len(labels) == len(pixels)
+        and all(isinstance(label, int) for label in labels)
+    ):
+        what = f"it does not hold images of 3 x 32 x 32 bytes and one entry of {key} for each"
+        raise damaged(path, what)
+    return pixels.reshape(-1, 3, 32, 32), np.array(labels, dtype=np.int64)
+
+
+def _cifar_archive(name: str, digest: str, inner: str) -> Archive:
+    mirrors = ("https://www.cs.toronto.edu/~kriz/", "https://cave.cs.toronto.edu/kriz/")
+    return Archive(tuple(f"{mirror}{name}.tar.gz" for mirror in mirrors), digest, inner)
+
+
+_CIFAR10 = _cifar_archive(
     "cifar-10-python", "md5:c58f30108f718f92721af3b95e74349a", "cifar-10-batches-py"
 )
-_CIFAR10_CLASSES = "airplane automobile bird cat deer dog frog horse ship truck"
 
 
-class Cifar10(DatasetComponent):
+class Cifar10(_Cifar):
     """CIFAR-10: 50,000 + 10,000 color images, 32 x 32, 10 classes (Krizhevsky 2009).
 
     Read from the python batches (``data_batch_1`` ... ``test_batch``), plain, .gz or .xz, in the folder or in
@@ -335,6 +273,7 @@ class Cifar10(DatasetComponent):
     """
 
     name = "cifar10"
+    mean, std = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 
     class Params(ImageParameters):
         batches: list[Annotated[int, Field(ge=1, le=5)]] = Field(
@@ -345,18 +284,18 @@ class Cifar10(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        pixels = self.params.pixel_map((0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616))
         names = [f"data_batch_{number}" for number in self.params.batches]
         files = locate(self.name, [*names, "test_batch"], self.params.root, folder, _CIFAR10)
-        return cifar_dataset(self.name, files, "labels", _CIFAR10_CLASSES.split(), pixels)
+        classes = "airplane automobile bird cat deer dog frog horse ship truck"
+        return self._dataset(files, "labels", classes.split())
 
 
-_CIFAR100 = cifar_archive(
+_CIFAR100 = _cifar_archive(
     "cifar-100-python", "md5:eb9058c3a382ffc7106e4002c42a8d85", "cifar-100-python"
 )
 
 
-class Cifar100(DatasetComponent):
+class Cifar100(_Cifar):
     """CIFAR-100: 50,000 + 10,000 color images, 32 x 32, 100 classes in 20 superclasses (Krizhevsky 2009).
 
     Read from the python files ``train``, ``test`` and ``meta``, plain, .gz or .xz, in the folder or in
@@ -364,6 +303,7 @@ class Cifar100(DatasetComponent):
     """
 
     name = "cifar100"
+    mean, std = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 
     class Params(ImageParameters):
         labels: Literal["fine", "coarse"] = "fine"
@@ -372,13 +312,10 @@ class Cifar100(DatasetComponent):
     params: Params
 
     def load(self, folder: Path | None = None) -> Dataset:
-        kind = self.params.labels
-        *batches, meta = locate(
-            self.name, ["train", "test", "meta"], self.params.root, folder, _CIFAR100
-        )
+        kind, files = self.params.labels, ["train", "test", "meta"]
+        *batches, meta = locate(self.name, files, self.params.root, folder, _CIFAR100)
         classes = 100 if kind == "fine" else 20
-        names = read_batch(meta).get(f"{kind}_label_names")
+        names = _batch(meta).get(f"{kind}_label_names")
         if not isinstance(names, list) or len(names) != classes:
             raise damaged(meta, f"it does not name {classes} {kind} labels")
-        pixels = self.params.pixel_map((0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762))
-        return cifar_dataset(self.name, batches, f"{kind}_labels", list(map(str, names)), pixels)
+        return self._dataset(batches, f"{kind}_labels", list(map(str, names)))

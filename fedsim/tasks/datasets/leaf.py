@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import string
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from pydantic import Field
 from fedsim.errors import UserError
 from fedsim.files.documents import parsed
 from fedsim.files.downloads import Remote
-from fedsim.tasks.dataset import Dataset, DatasetComponent, deferred, pixel_map
+from fedsim.tasks.dataset import Dataset, DatasetComponent, pixel_map
 from fedsim.tasks.reading.files import (
     FolderParameters,
     absent,
@@ -24,29 +23,18 @@ from fedsim.tasks.reading.files import (
     read_bytes,
 )
 
-
-@dataclass(frozen=True, slots=True)
-class LeafPart:
-    """The samples of one subset (train or test), user by user.
-
-    Attributes:
-        x, y: samples and labels as stored in the files.
-        users: index of each sample's user in the list of user names.
-    """
-
-    x: list[Any] = field(default_factory=list)
-    y: list[Any] = field(default_factory=list)
-    users: list[int] = field(default_factory=list)
+Samples = tuple[list[Any], list[Any], list[int]]
+"""Samples and labels as stored in the files of a subset (train or test), and the number of each one's user."""
 
 
-def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, ...]]:
+def read_leaf(name: str, folder: Path) -> tuple[Samples, Samples, tuple[str, ...]]:
     """Training samples, test samples and user names (by first appearance, files in order of name).
 
     The files are ``train.json`` and ``test.json``, or all of ``train/*.json`` and ``test/*.json``.
     """
-    user_numbers: dict[str, int] = {}
-    train, test = LeafPart(), LeafPart()
-    for subset, samples in (("train", train), ("test", test)):
+    numbers: dict[str, int] = {}
+    subsets: dict[str, Samples] = {"train": ([], [], []), "test": ([], [], [])}
+    for subset, (all_x, all_y, users) in subsets.items():
         single = folder / f"{subset}.json"
         files = [single] if single.is_file() else sorted((folder / subset).glob("*.json"))
         if not files:
@@ -56,23 +44,19 @@ def read_leaf(name: str, folder: Path) -> tuple[LeafPart, LeafPart, tuple[str, .
                 hint="create them with LEAF's preprocess.sh (with a split into train and test)",
             )
         for path in files:
-            _read_file(path, user_numbers, samples)
-    return train, test, tuple(user_numbers)
-
-
-def _read_file(path: Path, user_numbers: dict[str, int], samples: LeafPart) -> None:
-    try:
-        content = parsed(path.read_bytes())
-        for user in content["users"]:
-            x, y = content["user_data"][user]["x"], content["user_data"][user]["y"]
-            if len(x) != len(y):
-                raise damaged(path, f"user {user} has {len(x)} samples and {len(y)} labels")
-            number = user_numbers.setdefault(str(user), len(user_numbers))
-            samples.x.extend(x)
-            samples.y.extend(y)
-            samples.users.extend([number] * len(y))
-    except (ValueError, KeyError, TypeError) as error:
-        raise damaged(path, f"it is not LEAF JSON ({type(error).__name__}: {error})") from error
+            try:
+                content = parsed(path.read_bytes())
+                for user in content["users"]:
+                    x, y = content["user_data"][user]["x"], content["user_data"][user]["y"]
+                    if len(x) != len(y):
+                        raise damaged(path, f"user {user} has {len(x)} samples and {len(y)} labels")
+                    all_x.extend(x)
+                    all_y.extend(y)
+                    users.extend([numbers.setdefault(str(user), len(numbers))] * len(y))
+            except (ValueError, KeyError, TypeError) as error:
+                what = f"it is not LEAF JSON ({type(error).__name__}: {error})"
+                raise damaged(path, what) from error
+    return subsets["train"], subsets["test"], tuple(numbers)
 
 
 _PIXELS = 784
@@ -96,31 +80,32 @@ class Femnist(DatasetComponent):
         scale, shift = pixel_map()
         return Dataset(
             self.name,
-            *_samples(train, source),
-            *_samples(test, source),
+            *_images(train, source),
+            *_images(test, source),
             classes=62,
             class_names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
             scale=scale,
             shift=shift,
-            train_groups=np.array(train.users, dtype=np.int64),
-            test_groups=np.array(test.users, dtype=np.int64),
+            train_groups=np.array(train[2], dtype=np.int64),
+            test_groups=np.array(test[2], dtype=np.int64),
             group_names=writers,
         )
 
 
-def _samples(samples: LeafPart, source: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+def _images(samples: Samples, source: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     """Images (n, 1, 28, 28), as the 8-bit numbers that LEAF divided by 255, and labels (n,)."""
-    wrong = [label for label in samples.y if type(label) is not int]
+    x, y, _ = samples
+    wrong = [label for label in y if type(label) is not int]
     if wrong:
         raise damaged(source, f"the label {wrong[0]!r} is not a whole number")
     try:
-        pixels = np.array(samples.x, dtype=np.float64).reshape(len(samples.x), _PIXELS)
+        pixels = np.array(x, dtype=np.float64).reshape(len(x), _PIXELS)
     except ValueError as error:
         raise damaged(source, f"a sample does not have {_PIXELS} numbers") from error
     if not ((pixels >= 0) & (pixels <= 1)).all():
         raise damaged(source, "pixels are outside 0 to 1")
     images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, 1, 28, 28)
-    return images, np.array(samples.y, dtype=np.int64)
+    return images, np.array(y, dtype=np.int64)
 
 
 Codes = npt.NDArray[np.uint8]
@@ -164,7 +149,7 @@ class Shakespeare(DatasetComponent):
 
     def _from_leaf(self, source: Path) -> Dataset:
         train, test, roles = read_leaf(self.name, source)
-        samples = [*zip(train.x, train.y, strict=True), *zip(test.x, test.y, strict=True)]
+        samples = list(zip(train[0] + test[0], train[1] + test[1], strict=True))
         if not all(isinstance(text, str) for sample in samples for text in sample):
             raise damaged(source, "samples and labels must be text")
         texts = [x + y for x, y in samples]
@@ -175,10 +160,8 @@ class Shakespeare(DatasetComponent):
             raise damaged(
                 source, f"it has {len(characters)} different characters; at most 256 are supported"
             )
-        codes, cut = np.stack([_codes(text, characters) for text in texts]), len(train.y)
-        return self._dataset(
-            characters, ([codes[:cut]], [codes[cut:]]), (train.users, test.users), roles
-        )
+        codes, cut = np.stack([_codes(text, characters) for text in texts]), len(train[1])
+        return self._dataset(characters, ([codes[:cut]], [codes[cut:]]), (train[2], test[2]), roles)
 
     def _from_text(self, path: Path) -> Dataset:
         speeches = _speeches(path)
@@ -213,14 +196,14 @@ class Shakespeare(DatasetComponent):
         groups: tuple[list[int], list[int]],
         roles: tuple[str, ...],
     ) -> Dataset:
-        """The data set of windows (training, test) whose last character is the label; copied on first use."""
-        train, test = windows
+        """The data set of windows (training, test) whose last character is the label."""
+        train, test = map(np.concatenate, windows)
         return Dataset(
             name=self.name,
-            train_x=_all_but_last(train),
-            train_y=_last(train),
-            test_x=_all_but_last(test),
-            test_y=_last(test),
+            train_x=train[:, :-1],
+            train_y=train[:, -1].astype(np.int64),
+            test_x=test[:, :-1],
+            test_y=test[:, -1].astype(np.int64),
             classes=len(characters),
             kind="next_character",
             class_names=tuple(characters),
@@ -233,15 +216,6 @@ class Shakespeare(DatasetComponent):
 def _codes(text: str, characters: list[str]) -> Codes:
     """Index of each character of ``text`` in the sorted ``characters``."""
     return np.searchsorted(characters, list(text)).astype(np.uint8)
-
-
-def _all_but_last(windows: list[Codes]) -> Codes:
-    shape = (sum(map(len, windows)), windows[0].shape[1] - 1)
-    return deferred(shape, np.uint8, lambda: np.concatenate(windows)[:, :-1])
-
-
-def _last(windows: list[Codes]) -> npt.NDArray[np.int64]:
-    return np.concatenate([window[:, -1] for window in windows]).astype(np.int64)
 
 
 def _speeches(path: Path) -> dict[str, str]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent
-from fedsim.tasks.reading.files import FolderParameters, damaged, locate, read_bytes, read_npz
+from fedsim.tasks.reading.files import FolderParameters, damaged, locate, read_arrays, read_bytes
 from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
 from fedsim.vocabulary.numbers import varies
 
@@ -27,7 +27,7 @@ class Digits(DatasetComponent):
     name = "digits"
 
     def load(self, folder: Path | None = None) -> Dataset:
-        arrays = read_npz(_DIGITS, ("images", "labels"))
+        arrays = read_arrays(_DIGITS, ("images", "labels"))
         labels = arrays["labels"].astype(np.int64)
         return split_dataset(
             arrays["images"][:, None],
@@ -65,7 +65,7 @@ class UciHar(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         (path,) = locate(self.name, ["har_inertial.npz"], self.params.root, folder)
-        arrays = read_npz(path, ("x", "y", "subject", "is_test"))
+        arrays = read_arrays(path, ("x", "y", "subject", "is_test"))
         x = arrays.pop("x")
         if (
             x.ndim != 3

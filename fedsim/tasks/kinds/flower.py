@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Literal
 
 import numpy as np
@@ -113,7 +114,7 @@ class FlowerTask(Task):
             hint="run it with: fedsim flower APP --devices FILE",
         )
 
-    def flops_per_sample(self) -> float | None:
+    def flops_per_sample(self, frozen: Collection[str] = ()) -> float | None:
         return self.params.flops_per_sample
 
     def activations_per_sample(self) -> int:

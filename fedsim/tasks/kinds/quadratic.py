@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -134,7 +135,7 @@ class QuadraticTask(AnalyticTask):
     def activations_per_sample(self) -> int:
         return 0
 
-    def flops_per_sample(self) -> int:
+    def flops_per_sample(self, frozen: Collection[str] = ()) -> int:
         return 2 * int(self._curvatures[0].size) + 2 * self.layout.size
 
     def gradients(self, clients: IntArray, points: Tensor) -> Tensor:

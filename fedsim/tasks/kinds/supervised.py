@@ -42,7 +42,7 @@ _PROBE_SAMPLES = 2
 class SupervisedTask(Task):
     """A model to be trained on the clients' samples.
 
-    Samples are loaded and the module is built on first use. A user's model is built and checked immediately.
+    The module is built on first use; a user's is built and checked immediately.
 
     Attributes:
         dataset: the samples.
@@ -100,6 +100,7 @@ class SupervisedTask(Task):
         self._merges = merges
         self.class_masks: npt.NDArray[np.bool_] | None = None
         self.by_hand = True
+        self._flops: dict[frozenset[str], int] = {}
         if model.is_bundled:
             self.layout = model.layout(dataset)
         else:
@@ -277,18 +278,15 @@ class SupervisedTask(Task):
                 self.model.initialize(module, generator)
         return module
 
-    def flops_per_sample(self) -> int:
+    def flops_per_sample(self, frozen: Collection[str] = ()) -> int:
         """Counted once by running the module forward and backward; matrix products, convolutions and attention only."""
-        return self._flops_per_sample
-
-    @cached_property
-    def _flops_per_sample(self) -> int:
-        return self.flops_without(())
-
-    def flops_without(self, frozen: Collection[str]) -> int:
         from fedsim.tasks.modules.checks import count_flops
 
-        return count_flops(self.module, self.loss, *self._probe(_PROBE_SAMPLES), frozen)
+        key = frozenset(frozen)
+        if key not in self._flops:
+            probe = self._probe(_PROBE_SAMPLES)
+            self._flops[key] = count_flops(self.module, self.loss, *probe, frozen)
+        return self._flops[key]
 
     def activations_per_sample(self) -> int:
         """Counted by running the module: the tensors that torch keeps, without parameters."""

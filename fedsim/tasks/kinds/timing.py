@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 from pydantic import Field, model_validator
 
@@ -76,7 +78,7 @@ class TimingTask(Task):
     def build(cls, params: Params, context: TaskContext) -> TimingTask:
         return cls(params, ITEM_BYTES[context.training.dtype])
 
-    def flops_per_sample(self) -> float | None:
+    def flops_per_sample(self, frozen: Collection[str] = ()) -> float | None:
         return self.params.flops_per_sample
 
     def activations_per_sample(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from abc import abstractmethod
 from pathlib import Path
 from typing import Literal
 
@@ -166,13 +167,29 @@ class MajorityLabel(Partitioner):
         return Assignment(owners, clients)
 
 
+class _ByClass(Partitioner):
+    """A partition by the number of samples of each class that each client gets."""
+
+    needs_classes = True
+
+    @abstractmethod
+    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
+        """Samples of each class at each client, (N, classes), from the ``sizes`` of the classes."""
+
+    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+        owners = deal(self.counts(dataset, sizes, rng), dataset.train_y, rng)
+        least, clients = getattr(self.params, "min_samples", 1), self.params.clients
+        return Assignment(raise_minimum(owners, clients, least, rng, dataset), clients)
+
+
 # Draws of the classes of all clients, and of sizes and mixes.
 _CLASS_DRAWS, _DUAL_DRAWS = 1000, 100
 # (fewest, most) classes per client by number of clients: FedCompass, appendix D.1, and its authors' code.
 _CLASS_RANGES = {1: (10, 10), 2: (7, 8), 3: (6, 8), 4: (5, 7), 5: (5, 6), 6: (4, 6), 7: (4, 5)}
 
 
-class ClassPartition(Partitioner):
+class ClassPartition(_ByClass):
     """Class partition (Li et al., FedCompass, ICLR 2024, Algorithm 4).
 
     Every client draws a number of classes from ``classes_min .. classes_max`` and that many random classes; this is
@@ -181,7 +198,6 @@ class ClassPartition(Partitioner):
     """
 
     name = "class_partition"
-    needs_classes = True
 
     class Params(CountedParameters):
         classes_min: int | None = Field(default=None, ge=1)
@@ -211,11 +227,9 @@ class ClassPartition(Partitioner):
 
     params: Params
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
-        clients = self.params.clients
-        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
+    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
         holds = self._holders(dataset, rng)
-        counts = np.zeros((clients, dataset.classes), dtype=np.int64)
+        counts = np.zeros(holds.shape, dtype=np.int64)
         for label in range(dataset.classes):
             holders = np.flatnonzero(holds[:, label])
             if len(holders) > sizes[label]:
@@ -226,7 +240,7 @@ class ClassPartition(Partitioner):
                 )
             draws = rng.normal(self.params.share_mean, self.params.share_std, len(holders))
             counts[holders, label] = apportion(int(sizes[label]), np.abs(draws))
-        return Assignment(deal(counts, dataset.train_y, rng), clients)
+        return counts
 
     def _holders(self, dataset: Dataset, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
         clients, classes = self.params.clients, dataset.classes
@@ -249,7 +263,7 @@ class ClassPartition(Partitioner):
         )
 
 
-class Dirichlet(Partitioner):
+class Dirichlet(_ByClass):
     """Label skew: the mixes of labels are Dirichlet(alpha) draws.
 
     Rules: ``client`` as in FedAU and FedSUM (one draw per client, normalized per class); ``class`` after Yurochkin
@@ -258,7 +272,6 @@ class Dirichlet(Partitioner):
     """
 
     name = "dirichlet"
-    needs_classes = True
 
     class Params(CountedParameters):
         alpha: float = Field(gt=0)
@@ -272,22 +285,16 @@ class Dirichlet(Partitioner):
 
     params: Params
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
         clients = self.params.clients
-        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         if self.params.rule == "class":
             shares = self._mixes(dataset.classes, clients, rng).T
         else:
             shares = self._mixes(clients, dataset.classes, rng)
         if self.params.rule == "balanced":
-            counts = _balanced(shares, sizes, rng)
-        else:
-            columns = [apportion(int(size), shares[:, c]) for c, size in enumerate(sizes)]
-            counts = np.stack(columns, axis=1)
-        owners = deal(counts, dataset.train_y, rng)
-        return Assignment(
-            raise_minimum(owners, clients, self.params.min_samples, rng, dataset), clients
-        )
+            return _balanced(shares, sizes, rng)
+        columns = [apportion(int(size), shares[:, c]) for c, size in enumerate(sizes)]
+        return np.stack(columns, axis=1)
 
     def _mixes(self, draws: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.float64]:
         mixes = rng.dirichlet(np.full(size, self.params.alpha), size=draws)
@@ -316,7 +323,7 @@ def _balanced(
     return counts
 
 
-class DualDirichlet(Partitioner):
+class DualDirichlet(_ByClass):
     """Dual Dirichlet partition (Li et al., FedCompass, ICLR 2024, Algorithm 5).
 
     Client weights u ~ Dir(alpha1 / N, ...), label weights V_i ~ Dir(alpha2 x class shares); client i gets
@@ -324,7 +331,6 @@ class DualDirichlet(Partitioner):
     """
 
     name = "dual_dirichlet"
-    needs_classes = True
 
     class Params(CountedParameters):
         alpha1: float | None = Field(default=None, gt=0)
@@ -336,9 +342,8 @@ class DualDirichlet(Partitioner):
 
     params: Params
 
-    def assign(self, dataset: Dataset, rng: np.random.Generator, folder: Path | None) -> Assignment:
+    def counts(self, dataset: Dataset, sizes: IntArray, rng: np.random.Generator) -> IntArray:
         params, clients = self.params, self.params.clients
-        sizes = np.bincount(dataset.train_y, minlength=dataset.classes)
         present = np.flatnonzero(sizes)
         concentration = (params.alpha1 or float(clients)) / clients
         for _ in range(_DUAL_DRAWS):
@@ -354,7 +359,7 @@ class DualDirichlet(Partitioner):
             for column, label in enumerate(present):
                 counts[:, label] = apportion(int(sizes[label]), weights[:, column])
             if counts.sum(axis=1).min() >= params.min_samples:
-                return Assignment(deal(counts, dataset.train_y, rng), clients)
+                return counts
         raise self.misfit(
             f"{_DUAL_DRAWS} draws gave no partition in which all {format_count(clients)} clients have "
             f"{format_count(params.min_samples)} samples or more",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import io
 import lzma
 import math
 import os
@@ -186,16 +185,13 @@ def damaged(path: Path, what: str) -> UserError:
 
 def read_bytes(path: Path) -> bytes:
     """Content of a file, decompressed if its name ends in .gz or .xz."""
+    opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
-        if path.suffix == ".gz":
-            with gzip.open(path) as stream:
-                return stream.read()
-        if path.suffix == ".xz":
-            with lzma.open(path) as stream:
-                return stream.read()
-        return path.read_bytes()
+        with opened(path, "rb") as stream:
+            content: bytes = stream.read()
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, str(error)) from error
+    return content
 
 
 class NotOnDisk(UserError):
@@ -276,54 +272,40 @@ def read_arrays(
 
     Arrays in a folder are memory-mapped (copy on write) and read when used.
     """
-    if not path.is_dir():
-        return read_npz(path, required, optional)
-    files = {name: path / f"{name}.npy" for name in (*required, *optional)}
-    if missing := [files[name].name for name in required if not files[name].is_file()]:
-        hint = "write them with numpy.save, or numpy.lib.format.open_memmap if they are larger than memory"
-        raise UserError(f"it has no file {', '.join(missing)}", where=str(path), hint=hint)
-    return {name: _mapped(file) for name, file in files.items() if file.is_file()}
-
-
-def names_of_arrays(path: Path) -> list[str]:
-    """Names of the arrays of an .npz file, or of the .npy files of a folder."""
-    if path.is_dir():
-        return sorted(file.stem for file in path.glob("*.npy"))
-    _require_npz(path)
-    with zipfile.ZipFile(path) as archive:
-        return [name.removesuffix(".npy") for name in archive.namelist()]
-
-
-def _mapped(path: Path) -> npt.NDArray[Any]:
-    try:
-        result: npt.NDArray[Any] = np.lib.format.open_memmap(path, mode="c")
-    except (ValueError, OSError, EOFError) as error:
-        texts = _texts(path.read_bytes()) if _has_objects(error) else None
-        if texts is None:
-            raise _unreadable(path, path.stem, error) from error
-        return texts
-    return result
-
-
-def _member(content: Any, name: str) -> npt.NDArray[Any]:
-    try:
-        array: npt.NDArray[Any] = content[name]
-    except ValueError as error:
-        with content.zip.open(f"{name}.npy") as file:
-            texts = _texts(file.read()) if _has_objects(error) else None
-        if texts is None:
-            raise
-        return texts
-    return array
-
-
-def _has_objects(error: Exception) -> bool:
-    return "Object arrays" in str(error) or "Python objects" in str(error)
+    known = names_of_arrays(path)
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    if missing := [name for name in required if name not in known]:
+        what, hint = f"array {', '.join(missing)}", f"it contains: {', '.join(known) or 'nothing'}"
+        if path.is_dir():
+            what = f"file {', '.join(f'{name}.npy' for name in missing)}"
+            hint = "write them with numpy.save, or numpy.lib.format.open_memmap if they are larger than memory"
+        raise UserError(f"it has no {what}", where=str(path), hint=hint)
+    for name in (*required, *(name for name in optional if name in known)):
+        file = path / f"{name}.npy" if path.is_dir() else path
+        try:
+            if path.is_dir():
+                arrays[name] = np.lib.format.open_memmap(file, mode="c")
+            else:
+                with np.load(path, allow_pickle=False) as content:
+                    arrays[name] = content[name]
+        except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError) as error:
+            if "Object arrays" not in str(error) and "Python objects" not in str(error):
+                raise damaged(file, str(error)) from error
+            stored = file if path.is_dir() else zipfile.Path(path, f"{name}.npy")
+            texts = _texts(stored.read_bytes())
+            if texts is None:
+                raise UserError(
+                    f"{name} has dtype object, which could contain anything and is not read",
+                    where=str(file),
+                    hint=f"save it as numbers or text, such as {name}.astype(int) or {name}.astype(str)",
+                ) from error
+            arrays[name] = texts
+    return arrays
 
 
 def _texts(content: bytes) -> npt.NDArray[np.str_] | None:
     """The array of text in an .npy file of Python objects; None if it contains anything else."""
-    file = io.BytesIO(content)
+    file = BytesIO(content)
     first = np.lib.format.read_magic(file) == (1, 0)
     header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
     header(file)
@@ -335,12 +317,16 @@ def _texts(content: bytes) -> npt.NDArray[np.str_] | None:
     return array.astype(str) if is_text else None
 
 
-def _unreadable(path: Path, name: str, error: Exception) -> UserError:
-    if not _has_objects(error):
-        return damaged(path, str(error))
-    message = f"{name} has dtype object, which could contain anything and is not read"
-    hint = f"save it as numbers or text, such as {name}.astype(int) or {name}.astype(str)"
-    return UserError(message, where=str(path), hint=hint)
+def names_of_arrays(path: Path) -> list[str]:
+    """Names of the arrays of an .npz file, or of the .npy files of a folder."""
+    if path.is_dir():
+        return sorted(file.stem for file in path.glob("*.npy"))
+    require_file(path)
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return [name.removesuffix(".npy") for name in archive.namelist()]
+    except zipfile.BadZipFile as error:
+        raise damaged(path, "it is not an .npz archive") from error
 
 
 def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[np.bool_]:
@@ -376,33 +362,3 @@ def first_not_finite(x: npt.NDArray[Any]) -> int | None:
         if not finite.all():
             return start + int(np.argmin(finite))
     return None
-
-
-def read_npz(
-    path: Path, required: Sequence[str], optional: Sequence[str] = ()
-) -> dict[str, npt.NDArray[Any]]:
-    """The named arrays of an .npz file; optional ones only if they are present."""
-    _require_npz(path)
-    name = "it"
-    try:
-        with np.load(path, allow_pickle=False) as content:
-            missing = [name for name in required if name not in content.files]
-            if missing:
-                raise UserError(
-                    f"it has no array {', '.join(missing)}",
-                    where=str(path),
-                    hint=f"it contains: {', '.join(content.files) or 'nothing'}",
-                )
-            arrays = {}
-            for name in (*required, *optional):
-                if name in content.files:
-                    arrays[name] = _member(content, name)
-            return arrays
-    except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, AttributeError) as error:
-        raise _unreadable(path, name, error) from error
-
-
-def _require_npz(path: Path) -> None:
-    require_file(path)
-    if not zipfile.is_zipfile(path):
-        raise damaged(path, "it is not an .npz archive")

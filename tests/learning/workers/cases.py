@@ -10,8 +10,8 @@ import torch
 
 from fedsim.learning.device import Execution
 from fedsim.learning.workers import Station
-from fedsim.methods.base import Method, ServerState, Updates
-from fedsim.methods.compression import with_compression
+from fedsim.methods.base import Method, ServerState, Updates, with_mixin
+from fedsim.methods.compression import Compressed
 from fedsim.methods.fedavg import FedAvg
 from fedsim.parts.catalog import CATALOG
 from fedsim.scenario.training import Augmentation, Training
@@ -88,11 +88,11 @@ def compressed_scaffold(*, error_feedback: bool) -> type[Method]:
     """SCAFFOLD with errors of uploads, or memories that follow them, and references of downloads."""
     up, down = (CATALOG.parts("compression")[name] for name in ("topk", "qsgd"))
     layout = Layout.of([("x", (1,))])
-    return with_compression(
-        CATALOG.parts("method")["scaffold"],
-        up(up.Params(share=0.1, error_feedback=error_feedback), layout),
-        down(down.Params(), layout),
-    )
+    ways = {
+        "up": up(up.Params(share=0.1, error_feedback=error_feedback), layout),
+        "down": down(down.Params(), layout),
+    }
+    return with_mixin(CATALOG.parts("method")["scaffold"], Compressed, ways=ways)
 
 
 def method_of(name: str) -> type[Method]:

@@ -15,10 +15,10 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.datasets.images import MNIST_FILES, promised_shape, read_idx
+from fedsim.tasks.datasets.images import MNIST_FILES
 from fedsim.tasks.reading.files import Archive, download, first_not_finite, locate, read_table
 from fedsim.tasks.reading.samples import held_out, split_dataset, standardized
-from tests.tasks.files import batch, digest, equal, idx, idx_arrays, leaf, rows, save_npz
+from tests.tasks.files import batch, digest, equal, idx, leaf, rows, save_npz
 from tests.tasks.toys import load
 
 
@@ -177,50 +177,6 @@ def test_files_may_lie_in_the_folder_of_the_archive(tmp_path: Path) -> None:
     assert locate("toy", ["numbers"], tmp_path, None, archive) == [tmp_path / "inner/numbers.xz"]
     with pytest.raises(UserError, match=r"missing letters in .*inner"):
         locate("toy", ["letters"], tmp_path, None, archive)
-
-
-def test_compressed_images_are_read_when_they_are_used(
-    idx_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reads = []
-
-    def counted(path: Path, dimensions: int) -> np.ndarray:
-        reads.append(path.name)
-        return read_idx(path, dimensions)
-
-    monkeypatch.setattr("fedsim.tasks.datasets.images.read_idx", counted)
-    dataset = load("mnist", root=idx_folder)
-    assert reads == [f"{MNIST_FILES[1]}.gz", f"{MNIST_FILES[3]}.gz"], "the labels alone"
-    assert dataset.input_shape == (1, 28, 28)
-    assert np.array_equal(dataset.train_x[:, 0], idx_arrays()[0])
-    assert reads[2:] == [f"{MNIST_FILES[0]}.gz"]
-
-
-def test_damage_behind_a_right_header_is_noticed_when_images_are_used(idx_folder: Path) -> None:
-    path = idx_folder / f"{MNIST_FILES[0]}.gz"
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 0xFF
-    path.write_bytes(bytes(content))
-    dataset = load("mnist", root=idx_folder)
-    with pytest.raises(UserError, match="damaged"):
-        _ = dataset.train_x
-
-
-def test_a_promised_shape_agrees_with_the_size_at_the_end(tmp_path: Path) -> None:
-    array = np.zeros((3, 4, 5))
-    path = tmp_path / "images.gz"
-    path.write_bytes(gzip.compress(idx(array)))
-    assert promised_shape(path, 3) == (3, 4, 5)
-    assert promised_shape(path, 1) is None, "other dimensions"
-    path.write_bytes(gzip.compress(idx(array)[:-1]))
-    assert promised_shape(path, 3) is None, "cut off before it was compressed"
-    # Two members after one another are a valid .gz file whose last size says nothing of the whole.
-    whole = idx(array)
-    path.write_bytes(gzip.compress(whole[:20]) + gzip.compress(whole[20:]))
-    assert promised_shape(path, 3) is None
-    assert np.array_equal(read_idx(path, 3), array)
-    (tmp_path / "images").write_bytes(whole)
-    assert promised_shape(tmp_path / "images", 3) is None, "mapped, not read, as it is"
 
 
 @pytest.mark.parametrize(
