@@ -166,7 +166,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         sorted(each * unit for unit in units for each in multiples) for multiples in _MULTIPLES
     )
     marks = [[s for s in each if low <= s <= high] for each in lists]
-    shown = next(each for each in marks if len(each) <= _MOST_TICKS) or [low * 1.1, high / 1.1]
+    apart = (each for each in marks if np.diff(places(*each)).min(initial=1) > _LEAST_GAP)
+    shown = next(apart, marks[-1]) or [low * 1.1, high / 1.1]
     ticks = [(*places(s), format_duration(s)) for s in shown]
     title = f"Time to {comparison.phrase(goals[0])}"
     return Figure(
@@ -183,8 +184,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
 
 
 _MULTIPLES = ((1, 2, 3, 5, 7, 10, 14, 20, 30), (1, 2, 5, 10, 30), (1, 3, 10), (1, 10), (1,))
-_MOST_TICKS = 6
-"""Ticks of an axis of time are the densest of these multiples of its units that are not more than this number."""
+_LEAST_GAP = 0.12
+"""Ticks of an axis of time are the densest of these multiples of its units that are this share of the axis apart."""
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:

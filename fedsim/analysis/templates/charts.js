@@ -494,23 +494,31 @@ const fedsim = (() => {
         }));
         return [{ x: px(value), values, lines: [`${x.label} ${x.names ? x.names[value] : show(x.kind, value)}`, ...read.map((s) => `${s.label} ${values[s.label]}`)] }];
       });
-      return {
-        box, places,
-        zoomed: (a, b) => [xa.value(a - box.left), xa.value(b - box.left)],
-        along: x.kind === "time" ? { name: x.label, at: (value) => box.left + xa.at(value), value: (pixel) => xa.value(pixel - box.left) } : null,
-        option: {
-          grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom },
-          xAxis: xa.option, yAxis: ya.option,
-          series: [
-            ...(bands ? shown.filter((s) => s.high?.some((value) => value !== null)).map(band) : []),
-            ...(smooth ? shown.filter((s) => !s.silent).map((s) => line({ ...s, symbol: null }, s.raw, 0.25, 1)) : []),
-            ...shown.map((s) => line(s, s.values, 1)),
-          ],
-          graphic: [...nights(x, first, last, box, px), ...shaded(spec.shades ?? [], first, last, box, px, { fill: ink("accent-soft") }), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15), ...notes,
-            ...named.map((each) => words(each.text, box.right + 8, each.y, { fill: ink(each.color) }))],
-        },
-      };
+      const lines = [
+        ...(bands ? shown.filter((s) => s.high?.some((value) => value !== null)).map(band) : []),
+        ...(smooth ? shown.filter((s) => !s.silent).map((s) => line({ ...s, symbol: null }, s.raw, 0.25, 1)) : []),
+        ...shown.map((s) => line(s, s.values, 1)),
+      ];
+      const graphic = [
+        ...nights(x, first, last, box, px), ...shaded(spec.shades ?? [], first, last, box, px, { fill: ink("accent-soft") }), ...notes,
+        ...named.map((each) => words(each.text, box.right + 8, each.y, { fill: ink(each.color) })),
+      ];
+      return plane(width, height, { box, x, y, xa, ya, places, series: lines, graphic });
     });
+  }
+  /* What `plot` needs of a chart with an axis in each direction. */
+  function plane(width, height, { box, x, y, xa, ya, places, series, graphic }) {
+    const value = (pixel) => xa.value(pixel - box.left);
+    return {
+      box, places,
+      zoomed: (a, b) => [value(a), value(b)],
+      along: x.kind === "time" ? { name: x.label, at: (instant) => box.left + xa.at(instant), value } : null,
+      option: {
+        grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom },
+        xAxis: xa.option, yAxis: ya.option, series,
+        graphic: [...graphic, words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15)],
+      },
+    };
   }
   /* Stacked columns over bins. spec: x {kind, label, from, to, whole}, y {label}, series [{label, color, values}]. */
   function columns(host, summary, spec) {
@@ -555,16 +563,7 @@ const fedsim = (() => {
         const values = series.filter((s) => s.values[index]).map((s) => `${s.label} ${show("count", s.values[index])}`);
         return [{ x: (px(from) + px(ends[index])) / 2, lines: [`${x.label} ${name}`, ...(values.length ? values : ["none"])] }];
       });
-      return {
-        box, places,
-        zoomed: (a, b) => [xa.value(a - box.left), xa.value(b - box.left)],
-        along: x.kind === "time" ? { name: x.label, at: (value) => box.left + xa.at(value), value: (pixel) => xa.value(pixel - box.left) } : null,
-        option: {
-          grid: { left: box.left, right: width - box.right, top: box.top, bottom: height - box.bottom },
-          xAxis: xa.option, yAxis: ya.option, series: [drawn],
-          graphic: [...nights(x, first, last, box, px), words(y.label, 2, 2), words(x.label, width - 18 - textWidth(x.label), height - 15)],
-        },
-      };
+      return plane(width, height, { box, x, y, xa, ya, places, series: [drawn], graphic: nights(x, first, last, box, px) });
     });
   }
   /* A matrix of counts. spec: columns {label, names}, rows {label, names}, values [row][column]. */
