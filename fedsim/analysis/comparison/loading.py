@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -73,6 +74,7 @@ def load(
     for path in named:
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
+    _errors.cache_clear()
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
     sections: dict[str, dict[str, Any]] = {}
@@ -151,13 +153,14 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
 
 def _never_started(path: Path) -> str:
     """Why a run of a sweep has no folder; the sweep's index has errors that occurred before it was created."""
-    index = path.parent / "index.parquet"
-    if index.is_file():
-        rows = read_parquet(index).to_pylist()
-        error = next((row.get("error") for row in rows if row.get("run") == path.name), None)
-        if error:
-            return _failed(error)
-    return "was not started"
+    error = _errors(path.parent / "index.parquet").get(path.name)
+    return _failed(error) if error else "was not started"
+
+
+@functools.lru_cache(maxsize=1)
+def _errors(index: Path) -> dict[str, str]:
+    rows = read_parquet(index).to_pylist() if index.is_file() else ()
+    return {row.get("run"): row.get("error") for row in rows}
 
 
 def _failed(error: str | None) -> str:
