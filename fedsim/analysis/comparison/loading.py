@@ -14,7 +14,7 @@ from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_f
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.records import SWEEP_SCENARIO, is_sweep, read_sweep
+from fedsim.runs.records import RUN, SWEEP_SCENARIO, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import format_command, format_names
@@ -81,7 +81,7 @@ def load(
     for number, path in enumerate(folders.values()):
         if on_progress is not None:
             on_progress(number, len(folders))
-        if not RunFolder(path).info.exists():
+        if not (path / RUN.file).exists():
             left_out.append(LeftOut(path, _never_started(path), None))
             continue
         run = Run(RunFolder(path))
