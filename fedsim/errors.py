@@ -51,6 +51,7 @@ class UserError(FedsimError):
     ) -> None:
         texts = (text and _LONG.sub(r"\1...", text) for text in (message, where, hint))
         self.message, self.where, self.hint = map(printable, texts)
+        self.where = self.where and self.where.replace("\n", "\\n")
         self.rule = rule
         super().__init__(str(self))
 

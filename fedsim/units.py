@@ -105,6 +105,8 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
         result = float(value)
     if not math.isfinite(result):
         raise ValueError(f"{value!r} is not a finite {kind}")
+    if not result and re.match(r"\s*[+-]?[0.]*[1-9]", str(value)):
+        raise ValueError(f"{value!r} is too small a {kind}")
     if result < 0:
         raise ValueError(f"{value!r} is negative; a {kind} is zero or more")
     return result

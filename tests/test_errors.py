@@ -23,6 +23,7 @@ def test_a_message_has_the_place_first_and_the_fix_on_a_line_below() -> None:
     assert str(UserError("is empty", where="a", hint="fill it")) == "a: is empty\n  fill it"
     error = UserError("bad\x1b[31m", where="a\x07", hint="b\x9b\nsecond line")
     assert str(error) == "a\\x07: bad\\x1b[31m\n  b\\x9b\nsecond line"
+    assert str(UserError("bad", where="a\nb")) == "a\\nb: bad"
     assert str(UserError("a\u200b\ufeff\u061c\U000e0041\udcff\xa0é")) == (
         "a\\u200b\\ufeff\\u061c\\U000e0041\\udcff\xa0é"
     )

@@ -17,7 +17,7 @@ import pyarrow as pa
 from fedsim.calibration.clock import Clock, instants
 from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files import cells
-from fedsim.files.frames import Frame, TableFile
+from fedsim.files.frames import Frame, TableFile, readable
 from fedsim.files.lines import as_table
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.tables import run_starts
@@ -141,6 +141,7 @@ def json_schema() -> dict[str, Any]:
     }
 
 
+@readable
 def read_log(path: Path, *, every_row: bool = False) -> Log:
     """Read a log: its dispatches in order of their start, with columns as in :data:`COLUMNS`.
 

@@ -12,7 +12,7 @@ from fedsim.calibration.clock import instants
 from fedsim.calibration.log import NAMES, Log, numbered, spelled
 from fedsim.errors import UserError
 from fedsim.files import cells
-from fedsim.files.frames import Frame, TableFile
+from fedsim.files.frames import Frame, TableFile, readable
 from fedsim.files.lines import as_table
 from fedsim.files.sources import Sources
 
@@ -27,6 +27,7 @@ _NAMES = {
 _J_PER_KWH = 3.6e6
 
 
+@readable
 def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[str]]:
     """Watts above idle (``download_w``, ``compute_w``, ``upload_w``), watts while idle (``idle_w``), and flags.
 

@@ -78,7 +78,7 @@ def _scaled(run: Run, override: Override) -> Override:
 def _clients(run: Run, which: str) -> list[int]:
     """The clients that ``--without-clients`` names."""
     kind, _, rest = which.partition(":")
-    if kind == "slowest" and (share := share_of(rest)) != "":
+    if kind == "slowest" and 0 <= float((share := share_of(rest)) or -1) <= 1:
         order = run.clients["step_s"].to_numpy().argsort(kind="stable")[::-1]
         return sorted(order[: math.ceil(float(share) * len(order))].tolist())
     if re.fullmatch(r"\d+(,\d+)*", which):

@@ -162,7 +162,8 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     else:
         floats = _cast(values, pa.float64())
     if floats is not None:
-        return np.asarray(floats, np.float64) * factor, np.zeros(len(values), np.bool_)
+        with np.errstate(over="ignore"):  # Bounds refuse what is infinite.
+            return np.asarray(floats, np.float64) * factor, np.zeros(len(values), np.bool_)
     import pandas as pd
 
     text = _known(values, UNKNOWN).to_pandas().str.strip()
@@ -171,7 +172,10 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     # A span such as 0 days 00:00:01.5 (pandas) or 1-02:00:00 (Slurm) carries its unit, too.
     clock = plain.where(plain.str.contains(":")).str.replace(_DAYS, r"\1 days \2", regex=True)
     spans = pd.to_timedelta(clock, errors="coerce").dt.total_seconds()
-    result = pd.to_numeric(plain, errors="coerce").to_numpy(np.float64, na_value=np.nan) * factor
+    with np.errstate(over="ignore"):
+        result = (
+            pd.to_numeric(plain, errors="coerce").to_numpy(np.float64, na_value=np.nan) * factor
+        )
     result = np.where(percent, result / factor / 100, result)
     result = np.where(spans.notna(), spans, result)
     known = text.notna() & ~text.isin(UNKNOWN)

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import codecs
 import csv
+import functools
 import io
 import os
 import re
 import struct
 import zipfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,7 @@ from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
 
+Result = TypeVar("Result")
 _HEAD_BYTES = 1 << 16
 _BLOCK_BYTES = 1 << 24
 _PREAMBLE = 20
@@ -83,6 +85,8 @@ class TableFile:
             return
         schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
         own = schema.names
+        if twice := repeated(own):
+            raise source.error(f"has the column '{twice}' twice", "remove or rename one of them")
         if isinstance(self._whole, pa.Table):
             self._whole = _flat(self._whole)
         schema = _flat(schema.empty_table()).schema
@@ -273,6 +277,23 @@ class TableFile:
             is_comment = row and row[0][:1] == "#" and len(row) != len(self.names)
             if row and not is_comment and reader.line_num > self._skip:
                 yield reader.line_num
+
+
+def readable(function: Callable[..., Result]) -> Callable[..., Result]:
+    """Let a function of a file, or of several, name them if Arrow cannot convert what is in them."""
+
+    @functools.wraps(function)
+    def read(files: Path | Sequence[Path], *args: Any, **options: Any) -> Result:
+        try:
+            return function(files, *args, **options)
+        except pa.ArrowException as error:
+            where = str(files) if isinstance(files, Path) else ", ".join(map(str, files))
+            message = f"has values that cannot be read: {str(error).partition(chr(10))[0]}"
+            raise UserError(
+                message, where=where, hint="write text, numbers or timestamps"
+            ) from error
+
+    return read
 
 
 class LongFile:

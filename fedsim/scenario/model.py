@@ -537,7 +537,7 @@ class Scenario(Parameters):
     name: Annotated[str, AfterValidator(_checked_name)] = "scenario"
     """Name of the run: letters and digits of any script, dots, dashes and underscores; the first is a letter or a
     digit. If a scenario file gives none, it is the file's name without its suffix."""
-    seed: int = Field(default=0, ge=0, lt=2**63)
+    seed: int = Field(default=0, ge=0, le=2**63 - 1)
     """Seed of every random stream."""
     task: Annotated[Part[Any], OfKind("task", "supervised")]
     """The learning task: the model, and how the data is spread over the clients, such as

@@ -326,8 +326,9 @@ class _Builder:
                 continue
             previous = key_node, value_node
             key_location = self._location(key_node)
-            if not isinstance(key_node, ScalarNode):
-                raise UserError("a key must be plain text", where=key_location)
+            if not isinstance(key_node, ScalarNode) or key_node.tag == f"{_TAG}merge":
+                hint = "write the keys out; those of another mapping (<<) are not merged"
+                raise UserError("a key must be plain text", where=key_location, hint=hint)
             key = str(self._scalar(key_node, key_location, "str"))
             if key in result:
                 raise UserError(

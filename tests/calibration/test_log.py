@@ -9,6 +9,8 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
@@ -266,3 +268,26 @@ def test_the_schema_accepts_what_is_read(
     assert validator.is_valid(_ROW | change) == is_valid
     for name in schema["required"]:
         assert not validator.is_valid({key: _ROW[key] for key in _ROW if key != name})
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("client", pa.array([b"\xff\xfe"] * 3).dictionary_encode(), "values that cannot be read"),
+        ("client", pa.array([b"\xff\xfe"] * 3), "values that cannot be read"),
+        ("start", pa.array([0, 1, 2], pa.timestamp("us", "Europe/\u202eX")), "cannot be read"),
+        ("round", None, "has the column 'end' twice"),
+    ],
+)
+def test_columns_that_arrow_cannot_convert_are_refused(
+    tmp_path: Path, column: str, values: Any, message: str
+) -> None:
+    columns: dict[str, Any] = {"client": ["a", "b", "c"], "start": [0.0, 1, 2], "end": [1.0, 2, 3]}
+    if column == "start":
+        columns["end"] = pa.array([1, 2, 3], pa.timestamp("us", "UTC"))
+    table = pa.table({**columns, column: values if values is not None else columns["end"]})
+    if values is None:
+        table = table.rename_columns(["client", "start", "end", "end"])
+    pq.write_table(table, tmp_path / "log.parquet")
+    with pytest.raises(UserError, match=message):
+        read_log(tmp_path / "log.parquet")

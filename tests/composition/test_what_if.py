@@ -172,6 +172,8 @@ def test_without_the_slowest_clients(before: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fragments"),
     [
+        (("--without-clients", "slowest:-5%"), ("names no clients", "write slowest:5%")),
+        (("--without-clients", "slowest:105%"), ("names no clients", "write slowest:5%")),
         (("-s", "server.method.name=2x"), ("not a number to multiply", "give its new value")),
         (("-s", "server.schedule.pauze=0.5x"), ("unknown key", "did you mean 'pause'?")),
         (("--without-clients", "slow"), ("--without-clients slow: names no clients",)),

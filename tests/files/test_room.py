@@ -86,10 +86,11 @@ def test_what_would_fill_the_memory_is_refused_before_it_is_read(
     ],
 )
 def test_other_encodings_that_repeat_are_refused(
-    kind: Any, options: dict[str, Any], tmp_path: Path
+    kind: Any, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "x.parquet"
-    pq.write_table(pa.table({"a": pa.array(["x" * 1_000_000] * 300).cast(kind)}), path, **options)
+    pq.write_table(pa.table({"a": pa.array(["x" * 1_000_000] * 20).cast(kind)}), path, **options)
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "8MB")
     with pytest.raises(UserError, match="unpacks to more than 0"):
         read(path)
 

@@ -46,7 +46,7 @@ def test_styles_of_fedsim_pass_and_those_in_its_text_are_shown(show: Any, styled
     assert "a\\x1b[31mb\\x1b[2Jc\\u202ed\\r" in written or "[/x] [bold]y" in written
 
 
-@pytest.mark.parametrize("command", [("ls", "."), ("describe", "fedlga"), ("scenario", "list")])
+@pytest.mark.parametrize("command", [("ls", "."), ("describe", "fedlga")])
 def test_an_output_that_is_ascii_gets_replaced_characters(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

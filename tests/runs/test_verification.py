@@ -75,7 +75,7 @@ def test_a_run_as_written_is_intact_and_its_page_does_not_count(complete: Path) 
     (complete / "report.html").write_text("rewritten")
     (complete / "notes.txt").write_text("mine")
     code, rows = verify(complete)
-    assert (code, rows[0]["state"]) == (0, "intact")
+    assert (code, rows[0]["state"], rows[0]["path"]) == (0, "intact", str(complete))
     assert rows[0]["files"] == len(list(complete.iterdir())) - 3  # the page, the notes, the lock
 
 

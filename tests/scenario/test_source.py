@@ -88,6 +88,7 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("a: !mine {b: 1}\n", "f:1:4", "!mine"),
         ("a: !!binary aGk=\n", "f:1:4", "!!binary"),
         ("a: *nowhere\n", "f:1:4", "nowhere"),
+        ("a: {<<: {b: 1}}\n", "f:1:5", "a key must be plain text"),
         ("a: &x [*x]\n", "f", "aliases repeat"),
         (f"a: [&x {'x' * 10_000}{', *x' * 200}]\n", "f", "aliases repeat"),
         ("a: 1\n---\nb: 2\n", "f:2:1", "second document"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_f
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.records import SWEEP_SCENARIO, is_sweep, read_sweep
+from fedsim.runs.records import RUN, SWEEP_SCENARIO, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import format_command, format_names
@@ -73,13 +74,14 @@ def load(
     for path in named:
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
+    _errors.cache_clear()
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
     sections: dict[str, dict[str, Any]] = {}
     for number, path in enumerate(folders.values()):
         if on_progress is not None:
             on_progress(number, len(folders))
-        if not RunFolder(path).info.exists():
+        if not (path / RUN.file).exists():
             left_out.append(LeftOut(path, _never_started(path), None))
             continue
         run = Run(RunFolder(path))
@@ -151,13 +153,14 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
 
 def _never_started(path: Path) -> str:
     """Why a run of a sweep has no folder; the sweep's index has errors that occurred before it was created."""
-    index = path.parent / "index.parquet"
-    if index.is_file():
-        rows = read_parquet(index).to_pylist()
-        error = next((row.get("error") for row in rows if row.get("run") == path.name), None)
-        if error:
-            return _failed(error)
-    return "was not started"
+    error = _errors(path.parent / "index.parquet").get(path.name)
+    return _failed(error) if error else "was not started"
+
+
+@functools.lru_cache(maxsize=1)
+def _errors(index: Path) -> dict[str, str]:
+    rows = read_parquet(index).to_pylist() if index.is_file() else ()
+    return {row.get("run"): row.get("error") for row in rows}
 
 
 def _failed(error: str | None) -> str:

@@ -19,6 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
+from fedsim.errors import printable
 from fedsim.files.sources import SourceFile as SourceFile
 from fedsim.files.sources import Sources as Sources
 from fedsim.parts.catalog import CATALOG
@@ -153,15 +154,15 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
         horizon_us = int(np.max(tables["devices"].column("window_end_us").to_numpy(), initial=0))
     bundle = TraceBundle(
         Manifest(
-            name=name,
-            source=params.source or sources.describe(),
+            name=printable(name),
+            source=printable(params.source or sources.describe()),
             license=params.license,
             citation=params.citation,
             importer=importer.name or importer.__name__,
             importer_version=importer.version,
             options=params.model_dump(mode="json", exclude=set(ImporterParams.model_fields)),
             counts={key: int(value) for key, value in imported.counts.items()},
-            caveats=[*imported.caveats, *([params.caveat] if params.caveat else [])],
+            caveats=printable([*imported.caveats, *([params.caveat] if params.caveat else [])]),
             horizon_us=max(horizon_us or 0, 1),
             epoch=imported.epoch,
             clock=imported.clock,

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.eligibility import INITIAL
 from tests.traces.helpers import import_, intervals, put, refused
@@ -118,6 +119,19 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
     assert "4 devices not in all files, the first is 'GW-1'" in caveats
     caveats = import_("table", sessions, more, time_unit="s").manifest.caveats
     assert not [caveat for caveat in caveats if "not in all files" in caveat]
+
+
+@pytest.mark.parametrize(
+    ("device", "rate", "message"),
+    [("\0a", "1", "contains a control character"), ("a", "1e308", "down is '1e308'")],
+)
+def test_ids_that_control_and_rates_that_overflow_are_refused(
+    tmp_path: Path, device: str, rate: str, message: str
+) -> None:
+    sessions = put(tmp_path / "online.csv", f"device,start,end\n{device},0,10\nb,0,5\n")
+    devices = put(tmp_path / "devices.csv", f"device,down\na,{rate}\nb,1\n")
+    with pytest.raises(UserError, match=message):
+        import_("table", sessions, devices, time_unit="s", rate_unit="Mbps")
 
 
 def windows(bundle: TraceBundle) -> dict[str, tuple[int, int] | None]:
