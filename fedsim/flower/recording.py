@@ -175,6 +175,9 @@ class Recording:
             ):
                 observed = _observed_history(self, getattr(fl.History, name), prefix, is_loss)
                 stack.enter_context(patch(fl.History, name, observed))
+            for handler in fl.FLOWER_LOGGER.handlers:
+                # Streams of a command show only fedsim's own styles.
+                stack.enter_context(patch(handler, "colored", False, create=True))
             fl.FLOWER_LOGGER.addFilter(timed)
             stack.callback(fl.FLOWER_LOGGER.removeFilter, timed)
             yield

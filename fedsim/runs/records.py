@@ -19,7 +19,7 @@ from fedsim.scenario import own_code
 
 Pairs = list[Annotated[list[str], Field(min_length=2, max_length=2)]]
 Count = Annotated[Whole, Field(ge=0)]
-Amount = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Amount = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 
 
 @entries

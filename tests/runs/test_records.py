@@ -85,6 +85,13 @@ def test_what_is_not_the_record_of_a_sweep_is_refused(
         read_sweep(tmp_path)
 
 
+@pytest.mark.parametrize("changes", [{"simulated_s": 1e308}, {"wall_s": -1.0}, {"seed": 2**63}])
+def test_amounts_that_no_run_has_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
+    RUN.write(tmp_path, {"status": "complete", **changes})
+    with pytest.raises(UserError, match=f"the entry '{next(iter(changes))}'"):
+        RUN.read(tmp_path)
+
+
 def test_environment_names_what_results_depend_on() -> None:
     recorded = environment()
     assert recorded["versions"]["torch"].startswith(torch.__version__.split("+")[0])

@@ -413,6 +413,7 @@ def vectors(run: Run) -> Figure | None:
     table = pd.DataFrame(run.info.get("vectors", []))
     if table.empty or (table["bytes"] == table["bytes_raw"]).all():
         return None
+    table["bytes_raw"] = table["bytes_raw"].clip(lower=1)
     table["share"] = table["bytes"] / table["bytes_raw"]
     table["total"] = [_total(run, row) for _, row in table.iterrows()]
     sizes = table.groupby("direction", sort=False)[["bytes_raw", "bytes"]].sum()
