@@ -131,11 +131,15 @@ def command(
     """
     from fedsim.analysis.comparison import compare
     from fedsim.analysis.comparison.figure import FigureStyle
-    from fedsim.calibration.logged_run import logs_as_runs
 
+    given: contextlib.AbstractContextManager[Sequence[Any]] = contextlib.nullcontext(runs)
+    if any(path.is_file() for path in runs):  # Logs need SciPy.
+        from fedsim.calibration.logged_run import logs_as_runs
+
+        given = logs_as_runs(runs)
     renamed = dict(_renaming(text) for text in labels)
     reading = advancing("reading runs", quiet=as_json)
-    with logs_as_runs(runs) as folders, reading as on_progress, _named_as_options():
+    with given as folders, reading as on_progress, _named_as_options():
         figure = FigureStyle(metrics, **style)
         comparison = compare(
             folders,
