@@ -200,3 +200,12 @@ def test_a_run_whose_code_ends_the_process_is_interrupted(scenario: Path) -> Non
     assert "interrupted" in invoke("ls", scenario.parent).stdout
     (scenario.parent / "may end").touch()
     assert fedsim.resume(run).status == "complete"
+
+
+def test_the_path_of_users_code_cannot_control_the_terminal(tmp_path: Path) -> None:
+    file = tmp_path / "\x1b[31mown.py"
+    file.write_text("import fedsim\nclass Mine(fedsim.Selection): pass\n")
+    result = invoke("describe", f"{file}:Mine")
+    assert "running the code in" in result.stderr
+    assert "\\x1b[31mown.py" in result.stderr
+    assert "\x1b" not in result.output

@@ -48,7 +48,7 @@ def test_flower_writes_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     pytest.importorskip("flwr")
     from flwr.serverapp.strategy import FedAvg
 
-    from fedsim.flower.grid import Nodes
+    from fedsim.flower.grid import node_ids
     from tests.flower import apps
     from tests.flower.test_running import flowers_own_engine
 
@@ -62,11 +62,11 @@ def test_flower_writes_a_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         return strategy
 
     server = apps.strategy_server(make, min_train_nodes=3, min_available_nodes=3)
-    nodes = Nodes.make(3, 0, {})
+    nodes = node_ids(3, 0)
     flowers_own_engine(server, apps.torch_client(), nodes)
     rows = _rows(tmp_path / "log.jsonl")
     assert sorted((row["round"], row["client"]) for row in rows) == sorted(
-        (number, node) for number in (1, 2) for node in nodes.ids
+        (number, node) for number in (1, 2) for node in nodes
     )
 
 

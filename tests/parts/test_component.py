@@ -10,7 +10,6 @@ from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg
 from fedsim.parts.catalog import CATALOG
 from fedsim.parts.component import (
-    announce_user_code,
     import_path,
     load_user_component,
     place,
@@ -179,11 +178,3 @@ def test_the_place_of_a_class_without_a_file_is_its_name(tmp_path: Path) -> None
     (tmp_path / "own.py").unlink()
     assert place(mine) == f"{tmp_path / 'own.py'}: Mine"
     assert place(mine, "cohort") == f"{tmp_path / 'own.py'}:7: Mine.cohort"
-
-
-def test_the_path_of_users_code_cannot_control_the_terminal(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    with caplog.at_level("INFO", logger="fedsim"):
-        announce_user_code(Path("\x1b[31m.py"))
-    assert caplog.messages == ["running the code in \\x1b[31m.py"]
