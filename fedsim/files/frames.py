@@ -321,11 +321,15 @@ class LongFile:
         columns[COLUMN] = pa.DictionaryArray.from_arrays(code, pa.array(self._wide, pa.string()))
         cells_ = [table.column(name).cast(pa.string()).chunks for name in self._wide]
         columns["state"] = pa.chunked_array([c for chunks in cells_ for c in chunks], pa.string())
-        return pa.table(columns).select(list(names))
+        # An empty cell does not show its device.
+        trimmed = pc.utf8_trim_whitespace(columns["state"])
+        unknown = pc.is_in(trimmed, value_set=pa.array([*cells.UNKNOWN_TEXT, None]))
+        self._kept = np.flatnonzero(~np.asarray(unknown))
+        return pa.table(columns).select(list(names)).take(pa.array(self._kept))
 
     def place(self, row: int) -> str:
         """Location of a row that was read."""
-        return self._file.place(row % self._rows)
+        return self._file.place(int(self._kept[row]) % self._rows)
 
 
 def _flat(table: Any) -> Any:
@@ -520,6 +524,7 @@ class Frame:
         if unit:
             hint = (
                 f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
+                + "; the end of an open session is empty" * (name == "end")
             )
         self.refuse(bad, f"{name} is {{}}, which is not {what}", hint, name)
         return Instants(us, local, bad, any(part.dated for part in known), offset)
@@ -544,7 +549,7 @@ class Frame:
         """Whether a column of instants has numbers, whose unit must be declared."""
         return any(cells.are_plain_numbers(column) for column in self.columns(name))
 
-    def _called(self, name: str) -> list[str]:
+    def called(self, name: str) -> list[str]:
         """What the files call a column."""
         return [named[name] for named in self._named if name in named]
 
@@ -574,7 +579,7 @@ class Frame:
             if name is not None:
                 cell = self.cell(name, row)
                 fix = without_comma(cell.strip("'")) or hint
-                if role_name(cell) in (name, *map(role_name, self._called(name))):
+                if role_name(cell) in (name, *map(role_name, self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)
             error = UserError(text, where=self.place(row), hint=fix)

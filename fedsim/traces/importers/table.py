@@ -226,9 +226,9 @@ class Table(Importer):
             eligibility = Eligibility(words=rule or "available", expression=rule)
         present = {column.table for name, column in NUMBERS.items() if name in log.frame}
         if "compute" in present:
-            tables["compute"] = log.compute()
+            tables |= log.compute()
         if "network" in present or "radio" in log.frame:
-            tables["network"] = log.network()
+            tables |= log.network()
         times = log.times
         return Imported(
             tables,
@@ -252,6 +252,10 @@ class _Log:
 
     def __init__(self, frame: Frame, params: Table.Params) -> None:
         self.frame, self.params, self.times = frame, params, _Times(params)
+        for name in {*NUMBERS, *TEXTS} & {*frame.names} - {*params.columns}:
+            # Programs call columns of their own so, such as the _score of a search.
+            if all(called.startswith("_") for called in frame.called(name)):
+                frame.names.remove(name)
         self.counts: dict[str, int] = {}
         self.caveats: list[str] = []
         self.has_changes = "time" in frame
@@ -273,25 +277,6 @@ class _Log:
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
             raise frame.error("has no rows")
-        self.device, self.ids = frame.text("device")
-        # Names such as * or ?, under which several devices would be one.
-        named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in self.ids]
-        other = "name it in each row, or take another column: " + _columns({"device": "..."})
-        frame.refuse(~np.array([*named, False])[self.device], "has no device", other)
-        lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in self.ids])
-        expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
-        frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
-        if self.edges and len(self.ids) == len(frame) >= _MANY:
-            self.caveats.append(
-                "each row is another device: is the column of the device the right one?"
-            )
-        self._require_units()
-        for name in doubtful if self.edges and params.online is None else ():
-            own = frame.text(name, lower=True)[1]
-            if any(map(_NEGATIVE.fullmatch, own)):
-                good = next(filter(_POSITIVE.fullmatch, own), "...")
-                message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
-                raise frame.error(message, f"give it, such as -s online='{name} == {good}'")
         # The rows whose sessions and whose measurements count, if a rule says so.
         self.rule: Rule | None = None
         self.chosen = self.measuring = np.ones(len(frame), np.bool_)
@@ -306,8 +291,19 @@ class _Log:
             self.counts["rows_without_the_rule"] = int(np.count_nonzero(~self.chosen))
             # Measurements in a file without these states are not subject to the rule.
             known = np.any([code >= 0 for code in codes.values()], axis=0)
-            frame.chosen = self.chosen
             self.measuring = self.chosen | (np.bincount(file, known) == 0)[file]
+        self.device, self.ids = self._devices()
+        if self.edges and len(self.ids) == len(frame) >= _MANY:
+            self.caveats.append(
+                "each row is another device: is the column of the device the right one?"
+            )
+        self._require_units()
+        for name in doubtful if self.edges and params.online is None else ():
+            own = frame.text(name, lower=True)[1]
+            if any(map(_NEGATIVE.fullmatch, own)):
+                good = next(filter(_POSITIVE.fullmatch, own), "...")
+                message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
+                raise frame.error(message, f"give it, such as -s online='{name} == {good}'")
         # Devices that some files have, and files with other columns do not.
         kind, words = pd.factorize(np.array(kinds))
         if len(words) > 1:
@@ -316,6 +312,28 @@ class _Log:
                 devices = format_counted(len(alone), "device")
                 first = self.ids[alone[0]]
                 self.caveats.append(f"{devices} not in all files, the first is '{first}'")
+
+    def _devices(self) -> tuple[Ints, list[str]]:
+        """The device of each row, and the names; of a row that does not count and names none, it is the first."""
+        frame = self.frame
+        device, ids = frame.text("device")
+        frame.chosen = self.measuring
+        # Names such as * or ?, under which several devices would be one.
+        named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in ids]
+        self.named = np.array([*named, False])[device]
+        other = "name it in each row, or take another column: " + _columns({"device": "..."})
+        frame.refuse(~self.named, "has no device", other)
+        lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in ids])
+        expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
+        frame.refuse(lists[device], "device is {}, several devices", expand, "device")
+        frame.chosen = self.chosen
+        if not any(named):
+            raise frame.error("has no device", other)
+        if not self.named.all():
+            position = np.cumsum([*named, False]) - 1
+            device = np.where(self.named, position[device], 0).astype(device.dtype)
+            ids = [name for name, is_name in zip(ids, named, strict=True) if is_name]
+        return device, ids
 
     def _understand(self) -> list[str]:
         """Refuse tables without the columns that they need, with the mapping that would give them; the states."""
@@ -764,6 +782,7 @@ class _Log:
     def single(self, name: str) -> Any:
         """The one text of each device, null if unknown."""
         code, words = self.frame.text(name)
+        code = np.where(self.named, code, -1)
         by_device = pd.Series(code).where(code >= 0).groupby(self.device)
         differs = (code >= 0) & (code != by_device.transform("first").to_numpy())
         self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
@@ -797,7 +816,7 @@ class _Log:
         return result
 
     def compute(self) -> dict[str, Any]:
-        """The table ``compute``."""
+        """The table ``compute``, if it has a row."""
         frame = self.frame
         measured = self._measured("compute", "sample_time", "step_time", "relative_speed", "score")
         steps = [frame.number(name) for name in ("sample_time", "step_time") if name in frame]
@@ -820,10 +839,11 @@ class _Log:
             values["step_fixed_error"] = spread["std"] / spread["mean"] / np.sqrt(spread["count"])
         columns = {str(name): column.to_numpy() for name, column in values[some].items()}
         device = id_column(np.flatnonzero(some), self.ids)
-        return {"device_id": device, "task": "*", "phase": self.params.phase, **columns}
+        table = {"device_id": device, "task": "*", "phase": self.params.phase, **columns}
+        return {"compute": table} if some.any() else {}
 
     def network(self) -> dict[str, Any]:
-        """The table ``network``."""
+        """The table ``network``, if it has a row."""
         frame = self.frame
         if "bandwidth" in frame and ("down" in frame or "up" in frame):
             hint = "bandwidth applies to both directions; give either bandwidth, or down and up"
@@ -856,7 +876,7 @@ class _Log:
             usual = named.value_counts().reset_index().drop_duplicates("device")
             number = usual.set_index("device")["radio"].reindex(device, fill_value=-1)
             columns["radio"] = id_column(number.to_numpy(), words)
-        return columns
+        return {"network": columns} if len(device) else {}
 
 
 def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
@@ -960,7 +980,7 @@ class _Times:
         With ``span_us``, the lengths of intervals, they are the starts and ends of these, of which one is a column.
         """
         unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
-        if form is not None and not re.search("%[YyGcxsDF]", form):
+        if form is not None and not re.search(cells.HAS_YEAR, form):
             if year is None or not re.search("%[dejU]", form):
                 raise frame.error(
                     f"times of the form '{form}' have no {'year' if year is None else 'day'}",

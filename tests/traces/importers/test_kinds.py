@@ -126,6 +126,11 @@ def notes(part: str) -> Callable[[TraceBundle], list[str]]:
     return lambda bundle: [each for each in bundle.manifest.caveats if part in each]
 
 
+UNKNOWN = (
+    "device,time,state\na,2024-05-01T00:00Z,t\na,2024-05-01T06:00Z,{}\na,2024-05-01T12:00Z,f\n"
+)
+GAPS = "time,a,b\n0,1,1\n10,0,\n20,1,\n30,1,NaN\n40,0,\n"
+WIDE_IN_MINUTES = {"columns": {"device": "column"}, "time_unit": "min"}
 BEATS = [0, 60, 120, 180, 36000, 36060]
 BATTERY = pd.DataFrame(
     {
@@ -360,6 +365,28 @@ DAY_AND_TIME = "date,clock,mbps\n" + "".join(
 )
 
 HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
+    **{
+        f"the state {word}": (UNKNOWN.format(word), {"online": rule}, {"a": 12.0})
+        for word in ("\\N", "<NA>", "NULL", "nan", "")
+        for rule in ("state == t", "state")
+    },
+    "switches as numbers with a point": (
+        "device,time,state\na,2024-05-01T00:00Z,1.0\na,2024-05-01T06:00Z,0.0\na,2024-05-01T12:00Z,1.0\n",
+        {},
+        {"a": 6.0},
+    ),
+    **{
+        f"empty cells of a wide table, {name}": (GAPS, {**WIDE_IN_MINUTES, **options}, right)
+        for name, options, right in (
+            ("held", {"hold": "10min"}, {"a": 0.5, "b": round(10 / 60, 6)}),
+            ("kept", {}, {"a": 0.5, "b": round(40 / 60, 6)}),
+        )
+    },
+    "rows without a device that do not count": (
+        "device,start,end,status,model\na,8,9,success,x\n,8,9,canceled,y\n*,8,9,canceled,y\nb,9,11,success,z\n",
+        {"time_unit": "h", "online": "status == success"},
+        {"a": 1.0, "b": 2.0},
+    ),
     "the repeated hour": (FALL, BERLIN, {"ann": 3.0}),
     "day first": (
         "device,start,end\na,01.05.2024 08:00,01.05.2024 20:00\n",
@@ -669,6 +696,17 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "an end in words beside Unix times": (
+        "device,start,end\na,1714531335,undefined\n",
+        {"time_unit": "unix_s"},
+        ":2: end is 'undefined'",
+        "the end of an open session is empty",
+    ),
+    "a row without a device that counts": (
+        "device,start,end,status\na,8,9,ok\n,8,9,ok\n",
+        {"time_unit": "h", "online": "status == ok"},
+        ":3: has no device",
+    ),
     "states of sessions without a rule": (
         OUTAGES,
         {},
@@ -1460,6 +1498,27 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"rate_unit": "Mbit/s", "loss_unit": "percent"},
         column("network", "loss"),
         [0.025, 0.0],
+    ),
+    "a score of a search engine": (
+        "table",
+        '{"device": "a", "state": "up", "_score": 1.0, "time": 0}\n{"device": "a", "state": "down", "_score": 1, "time": 9}\n',
+        {"time_unit": "s", "online": "state == up"},
+        lambda bundle: (hours(bundle), sorted(bundle.tables)),
+        ({"a": 0.0025}, ["availability", "devices"]),
+    ),
+    "numbers of no device": (
+        "table",
+        "device,time,state,score\na,0,on,\na,9,off,\n",
+        {"time_unit": "s"},
+        lambda bundle: sorted(bundle.tables),
+        ["availability", "devices"],
+    ),
+    "a leap day without its year": (
+        "throughput",
+        "time,recv\n29-02 08:00:00,0\n29-02 08:00:10,1000\n",
+        {"time": "time", "down": "recv", "rate_unit": "B/s", "time_format": "%d-%m %H:%M:%S"},
+        mbps,
+        {"0 down": 0.008},
     ),
     "loss with its sign": (
         "table",
