@@ -34,7 +34,7 @@ UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""
 UNKNOWN = (*UNKNOWN_TEXT, "-", "NA", "N/A", "n/a", "#N/A", "None", "none", "NaT")
 """Text that is no number and no instant."""
-_WHOLE = re.compile(r"(?<=^\d)\.0+$")
+_WHOLE = re.compile(r"(?<=^[01])\.0+$")
 _HEAD = 1000
 NAT = np.iinfo(np.int64).min
 """An unknown instant (us)."""
@@ -129,8 +129,8 @@ TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time
 def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
     """The index of each cell's word (-1 if unknown), and the words, without surrounding space.
 
-    Numbers become text as they are written: ``007`` stays, and 7.0 of a column of numbers is 7. In ``lower`` case, words
-    are states: the text 1.0, which a column of 0 and 1 becomes beside empty cells, is 1, too.
+    Numbers become text as they are written: ``007`` stays, and 7.0 is 7. In ``lower`` case, words are states: the texts
+    0.0 and 1.0, which pandas writes for 0 and 1 if a cell is empty, are these, too.
     """
     values = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     if not pa.types.is_dictionary(values.type):

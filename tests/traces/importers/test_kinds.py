@@ -1501,7 +1501,8 @@ KINDS: dict[str, tuple[Any, ...]] = {
     ),
     "a score of a search engine": (
         "table",
-        '{"device": "a", "state": "up", "_score": 1.0, "time": 0}\n{"device": "a", "state": "down", "_score": 1, "time": 9}\n',
+        '{"device": "a", "state": "up", "_score": 1.0, "time": 0}\n'
+        '{"device": "a", "state": "down", "_score": 1.0, "time": 9}\n',
         {"time_unit": "s", "online": "state == up"},
         lambda bundle: (hours(bundle), sorted(bundle.tables)),
         ({"a": 0.0025}, ["availability", "devices"]),
