@@ -380,13 +380,14 @@ class Frame:
     Attributes:
         names: the columns of all files, by role or else in the form of :func:`role_name`.
         starts: the first row of each file, and the number of rows.
+        stems: the names of the files without their endings.
     """
 
     def __init__(
         self, files: Sequence[TableFile | LongFile], columns: Mapping[str, str] | None = None
     ) -> None:
         self.files = files
-        self._file_names = file_names([file.source for file in files])
+        self.stems = file_names([file.source for file in files])
         self.where = ", ".join(dict.fromkeys(file.source.where for file in files))
         columns = columns or {}
         role_of = {role_name(name): role for role, name in columns.items()}
@@ -454,7 +455,7 @@ class Frame:
             else pa.array([own if name in self._by_file else None], pa.string())
             .dictionary_encode()
             .take(pa.array(np.zeros(table.num_rows, np.int32)))
-            for table, own in zip(self._tables, self._file_names, strict=True)
+            for table, own in zip(self._tables, self.stems, strict=True)
         ]
 
     def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
@@ -491,6 +492,13 @@ class Frame:
             name,
         )
         return values
+
+    def may_have_thousands(self, name: str) -> bool:
+        """Whether the point in the numbers of a table with semicolons may separate thousands, as in 45.300."""
+        words = self.text(name)[1]
+        marks = {file._separator for file in self.files if isinstance(file, TableFile)}
+        shaped = all(re.fullmatch(r"\d{1,3}(\.\d{3})?", word) for word in words)
+        return ";" in marks and shaped and any("." in word for word in words)
 
     def instants(
         self,

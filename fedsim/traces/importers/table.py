@@ -79,45 +79,54 @@ COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
 # What others call these columns: words of their names.
 _CALLED: Mapping[str, str] = {
     "device": r"host.*|client|node.*|user(name)?|computer|mac|hwaddr|imei|imsi|msisdn|uuid|serial|id|phone|probe|name|"
-    r"machine.*|sensor|worker|entity|station|instance.*|vehicle|car|dev(eui|addr)?|device.+|target|monitor|plug|pc",
+    r"machine.*|runner.*|sensor|worker|entity|station|instance.*|vehicle|car|dev(eui|addr)?|device.+|target|monitor|"
+    r"plug|pc",
     "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
     "start": r"(acct|time)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
-    r"assoc(iated)?|joined",
+    r"created|triggered|assoc(iated)?|joined",
     "end": r"(time)?end.*|(acct)?stop.*|returned|terminat.*|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|"
-    r"until|to|disassoc(iated)?|left",
+    r"resolved|until|to|disassoc(iated)?|left",
     "duration": r"duration|length|elapsed|seconds|.*session_time|.*lifetime",
-    "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
+    "time": r"time.*|date.*|index_level_0|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
     "state": r"state|status|event|action|reason|value",
     "down": r"down(load|link)?|dl|rx",
     "up": r"up(load|link)?|ul|tx",
     "rtt": r"rtt|ping|latency",
-    "loss": r"loss",
+    "loss": r"loss|drop",
     "step_time": r"(step|batch)_.*",
+    "relative_speed": r".*_per_s(ec(ond)?)?",
 }
 # Words of names that are something else.
 _NOT_CALLED: Mapping[str, str] = {
     "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
     "start": r"ap|bssid",
-    "time": r"step",
+    "time": r"step|train",
     "state": r"ts|time.*|at|date",
     "down": r"bytes|octets",
     "up": r"bytes|octets",
+    "rtt": r"drop|loss|lost|rate|count|sent|received",
+    "relative_speed": r"bits|bytes|packets|b|kb|mb",
 }
-# The devices of the last choice: persons, who may have several, and what may be the id of a row.
-_WEAK = r"user(name)?|name|id|uuid|serial"
+# Of the last choice: persons, who may have several devices, what may be the id of a row, and what precedes a start.
+_WEAK = r"user(name)?|name|id|uuid|serial|created|triggered"
+_TIMES = ("start", "end", "time")
 _HOW_TO_WRITE = (
     "the end of an open session is empty (instead of Unknown); write 2024-05-01T08:00:00+02:00, "
     "or name the zone or the form: -s time_zone=Europe/Berlin, "
     "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); of a date and a time of day, make one column"
 )
 _SYSLOG = "%b %d %H:%M:%S"
-_MANY = 10
+_MANY, _LITTLE = 10, 0.01
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
+_STATE = re.compile(r"(.*_)?(state|status)")
 _POSITIVE = re.compile(
-    r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
+    r"on|online|up|alive|active|available|connected|associated|idle|charging|t|true|yes|1|join(ed)?|in"
 )
 _NEGATIVE = re.compile(
-    r"down.*|off(line)?|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
+    r"down.*|off(line)?|f|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
+)
+_OUTAGE = re.compile(
+    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|failure|fault)s?(?:_|$)"
 )
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
@@ -185,6 +194,9 @@ class Table(Importer):
         ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; only rows in which it holds count
         as measurements. A bare name means on, true, yes or 1. By default the only state of a log of changes, if it is
         one of these or their opposites; any row otherwise."""
+        intervals: Literal["online", "offline"] | None = None
+        """Whether devices are online in the intervals of a table, as by default, or offline, as in outages: then they
+        are available in the rest of the window."""
         hold: Duration | None = Field(None, gt=0)
         """Longest time for which a state is believed after a device's last row, such as 5min for heartbeats every
         minute; by default until the next row."""
@@ -270,13 +282,23 @@ class _Log:
         if self.has_changes and not self.point and "place" not in frame:
             # Files with the same columns may be those of access points, too.
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
-            self.point = _called("access_point", frame.names) or FILE * is_file
+            self.point = next(iter(_called("access_point", frame.names)), FILE * is_file)
         # States of sessions, some of which may be those of a device that is offline.
         doubtful = [name for name in self.unused if re.fullmatch("state|status|event", name)]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
             raise frame.error("has no rows")
+        called = [
+            *(name for edge in (*self.edges, "duration") for name in frame.called(edge)),
+            *frame.stems,
+        ]
+        down = next((name for name in called if _OUTAGE.search(role_name(name))), None)
+        if down and not self.has_changes and params.intervals is None:
+            raise frame.error(
+                f"'{down}' is no name of times at which devices are available",
+                "if they are offline in these intervals, give -s intervals=offline; if online, -s intervals=online",
+            )
         # The rows whose sessions and whose measurements count, if a rule says so.
         self.rule: Rule | None = None
         self.chosen = self.measuring = np.ones(len(frame), np.bool_)
@@ -298,12 +320,13 @@ class _Log:
                 "each row is another device: is the column of the device the right one?"
             )
         self._require_units()
-        for name in doubtful if self.edges and params.online is None else ():
+        for name in doubtful if self.edges and params.online is params.intervals is None else ():
             own = frame.text(name, lower=True)[1]
             if any(map(_NEGATIVE.fullmatch, own)):
                 good = next(filter(_POSITIVE.fullmatch, own), "...")
                 message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
-                raise frame.error(message, f"give it, such as -s online='{name} == {good}'")
+                also = "; if devices are offline in the intervals, -s intervals=offline"
+                raise frame.error(message, f"give it, such as -s online='{name} == {good}'{also}")
         # Devices that some files have, and files with other columns do not.
         kind, words = pd.factorize(np.array(kinds))
         if len(words) > 1:
@@ -347,19 +370,28 @@ class _Log:
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
+        if rows and params.online is None and not any(map(_STATE.fullmatch, others)):
+            others += [name for name in frame.names if name in fields and _STATE.fullmatch(name)]
         ends = {"start", "end", "duration"} & set(frame.names)
         known = {*self.edges, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or (len(ends) == 1 and "time" not in params.columns):
             nested = ", ".join(name for file in frame.files for name in file.nested)
             also = nested and f", and the nested columns {nested}, which are left out"
+            again = TableFile(
+                frame.files[0].source
+            )  # Another reading would change the places of rows.
+            table = zip(map(role_name, again.names), again.read(again.names).columns, strict=True)
             raise frame.error(
                 f"has the columns {', '.join(frame.names) or '(none)'}{also}",
-                f"{_proposed(frame.names)}its first line (or each record) must name device, and two of start, end and "
-                f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
+                f"{_proposed(frame.names, params.columns, dict(table))}its first line (or each record) must name "
+                f"device, and two of start, end and duration, time with states, or numbers: {', '.join(NUMBERS)}",
             )
         if not rows and (params.hold or params.initial):
             hint = "leave them out; online alone says which sessions and measurements count"
             raise frame.error("hold and initial need a log of changes, with a column time", hint)
+        if rows and params.intervals is not None:
+            hint = "leave it out; online says in which states a device is available"
+            raise frame.error("intervals needs a table with start and end", hint)
         if not others and params.hold is None and (rows or params.online is not None):
             hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
             raise frame.error("has no column of states", hint)
@@ -368,8 +400,8 @@ class _Log:
             states = others
         elif not rows and (unused := [name for name in others if name not in states]):
             self.unused = unused
-            hint = _proposed([*unused, "device", "time", "start", "end"]).removesuffix("; ")
-            hint = hint and f" ({hint} if it is one of these)"
+            hint = _proposed([*unused, "device", "time", "start", "end"], params.columns, {})
+            hint = (hint := hint.removesuffix("; ")) and f" ({hint} if it is one of these)"
             self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
         if params.online is None:
             return others if rows else []
@@ -469,14 +501,29 @@ class _Log:
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
+        if params.intervals == "offline":
+            backwards = int(np.count_nonzero(end < start))
+            device, start, end = _rest(device, start, end, len(self.ids), window)
+            self.caveats.append(
+                "the intervals are those offline: devices are available in the rest of the window"
+            )
         tables, spans = observed_tables(
             self.ids, device, start, end, window, self.counts, **devices
         )
+        if params.intervals == "offline":
+            self.counts["reversed"] = backwards
         origin = "time 0" if times.epoch is None else f"time 0 ({times.epoch.isoformat()})"
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, origin)
-        if self.unused and self.counts["overlapping"]:
+        if self.unused and self.counts["overlapping"] and params.intervals != "offline":
             self._note_overlaps(device, start, end, rows)
         self.counts["never_available"] = len(self.ids) - len(np.unique(spans.device))
+        share = float(np.sum(spans.end - spans.start)) / (
+            len(self.ids) * max(horizon_us - begins_us, 1)
+        )
+        if params.window is None and share < _LITTLE:
+            self.caveats.append(
+                f"online for {share:.2%} of the window: are these the times at which devices are available?"
+            )
         return horizon_us, tables, None if self.rule is None else self.rule.text
 
     def _note_overlaps(self, device: Ints, start: Ints, end: Ints, rows: Ints) -> None:
@@ -520,7 +567,7 @@ class _Log:
         known = time != NAT
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
-        rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
+        rule = self._rule(codes)
         if len(rule.keys) == 1:
             (key,) = rule.keys
             named = pd.Series(codes[key][1])
@@ -731,42 +778,19 @@ class _Log:
                 result[key][0][number == position] = recoded - np.count_nonzero(~is_known)
         return result
 
-    def _rule(self, words: Mapping[str, tuple[str, ...]]) -> Rule:
+    def _rule(self, codes: Mapping[str, tuple[Ints, list[str]]]) -> Rule:
         """The rule over the states with these values."""
         frame, text, hold = self.frame, self.params.online, self.params.hold
+        words = {name: tuple(each) for name, (_, each) in codes.items()}
         if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
-            # Which column of a heartbeat it is does not matter; one that never changes gives a rule.
-            text = min(
-                words,
-                key=lambda name: (
-                    name == self.point,
-                    name != "state",
-                    re.fullmatch(_CALLED["state"], name) is None,
-                    not any(map(_POSITIVE.fullmatch, words[name])),
-                    hold and len(words[name]),
-                ),
-            )
-            own = words[text]
-            if len(words) > 1 or not set(own) <= ON | OFF:
-                example = next(
-                    (f"== {each}" for each in own if _POSITIVE.fullmatch(each)), "== ..."
-                )
-                levels = pd.to_numeric(pd.Series(own), errors="coerce")
-                hint = ""
-                if levels.notna().all() and not set(own) <= ON | OFF:
-                    # Rows with a measurement are heartbeats, whatever it is.
-                    example = f">= {own[int(levels.argmin())]}"
-                    if hold is None:
-                        hint = "if each row shows its device online, say for how long, such as -s hold=5min; otherwise "
-                hint += f"give it, such as -s online='{text} {example}'"
-                if self.point in words:
-                    points = self._mapping("access_point", self.point)
-                    hint += f"; if each {self.point} reports its own states, also {points}"
+            text, *more = words
+            if more or not set(words[text]) <= ON | OFF:
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
-                raise frame.error(message, hint)
+                known = {name for name, (code, _) in codes.items() if (code >= 0).all()}
+                raise frame.error(message, self._choices(words, known))
         rule = Rule(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
@@ -776,6 +800,60 @@ class _Log:
                 "say for how long a row is believed, such as -s hold=5min if the rows come every minute",
             )
         return rule
+
+    def _choices(self, words: Mapping[str, tuple[str, ...]], known: set[str]) -> str:
+        """What may say in which of these states a device is available, as a hint; ``known`` have no empty cell.
+
+        A rule that all values fulfil is offered for rows that all show their device online, and for no others.
+        """
+
+        def said(name: str, *those: str) -> str:
+            own = [
+                each if re.fullmatch(r"[a-z_]\w*|[\d.]+", each) else f'"{each}"' for each in those
+            ]
+            return f"{name} == {own[0]}" if len(own) == 1 else f"{name} in ({', '.join(own)})"
+
+        levels = {
+            name
+            for name, own in words.items()
+            if pd.to_numeric(pd.Series(own), errors="coerce").notna().all()
+            and not {*own} <= ON | OFF
+        }
+        order = sorted(
+            (name for name in words if name != self.point),
+            key=lambda name: (
+                len(words[name]) == 1,
+                name != "state",
+                re.fullmatch(_CALLED["state"], name) is None,
+            ),
+        )
+        some = [
+            f"-s online='{said(name, word)}'"
+            for name in order
+            if name not in levels and len(words[name]) > 1
+            for word in list(filter(_POSITIVE.fullmatch, words[name]))[:1]
+        ]
+        hints = []
+        if self.params.hold is not None:
+            for name in sorted(known.intersection(order), key=lambda name: len(words[name]))[:1]:
+                own = words[name]
+                every = said(name, *own)
+                if name in levels and len(own) > 1:
+                    every = f"{name} >= {min(own, key=float)}"
+                hints = [f"if each row shows its device online, give -s online='{every}'"]
+        elif levels or not some:
+            example = "say for how long, such as -s hold=5min"
+            hints = [f"if each row shows its device online, {example}"]
+        if not some:
+            which = (
+                f"{order[0]} {'>= NUMBER' if order[0] in levels else '== VALUE'}" if order else ""
+            )
+            some = [f"-s online='{which or 'COLUMN == VALUE'}'"]
+        hint = "; otherwise ".join([*hints, f"give it, such as {' or '.join(some[:3])}"])
+        if self.point in words:
+            points = self._mapping("access_point", self.point)
+            hint += f"; if each {self.point} reports its own states, also {points}"
+        return hint
 
     # Values per device ----------------------------------------------------------------------------------------------
 
@@ -810,6 +888,14 @@ class _Log:
             values = pd.Series(self.frame.number(name, factor, scaled, said))
             by_device = values.where(self.measuring).groupby(self.device)
             result[column] = by_device.agg(["median", "count", "mean", "std"])
+            if by_device.count().max() >= _MANY and (by_device.diff().dropna() > 0).all():
+                message = f"{name} only grows: is it a counter, or the time since a start?"
+                fix = "if so, write its differences; if not, remove a row"
+                raise self.frame.error(message, fix)
+            if self.frame.may_have_thousands(name):
+                self.caveats.append(
+                    f"if the point in {name} separates thousands, write 45300 for 45.300"
+                )
             if _differ(result[column]):
                 count = int(result[column]["count"].sum())
                 self.counts["measurements"] = max(self.counts.get("measurements", 0), count)
@@ -886,6 +972,21 @@ def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
     return head, following[: len(head)]
 
 
+def _rest(
+    device: Ints, start: Ints, end: Ints, count: int, window: tuple[int, int]
+) -> tuple[Ints, Ints, Ints]:
+    """What the intervals of each of some devices leave of a window."""
+    every, edges = np.tile(np.arange(count), 2), np.repeat(window, count)
+    some = end > start
+    spans = pd.DataFrame({"device": np.append(device[some], every)})
+    spans["start"] = np.append(start[some], edges).clip(*window)
+    spans["end"] = np.append(end[some], edges).clip(*window)
+    by_device = spans.sort_values(["device", "start", "end"]).groupby("device")
+    spans["end"], spans["start"] = by_device["start"].shift(-1), by_device["end"].cummax()
+    rest = spans[spans["start"] < spans["end"]].sort_values(["device", "start"]).astype(np.int64)
+    return rest["device"].to_numpy(), rest["start"].to_numpy(), rest["end"].to_numpy()
+
+
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
     """Whether some device has different measurements."""
     return table is not None and bool((table["std"] > 0).any())
@@ -894,42 +995,98 @@ def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
 # Proposals ----------------------------------------------------------------------------------------------------------
 
 
-def _proposed(names: list[str]) -> str:
-    """The mapping of columns that the names of a table suggest, as a hint."""
+def _proposed(names: list[str], given: Mapping[str, str], table: Mapping[str, Any]) -> str:
+    """The mapping of columns that the names of a table suggest, beside the ``given`` one, as a hint.
+
+    The cells of a column that are in the ``table`` must fit, and of several columns of numbers none is proposed.
+    """
     mapping: dict[str, str] = {}
+    unclear: dict[str, str] = {}
     for role in _CALLED:
-        fitting = _called(role, [name for name in names if name not in mapping.values()])
-        if role not in names and fitting:
-            mapping[role] = fitting
+        free = [name for name in names if name not in mapping.values()]
+        fitting = [n for n in _called(role, free) if n not in table or _fits(role, table[n])]
+        if role in NUMBERS and len(fitting) > 1:
+            unclear[role] = f"{role} may be one of {', '.join(fitting)}; "
+        elif role not in names and fitting:
+            mapping[role] = fitting[0]
+    # Of times, none is a span.
+    spans = {role for role in _TIMES if _is_span(table.get(mapping.get(role, role)))}
+    if spans and spans != {*_TIMES} & {*mapping, *names}:
+        mapping = {role: name for role, name in mapping.items() if role not in spans}
     edges = {"start", "end", "duration"} & {*mapping, *names}
-    if "time" in {*mapping, *names} and edges == {"duration"}:
+    is_log = {"time", "state"} <= {*mapping, *names}
+    is_log &= _STATE.fullmatch(mapping.get("state", "state")) is not None
+    if edges >= {"start", "end"} or (is_log and edges == {"duration"}):
+        # A check of a state takes a while, too.
+        mapping.pop("duration", None)
+    elif "time" in {*mapping, *names} and edges == {"duration"}:
         # Accounting gives the duration when a session ends.
         edge = "end" if mapping.get("duration", "").endswith("session_time") else "start"
         mapping[edge] = mapping.pop("time", "time")
     elif "time" in {*mapping, *names} and len(edges) == 1:
         mapping.pop(edges.pop(), None)
+    elif edges == {"start"} and "start" in mapping:
+        mapping["time"] = mapping.pop("start")
     edges = {"start", "end", "duration"} & {*mapping, *names}
-    if edges or (
-        NUMBERS.keys() & {*mapping, *names} and not {"time", "state"} <= {*mapping, *names}
-    ):
+    numbers = NUMBERS.keys() & {*mapping, *names}
+    if not {"down", "up", "bandwidth", "rtt"} & {*numbers, *unclear}:
+        mapping.pop("loss", None)
+        unclear.pop("loss", None)
+        numbers -= {"loss"}
+    choices = "".join(unclear.values())
+    if edges or (numbers and not is_log):
         of_changes = ("time", "state", "access_point")
         mapping = {role: name for role, name in mapping.items() if role not in of_changes}
-    given = {*mapping, *names}
-    if "device" not in given and given & {*COLUMNS}:
+    found = {*mapping, *names}
+    if not (numbers or "time" in found or len(edges) > 1) or ("device" in found and not mapping):
+        # It would be refused, too.
+        return choices
+    mapping = {**given, **mapping}
+    if "device" not in found:
         mapping = {"device": FILE, **mapping}
         others = [name for name in names if name not in {*mapping.values(), *COLUMNS, "state"}]
         if not others:
-            return f"give {_columns(mapping)} if each file is one device; "
+            return f"give {_columns(mapping)} if each file is one device; {choices}"
         hint = f"give {_columns({**mapping, 'device': 'X'})} with the column of the devices as X "
         hint += f"({format_names(others, 8)}), or {_columns(mapping)} if each file is one device"
-        if "time" in given:
+        if "time" in found:
             hint += f", or {_columns({**mapping, 'device': COLUMN})} if each column is"
-        return f"{hint}; "
-    return f"give {_columns(mapping)}; " if mapping else ""
+        return f"{hint}; {choices}"
+    return f"give {_columns(mapping)}; {choices}"
 
 
-def _called(role: str, names: list[str]) -> str:
-    """The column that may have this role, by its name; empty if there is none."""
+def _is_span(column: Any) -> bool:
+    """Whether numbers are no instants of this century."""
+    if column is None or not cells.are_plain_numbers(column):
+        return False
+    return cells.recent_unit(cells.numbers(column)[0]) is None
+
+
+def _fits(role: str, column: Any) -> bool:
+    """Whether the cells of a column may have the role that its name suggests."""
+    code, words = cells.texts(column)
+    if role == "device":
+        return len(words) < max(len(code), _MANY)
+    if role in _TIMES:
+        # Not true, or 23%.
+        are = any(re.fullmatch(r"[\d.e+-]+|(.*\d){4}.*", word) for word in words) or not words
+        return are and (role == "end" or 2 * int(np.count_nonzero(code >= 0)) > len(code))
+    if role not in (*NUMBERS, "duration"):
+        return True
+    values, bad = cells.numbers(column)
+    known = pd.Series(values[~np.isnan(values)])
+    if bad.any() or role in ("duration", "loss"):
+        return not bad.any()
+    # Neither switches, nor what is mostly 0.
+    return known.median() > 0 and not known.isin((0, 1)).all() and not _only_grows(known)
+
+
+def _only_grows(known: pd.Series[float]) -> bool:
+    return len(known) >= _MANY and bool((known.diff()[1:] > 0).all())
+
+
+def _called(role: str, names: list[str]) -> list[str]:
+    """The columns that may have this role, by their names, the best one first."""
 
     def words(name: str) -> list[str]:
         return [name, *name.split("_")]
@@ -949,7 +1106,7 @@ def _called(role: str, names: list[str]) -> str:
             not are(_CALLED[role], [n]),
         )
     )
-    return next(iter(fitting or get_close_matches(role, free, 1, 0.75)), "")
+    return fitting or get_close_matches(role, free, 1, 0.75)
 
 
 def _columns(mapping: Mapping[str, str]) -> str:
