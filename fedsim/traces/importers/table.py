@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -17,9 +16,6 @@ from fedsim.files import cells
 from fedsim.files.cells import (
     FAR_US,
     NAT,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARE,
     Bools,
     Bounds,
     Ints,
@@ -36,36 +32,23 @@ from fedsim.traces.importers._assemble import (
     observed_tables,
     require_units,
 )
+from fedsim.traces.importers._columns import (
+    CALLED,
+    COLUMNS,
+    MANY,
+    NUMBERS,
+    STATE,
+    TEXTS,
+    called,
+    columns_option,
+    proposed,
+)
 from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
-TEXTS = ("model", "kind", "group")
-
-
-class _Number(NamedTuple):
-    """A column of numbers: its table and what it is there, the valid values, and the option that gives their unit."""
-
-    table: str
-    column: str
-    bounds: Bounds
-    option: str | None = None
-
-
-NUMBERS: Mapping[str, _Number] = {
-    "sample_time": _Number("compute", "sample_s", NOT_NEGATIVE, "compute_unit"),
-    "step_time": _Number("compute", "step_fixed_s", NOT_NEGATIVE, "compute_unit"),
-    "relative_speed": _Number("compute", "relative_speed", POSITIVE),
-    "score": _Number("compute", "score", POSITIVE),
-    "ram_bytes": _Number("compute", "ram_bytes", POSITIVE),
-    "down": _Number("network", "down", POSITIVE, "rate_unit"),
-    "up": _Number("network", "up", POSITIVE, "rate_unit"),
-    "bandwidth": _Number("network", "both", POSITIVE, "rate_unit"),
-    "rtt": _Number("network", "rtt_s", NOT_NEGATIVE, "latency_unit"),
-    "loss": _Number("network", "loss", SHARE, "loss_unit"),
-}
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time_unit": cells.TIME_UNITS,
     "duration_unit": DURATION_UNITS,
@@ -74,51 +57,14 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "latency_unit": DURATION_UNITS,
     "loss_unit": {"share": 1.0, "percent": 0.01},
 }
-_ROWS = ("device", "access_point", "start", "end", "duration", "time")
-COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
-# What others call these columns: words of their names.
-_CALLED: Mapping[str, str] = {
-    "device": r"host.*|client|node.*|user(name)?|computer|mac|hwaddr|imei|imsi|msisdn|uuid|serial|id|phone|probe|name|"
-    r"machine.*|runner.*|sensor|worker|entity|station|instance.*|vehicle|car|dev(eui|addr)?|device.+|target|monitor|"
-    r"plug|pc",
-    "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
-    "start": r"(acct|time)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
-    r"created|triggered|assoc(iated)?|joined",
-    "end": r"(time)?end.*|(acct)?stop.*|returned|terminat.*|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|"
-    r"resolved|until|to|disassoc(iated)?|left",
-    "duration": r"duration|length|elapsed|seconds|.*session_time|.*lifetime",
-    "time": r"time.*|date.*|index_level_0|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
-    "state": r"state|status|event|action|reason|value",
-    "down": r"down(load|link)?|dl|rx",
-    "up": r"up(load|link)?|ul|tx",
-    "rtt": r"rtt|ping|latency",
-    "loss": r"loss|drop",
-    "step_time": r"(step|batch)_.*",
-    "relative_speed": r".*_per_s(ec(ond)?)?",
-}
-# Words of names that are something else.
-_NOT_CALLED: Mapping[str, str] = {
-    "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
-    "start": r"ap|bssid",
-    "time": r"step|train",
-    "state": r"ts|time.*|at|date",
-    "down": r"bytes|octets",
-    "up": r"bytes|octets",
-    "rtt": r"drop|loss|lost|rate|count|sent|received",
-    "relative_speed": r"bits|bytes|packets|b|kb|mb",
-}
-# Of the last choice: persons, who may have several devices, what may be the id of a row, and what precedes a start.
-_WEAK = r"user(name)?|name|id|uuid|serial|created|triggered"
-_TIMES = ("start", "end", "time")
 _HOW_TO_WRITE = (
     "the end of an open session is empty (instead of Unknown); write 2024-05-01T08:00:00+02:00, "
     "or name the zone or the form: -s time_zone=Europe/Berlin, "
     "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); of a date and a time of day, make one column"
 )
 _SYSLOG = "%b %d %H:%M:%S"
-_MANY, _LITTLE = 10, 0.01
+_LITTLE = 0.01
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
-_STATE = re.compile(r"(.*_)?(state|status)")
 _POSITIVE = re.compile(
     r"on|online|up|alive|active|available|connected|associated|idle|charging|t|true|yes|1|join(ed)?|in"
 )
@@ -266,7 +212,7 @@ class _Log:
         self.frame, self.params, self.times = frame, params, _Times(params)
         for name in {*NUMBERS, *TEXTS} & {*frame.names} - {*params.columns}:
             # Programs call columns of their own so, such as the _score of a search.
-            if all(called.startswith("_") for called in frame.called(name)):
+            if all(each.startswith("_") for each in frame.called(name)):
                 frame.names.remove(name)
         self.counts: dict[str, int] = {}
         self.caveats: list[str] = []
@@ -282,18 +228,18 @@ class _Log:
         if self.has_changes and not self.point and "place" not in frame:
             # Files with the same columns may be those of access points, too.
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
-            self.point = next(iter(_called("access_point", frame.names)), FILE * is_file)
+            self.point = next(iter(called("access_point", frame.names)), FILE * is_file)
         # States of sessions, some of which may be those of a device that is offline.
         doubtful = [name for name in self.unused if re.fullmatch("state|status|event", name)]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
             raise frame.error("has no rows")
-        called = [
+        own_names = [
             *(name for edge in (*self.edges, "duration") for name in frame.called(edge)),
             *frame.stems,
         ]
-        down = next((name for name in called if _OUTAGE.search(role_name(name))), None)
+        down = next((name for name in own_names if _OUTAGE.search(role_name(name))), None)
         if down and not self.has_changes and params.intervals is None:
             raise frame.error(
                 f"'{down}' is no name of times at which devices are available",
@@ -315,7 +261,7 @@ class _Log:
             known = np.any([code >= 0 for code in codes.values()], axis=0)
             self.measuring = self.chosen | (np.bincount(file, known) == 0)[file]
         self.device, self.ids = self._devices()
-        if self.edges and len(self.ids) == len(frame) >= _MANY:
+        if self.edges and len(self.ids) == len(frame) >= MANY:
             self.caveats.append(
                 "each row is another device: is the column of the device the right one?"
             )
@@ -344,7 +290,7 @@ class _Log:
         # Names such as * or ?, under which several devices would be one.
         named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in ids]
         self.named = np.array([*named, False])[device]
-        other = "name it in each row, or take another column: " + _columns({"device": "..."})
+        other = "name it in each row, or take another column: " + columns_option({"device": "..."})
         frame.refuse(~self.named, "has no device", other)
         lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in ids])
         expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
@@ -364,14 +310,16 @@ class _Log:
         if len(self.edges) > 1 and rows:
             message = "has both intervals (start, end) and changes of states (time)"
             given = {role: name for role, name in params.columns.items() if role not in self.edges}
-            changes, intervals = (_columns({**given, role: "time"}) for role in ("time", "other"))
+            changes, intervals = (
+                columns_option({**given, role: "time"}) for role in ("time", "other")
+            )
             hint = f"give {changes} for the changes, or {intervals} for the intervals"
             raise frame.error(message, hint)
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
-        if rows and params.online is None and not any(map(_STATE.fullmatch, others)):
-            others += [name for name in frame.names if name in fields and _STATE.fullmatch(name)]
+        if rows and params.online is None and not any(map(STATE.fullmatch, others)):
+            others += [name for name in frame.names if name in fields and STATE.fullmatch(name)]
         ends = {"start", "end", "duration"} & set(frame.names)
         known = {*self.edges, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or (len(ends) == 1 and "time" not in params.columns):
@@ -383,7 +331,7 @@ class _Log:
             table = zip(map(role_name, again.names), again.read(again.names).columns, strict=True)
             raise frame.error(
                 f"has the columns {', '.join(frame.names) or '(none)'}{also}",
-                f"{_proposed(frame.names, params.columns, dict(table))}its first line (or each record) must name "
+                f"{proposed(frame.names, params.columns, dict(table))}its first line (or each record) must name "
                 f"device, and two of start, end and duration, time with states, or numbers: {', '.join(NUMBERS)}",
             )
         if not rows and (params.hold or params.initial):
@@ -400,7 +348,7 @@ class _Log:
             states = others
         elif not rows and (unused := [name for name in others if name not in states]):
             self.unused = unused
-            hint = _proposed([*unused, "device", "time", "start", "end"], params.columns, {})
+            hint = proposed([*unused, "device", "time", "start", "end"], params.columns, {})
             hint = (hint := hint.removesuffix("; ")) and f" ({hint} if it is one of these)"
             self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
         if params.online is None:
@@ -411,7 +359,7 @@ class _Log:
         """The option that gives a column another role."""
         given = dict(self.params.columns)
         name = given.pop(name, name)
-        return _columns({**given, role: name})
+        return columns_option({**given, role: name})
 
     @property
     def _without_duration(self) -> str:
@@ -535,7 +483,7 @@ class _Log:
         again = Frame(files, self.params.columns)
         again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
         # Sessions of several access points are joined.
-        for name in (each for each in self.unused if not _called("access_point", [each])):
+        for name in (each for each in self.unused if not called("access_point", [each])):
             if len(again) == len(self.frame) and not again.are_plain_numbers(name):
                 code, words = again.text(name)
                 differs = code[rows[first[over]]] != code[rows[second[over]]]
@@ -824,7 +772,7 @@ class _Log:
             key=lambda name: (
                 len(words[name]) == 1,
                 name != "state",
-                re.fullmatch(_CALLED["state"], name) is None,
+                re.fullmatch(CALLED["state"], name) is None,
             ),
         )
         some = [
@@ -888,7 +836,7 @@ class _Log:
             values = pd.Series(self.frame.number(name, factor, scaled, said))
             by_device = values.where(self.measuring).groupby(self.device)
             result[column] = by_device.agg(["median", "count", "mean", "std"])
-            if by_device.count().max() >= _MANY and (by_device.diff().dropna() > 0).all():
+            if by_device.count().max() >= MANY and (by_device.diff().dropna() > 0).all():
                 message = f"{name} only grows: is it a counter, or the time since a start?"
                 fix = "if so, write its differences; if not, remove a row"
                 raise self.frame.error(message, fix)
@@ -990,128 +938,6 @@ def _rest(
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
     """Whether some device has different measurements."""
     return table is not None and bool((table["std"] > 0).any())
-
-
-# Proposals ----------------------------------------------------------------------------------------------------------
-
-
-def _proposed(names: list[str], given: Mapping[str, str], table: Mapping[str, Any]) -> str:
-    """The mapping of columns that the names of a table suggest, beside the ``given`` one, as a hint.
-
-    The cells of a column that are in the ``table`` must fit, and of several columns of numbers none is proposed.
-    """
-    mapping: dict[str, str] = {}
-    unclear: dict[str, str] = {}
-    for role in _CALLED:
-        free = [name for name in names if name not in mapping.values()]
-        fitting = [n for n in _called(role, free) if n not in table or _fits(role, table[n])]
-        if role in NUMBERS and len(fitting) > 1:
-            unclear[role] = f"{role} may be one of {', '.join(fitting)}; "
-        elif role not in names and fitting:
-            mapping[role] = fitting[0]
-    # Of times, none is a span.
-    spans = {role for role in _TIMES if _is_span(table.get(mapping.get(role, role)))}
-    if spans and spans != {*_TIMES} & {*mapping, *names}:
-        mapping = {role: name for role, name in mapping.items() if role not in spans}
-    edges = {"start", "end", "duration"} & {*mapping, *names}
-    is_log = {"time", "state"} <= {*mapping, *names}
-    is_log &= _STATE.fullmatch(mapping.get("state", "state")) is not None
-    if edges >= {"start", "end"} or (is_log and edges == {"duration"}):
-        # A check of a state takes a while, too.
-        mapping.pop("duration", None)
-    elif "time" in {*mapping, *names} and edges == {"duration"}:
-        # Accounting gives the duration when a session ends.
-        edge = "end" if mapping.get("duration", "").endswith("session_time") else "start"
-        mapping[edge] = mapping.pop("time", "time")
-    elif "time" in {*mapping, *names} and len(edges) == 1:
-        mapping.pop(edges.pop(), None)
-    elif edges == {"start"} and "start" in mapping:
-        mapping["time"] = mapping.pop("start")
-    edges = {"start", "end", "duration"} & {*mapping, *names}
-    numbers = NUMBERS.keys() & {*mapping, *names}
-    if not {"down", "up", "bandwidth", "rtt"} & {*numbers, *unclear}:
-        mapping.pop("loss", None)
-        unclear.pop("loss", None)
-        numbers -= {"loss"}
-    choices = "".join(unclear.values())
-    if edges or (numbers and not is_log):
-        of_changes = ("time", "state", "access_point")
-        mapping = {role: name for role, name in mapping.items() if role not in of_changes}
-    found = {*mapping, *names}
-    if not (numbers or "time" in found or len(edges) > 1) or ("device" in found and not mapping):
-        # It would be refused, too.
-        return choices
-    mapping = {**given, **mapping}
-    if "device" not in found:
-        mapping = {"device": FILE, **mapping}
-        others = [name for name in names if name not in {*mapping.values(), *COLUMNS, "state"}]
-        if not others:
-            return f"give {_columns(mapping)} if each file is one device; {choices}"
-        hint = f"give {_columns({**mapping, 'device': 'X'})} with the column of the devices as X "
-        hint += f"({format_names(others, 8)}), or {_columns(mapping)} if each file is one device"
-        if "time" in found:
-            hint += f", or {_columns({**mapping, 'device': COLUMN})} if each column is"
-        return f"{hint}; {choices}"
-    return f"give {_columns(mapping)}; {choices}"
-
-
-def _is_span(column: Any) -> bool:
-    """Whether numbers are no instants of this century."""
-    if column is None or not cells.are_plain_numbers(column):
-        return False
-    return cells.recent_unit(cells.numbers(column)[0]) is None
-
-
-def _fits(role: str, column: Any) -> bool:
-    """Whether the cells of a column may have the role that its name suggests."""
-    code, words = cells.texts(column)
-    if role == "device":
-        return len(words) < max(len(code), _MANY)
-    if role in _TIMES:
-        # Not true, or 23%.
-        are = any(re.fullmatch(r"[\d.e+-]+|(.*\d){4}.*", word) for word in words) or not words
-        return are and (role == "end" or 2 * int(np.count_nonzero(code >= 0)) > len(code))
-    if role not in (*NUMBERS, "duration"):
-        return True
-    values, bad = cells.numbers(column)
-    known = pd.Series(values[~np.isnan(values)])
-    if bad.any() or role in ("duration", "loss"):
-        return not bad.any()
-    # Neither switches, nor what is mostly 0.
-    return known.median() > 0 and not known.isin((0, 1)).all() and not _only_grows(known)
-
-
-def _only_grows(known: pd.Series[float]) -> bool:
-    return len(known) >= _MANY and bool((known.diff()[1:] > 0).all())
-
-
-def _called(role: str, names: list[str]) -> list[str]:
-    """The columns that may have this role, by their names, the best one first."""
-
-    def words(name: str) -> list[str]:
-        return [name, *name.split("_")]
-
-    def are(pattern: str, words: Iterable[str]) -> bool:
-        return any(re.fullmatch(pattern, word) for word in words)
-
-    free = [name for name in names if name not in (*COLUMNS, "state", "key")]
-    free = [n for n in free if not are(_NOT_CALLED.get(role, " "), words(n))]
-    fitting = [n for n in free if are(_CALLED[role], words(n))]
-    # A name of which the last word is such a word goes first, before one that contains it.
-    strong = re.compile(rf"(?!({_WEAK})$)({_CALLED[role]})").fullmatch
-    fitting.sort(
-        key=lambda n: (
-            not any(map(strong, words(n))),
-            not strong(words(n)[-1]),
-            not are(_CALLED[role], [n]),
-        )
-    )
-    return fitting or get_close_matches(role, free, 1, 0.75)
-
-
-def _columns(mapping: Mapping[str, str]) -> str:
-    """The option with this mapping of columns."""
-    return f"-s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'"
 
 
 # Times --------------------------------------------------------------------------------------------------------------
