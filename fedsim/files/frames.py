@@ -495,10 +495,11 @@ class Frame:
 
     def may_have_thousands(self, name: str) -> bool:
         """Whether the point in the numbers of a table with semicolons may separate thousands, as in 45.300."""
+        if ";" not in {file._separator for file in self.files if isinstance(file, TableFile)}:
+            return False
         words = self.text(name)[1]
-        marks = {file._separator for file in self.files if isinstance(file, TableFile)}
         shaped = all(re.fullmatch(r"\d{1,3}(\.\d{3})?", word) for word in words)
-        return ";" in marks and shaped and any("." in word for word in words)
+        return shaped and any("." in word for word in words)
 
     def instants(
         self,

@@ -72,7 +72,7 @@ _NEGATIVE = re.compile(
     r"down.*|off(line)?|f|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
 )
 _OUTAGE = re.compile(
-    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|failure|fault)s?(?:_|$)"
+    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|resolved|failure|fault)s?(?:_|$)"
 )
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
@@ -836,10 +836,14 @@ class _Log:
             values = pd.Series(self.frame.number(name, factor, scaled, said))
             by_device = values.where(self.measuring).groupby(self.device)
             result[column] = by_device.agg(["median", "count", "mean", "std"])
-            if by_device.count().max() >= MANY and (by_device.diff().dropna() > 0).all():
+            first: Any = values[self.measuring & (self.device == self.device[0])].dropna()
+            grows = len(first) >= MANY and (first.diff()[1:] > 0).all()
+            if grows and (by_device.diff().dropna() > 0).all():
                 message = f"{name} only grows: is it a counter, or the time since a start?"
                 fix = "if so, write its differences; if not, remove a row"
                 raise self.frame.error(message, fix)
+            if name == "rtt" and result[column]["median"].eq(0).all():
+                self.caveats.append("all round-trip times are 0: is rtt the right column?")
             if self.frame.may_have_thousands(name):
                 self.caveats.append(
                     f"if the point in {name} separates thousands, write 45300 for 45.300"

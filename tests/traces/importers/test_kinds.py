@@ -1660,6 +1660,13 @@ KINDS: dict[str, tuple[Any, ...]] = {
             (";", ["if the point in down separates thousands, write 45300 for 45.300"]),
         )
     },
+    "round-trip times of 0": (
+        "table",
+        "device,rtt\na,0\na,0\n",
+        {"latency_unit": "ms"},
+        notes("round-trip times are 0"),
+        ["all round-trip times are 0: is rtt the right column?"],
+    ),
     "actions of seconds": (
         "table",
         "device,start,end\na,0,1\na,500,502\nb,900,901\n",
