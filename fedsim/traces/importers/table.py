@@ -138,8 +138,8 @@ class Table(Importer):
         online: str | None = None
         """Rule for when a device is available, over the states of a log of changes, or for which intervals count, as in
         ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; only rows in which it holds count
-        as measurements. A bare name means on, true, yes or 1. By default the only state of a log of changes, if it is
-        one of these or their opposites; any row otherwise."""
+        as measurements. A bare name means on, true, t, yes or 1. By default the only state of a log of changes, if it
+        is one of these or their opposites; any row otherwise."""
         intervals: Literal["online", "offline"] | None = None
         """Whether devices are online in the intervals of a table, as by default, or offline, as in outages: then they
         are available in the rest of the window."""
