@@ -734,7 +734,7 @@ class _Log:
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
             text, *more = words
-            if more or not set(words[text]) <= ON | OFF:
+            if more or not set(words[text]) <= ON | OFF or _OUTAGE.search(text):
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
                 known = {name for name, (code, _) in codes.items() if (code >= 0).all()}
@@ -779,7 +779,8 @@ class _Log:
             f"-s online='{said(name, word)}'"
             for name in order
             if name not in levels and len(words[name]) > 1
-            for word in list(filter(_POSITIVE.fullmatch, words[name]))[:1]
+            for good in [_NEGATIVE if _OUTAGE.search(name) else _POSITIVE]
+            for word in list(filter(good.fullmatch, words[name]))[:1]
         ]
         hints = []
         if self.params.hold is not None:

@@ -773,6 +773,15 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         AT_HOST,
         "give it, such as -s online='is_up == true'",
     ),
+    **{
+        f"a switch that says the opposite, {name}": (
+            f"device,time,{name}\na,1,true\na,2,false\na,3,true\n",
+            {"time_unit": "h"},
+            "no rule says",
+            f"give it, such as -s online='{name} == false'",
+        )
+        for name in ("offline", "is_down", "maintenance")
+    },
     "heartbeats with labels": (
         LABELS,
         {**AT_HOST, "hold": "8h"},
