@@ -65,7 +65,9 @@ def share_of(value: object) -> str:
 
 def without_comma(value: object) -> str:
     """How to write a number with a comma, as a hint: ``0.1`` for ``"0,1"``; empty if it is not one."""
-    match = _WITH_COMMA.fullmatch(str(value).strip())
+    # Of 1.298,8 as of 1298,8.
+    text = re.sub(r"(?<=\d)\.(?=\d{3}[.,])", "", str(value).strip())
+    match = _WITH_COMMA.fullmatch(text)
     if match is None:
         return ""
     whole, decimals, unit = match.groups()

@@ -34,6 +34,7 @@ UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""
 UNKNOWN = (*UNKNOWN_TEXT, "-", "NA", "N/A", "n/a", "#N/A", "None", "none", "NaT")
 """Text that is no number and no instant."""
+_WHOLE = re.compile(r"(?<=^[01])\.0+$")
 _HEAD = 1000
 NAT = np.iinfo(np.int64).min
 """An unknown instant (us)."""
@@ -128,7 +129,8 @@ TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time
 def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
     """The index of each cell's word (-1 if unknown), and the words, without surrounding space.
 
-    Numbers become text as they are written: ``007`` stays, and 7.0 is 7.
+    Numbers become text as they are written: ``007`` stays, and 7.0 is 7. In ``lower`` case, words are states: the texts
+    0.0 and 1.0, which pandas writes for 0 and 1 if a cell is empty, are these, too.
     """
     values = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
     if not pa.types.is_dictionary(values.type):
@@ -138,8 +140,12 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
     number: dict[str, int] = {}
     values = values.unify_dictionaries()
     words = values.chunk(0).dictionary.to_pylist() if values.num_chunks else []
-    words = [str(word).strip().lower() if lower else str(word).strip() for word in words]
-    known = [-1 if word in UNKNOWN_TEXT else number.setdefault(word, len(number)) for word in words]
+    words = [str(word).strip() for word in words]
+    named = [_WHOLE.sub("", word.lower()) for word in words] if lower else words
+    known = [
+        -1 if word in UNKNOWN_TEXT else number.setdefault(name, len(number))
+        for word, name in zip(words, named, strict=True)
+    ]
     chunks = (chunk.indices for chunk in values.chunks)
     indices = [np.asarray(c.fill_null(len(words)) if c.null_count else c, np.int32) for c in chunks]
     codes: Any = np.array([*known, -1], np.int32)[np.concatenate([np.zeros(0, np.int32), *indices])]
@@ -231,6 +237,8 @@ _REWRITES = (
     (r"(\.\d{6})\d+", r"\1"),
     (r"\s+$", ""),
 )
+HAS_YEAR = "%[YyGcxsDF]"
+"""What the form of an instant with a year contains."""
 _DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
 _NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never|0000-00-00.*)\s*$"
 
@@ -374,6 +382,9 @@ def _stamps(values: Any, form: str | None) -> Instants:
     never = np.asarray(pc.match_substring_regex(text, _NEVER).fill_null(False))
     if form is not None:
         plain = text.to_pandas().str.strip()
+        if not re.search(HAS_YEAR, form):
+            # In some leap year.
+            plain, form = "2000 " + plain, f"%Y {form}"
         parsed = pd.to_datetime(
             plain, format=form, errors="coerce", utc="%z" in form or "%Z" in form
         )

@@ -321,11 +321,15 @@ class LongFile:
         columns[COLUMN] = pa.DictionaryArray.from_arrays(code, pa.array(self._wide, pa.string()))
         cells_ = [table.column(name).cast(pa.string()).chunks for name in self._wide]
         columns["state"] = pa.chunked_array([c for chunks in cells_ for c in chunks], pa.string())
-        return pa.table(columns).select(list(names))
+        # An empty cell does not show its device.
+        trimmed = pc.utf8_trim_whitespace(columns["state"])
+        unknown = pc.is_in(trimmed, value_set=pa.array([*cells.UNKNOWN_TEXT, None]))
+        self._kept = np.flatnonzero(~np.asarray(unknown))
+        return pa.table(columns).select(list(names)).take(pa.array(self._kept))
 
     def place(self, row: int) -> str:
         """Location of a row that was read."""
-        return self._file.place(row % self._rows)
+        return self._file.place(int(self._kept[row]) % self._rows)
 
 
 def _flat(table: Any) -> Any:
@@ -376,13 +380,14 @@ class Frame:
     Attributes:
         names: the columns of all files, by role or else in the form of :func:`role_name`.
         starts: the first row of each file, and the number of rows.
+        stems: the names of the files without their endings.
     """
 
     def __init__(
         self, files: Sequence[TableFile | LongFile], columns: Mapping[str, str] | None = None
     ) -> None:
         self.files = files
-        self._file_names = file_names([file.source for file in files])
+        self.stems = file_names([file.source for file in files])
         self.where = ", ".join(dict.fromkeys(file.source.where for file in files))
         columns = columns or {}
         role_of = {role_name(name): role for role, name in columns.items()}
@@ -450,7 +455,7 @@ class Frame:
             else pa.array([own if name in self._by_file else None], pa.string())
             .dictionary_encode()
             .take(pa.array(np.zeros(table.num_rows, np.int32)))
-            for table, own in zip(self._tables, self._file_names, strict=True)
+            for table, own in zip(self._tables, self.stems, strict=True)
         ]
 
     def text(self, name: str, *, lower: bool = False) -> tuple[Ints, list[str]]:
@@ -488,6 +493,14 @@ class Frame:
         )
         return values
 
+    def may_have_thousands(self, name: str) -> bool:
+        """Whether the point in the numbers of a table with semicolons may separate thousands, as in 45.300."""
+        if ";" not in {file._separator for file in self.files if isinstance(file, TableFile)}:
+            return False
+        words = self.text(name)[1]
+        shaped = all(re.fullmatch(r"\d{1,3}(\.\d{3})?", word) for word in words)
+        return shaped and any("." in word for word in words)
+
     def instants(
         self,
         name: str,
@@ -520,6 +533,7 @@ class Frame:
         if unit:
             hint = (
                 f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
+                + "; the end of an open session is empty" * (name == "end")
             )
         self.refuse(bad, f"{name} is {{}}, which is not {what}", hint, name)
         return Instants(us, local, bad, any(part.dated for part in known), offset)
@@ -544,7 +558,7 @@ class Frame:
         """Whether a column of instants has numbers, whose unit must be declared."""
         return any(cells.are_plain_numbers(column) for column in self.columns(name))
 
-    def _called(self, name: str) -> list[str]:
+    def called(self, name: str) -> list[str]:
         """What the files call a column."""
         return [named[name] for named in self._named if name in named]
 
@@ -574,7 +588,7 @@ class Frame:
             if name is not None:
                 cell = self.cell(name, row)
                 fix = without_comma(cell.strip("'")) or hint
-                if role_name(cell) in (name, *map(role_name, self._called(name))):
+                if role_name(cell) in (name, *map(role_name, self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)
             error = UserError(text, where=self.place(row), hint=fix)

@@ -42,8 +42,8 @@ STATES: Mapping[str, tuple[str, ...]] = {
 KEYS = tuple(STATES)
 INITIAL = {"charging": "off", "network": "none", "screen": "on", "lock": "off"}
 FLASH_RULE = "charging and network == wifi and lock"
-ON = {"on", "true", "yes", "1"}
-OFF = {"off", "false", "no", "0"}
+ON = {"on", "true", "t", "yes", "1"}
+OFF = {"off", "false", "f", "no", "0"}
 
 _MOST_LEVELS = 100
 _ORDERS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
-from difflib import get_close_matches
-from typing import Any, Literal, NamedTuple, TypeGuard
+from typing import Any, Literal, TypeGuard
 
 import numpy as np
 import pandas as pd
@@ -17,9 +16,6 @@ from fedsim.files import cells
 from fedsim.files.cells import (
     FAR_US,
     NAT,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SHARE,
     Bools,
     Bounds,
     Ints,
@@ -36,36 +32,23 @@ from fedsim.traces.importers._assemble import (
     observed_tables,
     require_units,
 )
+from fedsim.traces.importers._columns import (
+    CALLED,
+    COLUMNS,
+    MANY,
+    NUMBERS,
+    STATE,
+    TEXTS,
+    called,
+    columns_option,
+    proposed,
+)
 from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
-TEXTS = ("model", "kind", "group")
-
-
-class _Number(NamedTuple):
-    """A column of numbers: its table and what it is there, the valid values, and the option that gives their unit."""
-
-    table: str
-    column: str
-    bounds: Bounds
-    option: str | None = None
-
-
-NUMBERS: Mapping[str, _Number] = {
-    "sample_time": _Number("compute", "sample_s", NOT_NEGATIVE, "compute_unit"),
-    "step_time": _Number("compute", "step_fixed_s", NOT_NEGATIVE, "compute_unit"),
-    "relative_speed": _Number("compute", "relative_speed", POSITIVE),
-    "score": _Number("compute", "score", POSITIVE),
-    "ram_bytes": _Number("compute", "ram_bytes", POSITIVE),
-    "down": _Number("network", "down", POSITIVE, "rate_unit"),
-    "up": _Number("network", "up", POSITIVE, "rate_unit"),
-    "bandwidth": _Number("network", "both", POSITIVE, "rate_unit"),
-    "rtt": _Number("network", "rtt_s", NOT_NEGATIVE, "latency_unit"),
-    "loss": _Number("network", "loss", SHARE, "loss_unit"),
-}
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time_unit": cells.TIME_UNITS,
     "duration_unit": DURATION_UNITS,
@@ -74,50 +57,22 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "latency_unit": DURATION_UNITS,
     "loss_unit": {"share": 1.0, "percent": 0.01},
 }
-_ROWS = ("device", "access_point", "start", "end", "duration", "time")
-COLUMNS = (*_ROWS, *NUMBERS, *TEXTS, "radio")
-# What others call these columns: words of their names.
-_CALLED: Mapping[str, str] = {
-    "device": r"host.*|client|node.*|user(name)?|computer|mac|hwaddr|imei|imsi|msisdn|uuid|serial|id|phone|probe|name|"
-    r"machine.*|sensor|worker|entity|station|instance.*|vehicle|car|dev(eui|addr)?|device.+|target|monitor|plug|pc",
-    "access_point": r"ap|bssid|cell|sensor|gateway|accesspoint",
-    "start": r"(acct|time)?start.*|begin.*|launch.*|obtained|log(ged)?in|connect(ed)?|opened|from|since|"
-    r"assoc(iated)?|joined",
-    "end": r"(time)?end.*|(acct)?stop.*|returned|terminat.*|expire.*|finish.*|log(ged)?out|disconnect(ed)?|closed|"
-    r"until|to|disassoc(iated)?|left",
-    "duration": r"duration|length|elapsed|seconds|.*session_time|.*lifetime",
-    "time": r"time.*|date.*|ts|when|at|epoch|t|changed|seen|last_?(time|check|contact|heard).*",
-    "state": r"state|status|event|action|reason|value",
-    "down": r"down(load|link)?|dl|rx",
-    "up": r"up(load|link)?|ul|tx",
-    "rtt": r"rtt|ping|latency",
-    "loss": r"loss",
-    "step_time": r"(step|batch)_.*",
-}
-# Words of names that are something else.
-_NOT_CALLED: Mapping[str, str] = {
-    "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
-    "start": r"ap|bssid",
-    "time": r"step",
-    "state": r"ts|time.*|at|date",
-    "down": r"bytes|octets",
-    "up": r"bytes|octets",
-}
-# The devices of the last choice: persons, who may have several, and what may be the id of a row.
-_WEAK = r"user(name)?|name|id|uuid|serial"
 _HOW_TO_WRITE = (
     "the end of an open session is empty (instead of Unknown); write 2024-05-01T08:00:00+02:00, "
     "or name the zone or the form: -s time_zone=Europe/Berlin, "
     "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); of a date and a time of day, make one column"
 )
 _SYSLOG = "%b %d %H:%M:%S"
-_MANY = 10
+_LITTLE = 0.01
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
-    r"on|online|up|alive|active|available|connected|associated|idle|charging|true|yes|1|join(ed)?|in"
+    r"on|online|up|alive|active|available|connected|associated|idle|charging|t|true|yes|1|join(ed)?|in"
 )
 _NEGATIVE = re.compile(
-    r"down.*|off(line)?|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
+    r"down.*|off(line)?|f|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
+)
+_OUTAGE = re.compile(
+    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|resolved|failure|fault)s?(?:_|$)"
 )
 _UNIX = datetime(1970, 1, 1, tzinfo=UTC)
 _OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
@@ -183,8 +138,11 @@ class Table(Importer):
         online: str | None = None
         """Rule for when a device is available, over the states of a log of changes, or for which intervals count, as in
         ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; only rows in which it holds count
-        as measurements. A bare name means on, true, yes or 1. By default the only state of a log of changes, if it is
-        one of these or their opposites; any row otherwise."""
+        as measurements. A bare name means on, true, t, yes or 1. By default the only state of a log of changes, if it
+        is one of these or their opposites; any row otherwise."""
+        intervals: Literal["online", "offline"] | None = None
+        """Whether devices are online in the intervals of a table, as by default, or offline, as in outages: then they
+        are available in the rest of the window."""
         hold: Duration | None = Field(None, gt=0)
         """Longest time for which a state is believed after a device's last row, such as 5min for heartbeats every
         minute; by default until the next row."""
@@ -226,9 +184,9 @@ class Table(Importer):
             eligibility = Eligibility(words=rule or "available", expression=rule)
         present = {column.table for name, column in NUMBERS.items() if name in log.frame}
         if "compute" in present:
-            tables["compute"] = log.compute()
+            tables |= log.compute()
         if "network" in present or "radio" in log.frame:
-            tables["network"] = log.network()
+            tables |= log.network()
         times = log.times
         return Imported(
             tables,
@@ -252,6 +210,10 @@ class _Log:
 
     def __init__(self, frame: Frame, params: Table.Params) -> None:
         self.frame, self.params, self.times = frame, params, _Times(params)
+        for name in {*NUMBERS, *TEXTS} & {*frame.names} - {*params.columns}:
+            # Programs call columns of their own so, such as the _score of a search.
+            if all(each.startswith("_") for each in frame.called(name)):
+                frame.names.remove(name)
         self.counts: dict[str, int] = {}
         self.caveats: list[str] = []
         self.has_changes = "time" in frame
@@ -266,32 +228,23 @@ class _Log:
         if self.has_changes and not self.point and "place" not in frame:
             # Files with the same columns may be those of access points, too.
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
-            self.point = _called("access_point", frame.names) or FILE * is_file
+            self.point = next(iter(called("access_point", frame.names)), FILE * is_file)
         # States of sessions, some of which may be those of a device that is offline.
         doubtful = [name for name in self.unused if re.fullmatch("state|status|event", name)]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
             raise frame.error("has no rows")
-        self.device, self.ids = frame.text("device")
-        # Names such as * or ?, under which several devices would be one.
-        named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in self.ids]
-        other = "name it in each row, or take another column: " + _columns({"device": "..."})
-        frame.refuse(~np.array([*named, False])[self.device], "has no device", other)
-        lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in self.ids])
-        expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
-        frame.refuse(lists[self.device], "device is {}, several devices", expand, "device")
-        if self.edges and len(self.ids) == len(frame) >= _MANY:
-            self.caveats.append(
-                "each row is another device: is the column of the device the right one?"
+        own_names = [
+            *(name for edge in (*self.edges, "duration") for name in frame.called(edge)),
+            *frame.stems,
+        ]
+        down = next((name for name in own_names if _OUTAGE.search(role_name(name))), None)
+        if down and not self.has_changes and params.intervals is None:
+            raise frame.error(
+                f"'{down}' is no name of times at which devices are available",
+                "if they are offline in these intervals, give -s intervals=offline; if online, -s intervals=online",
             )
-        self._require_units()
-        for name in doubtful if self.edges and params.online is None else ():
-            own = frame.text(name, lower=True)[1]
-            if any(map(_NEGATIVE.fullmatch, own)):
-                good = next(filter(_POSITIVE.fullmatch, own), "...")
-                message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
-                raise frame.error(message, f"give it, such as -s online='{name} == {good}'")
         # The rows whose sessions and whose measurements count, if a rule says so.
         self.rule: Rule | None = None
         self.chosen = self.measuring = np.ones(len(frame), np.bool_)
@@ -306,8 +259,20 @@ class _Log:
             self.counts["rows_without_the_rule"] = int(np.count_nonzero(~self.chosen))
             # Measurements in a file without these states are not subject to the rule.
             known = np.any([code >= 0 for code in codes.values()], axis=0)
-            frame.chosen = self.chosen
             self.measuring = self.chosen | (np.bincount(file, known) == 0)[file]
+        self.device, self.ids = self._devices()
+        if self.edges and len(self.ids) == len(frame) >= MANY:
+            self.caveats.append(
+                "each row is another device: is the column of the device the right one?"
+            )
+        self._require_units()
+        for name in doubtful if self.edges and params.online is params.intervals is None else ():
+            own = frame.text(name, lower=True)[1]
+            if any(map(_NEGATIVE.fullmatch, own)):
+                good = next(filter(_POSITIVE.fullmatch, own), "...")
+                message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
+                also = "; if devices are offline in the intervals, -s intervals=offline"
+                raise frame.error(message, f"give it, such as -s online='{name} == {good}'{also}")
         # Devices that some files have, and files with other columns do not.
         kind, words = pd.factorize(np.array(kinds))
         if len(words) > 1:
@@ -317,31 +282,64 @@ class _Log:
                 first = self.ids[alone[0]]
                 self.caveats.append(f"{devices} not in all files, the first is '{first}'")
 
+    def _devices(self) -> tuple[Ints, list[str]]:
+        """The device of each row, and the names; of a row that does not count and names none, it is the first."""
+        frame = self.frame
+        device, ids = frame.text("device")
+        frame.chosen = self.measuring
+        # Names such as * or ?, under which several devices would be one.
+        named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in ids]
+        self.named = np.array([*named, False])[device]
+        other = "name it in each row, or take another column: " + columns_option({"device": "..."})
+        frame.refuse(~self.named, "has no device", other)
+        lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in ids])
+        expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
+        frame.refuse(lists[device], "device is {}, several devices", expand, "device")
+        frame.chosen = self.chosen
+        if not any(named):
+            raise frame.error("has no device", other)
+        if not self.named.all():
+            position = np.cumsum([*named, False]) - 1
+            device = np.where(self.named, position[device], 0).astype(device.dtype)
+            ids = [name for name, is_name in zip(ids, named, strict=True) if is_name]
+        return device, ids
+
     def _understand(self) -> list[str]:
         """Refuse tables without the columns that they need, with the mapping that would give them; the states."""
         frame, params, rows = self.frame, self.params, self.has_changes
         if len(self.edges) > 1 and rows:
             message = "has both intervals (start, end) and changes of states (time)"
             given = {role: name for role, name in params.columns.items() if role not in self.edges}
-            changes, intervals = (_columns({**given, role: "time"}) for role in ("time", "other"))
+            changes, intervals = (
+                columns_option({**given, role: "time"}) for role in ("time", "other")
+            )
             hint = f"give {changes} for the changes, or {intervals} for the intervals"
             raise frame.error(message, hint)
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
+        if rows and params.online is None and not any(map(STATE.fullmatch, others)):
+            others += [name for name in frame.names if name in fields and STATE.fullmatch(name)]
         ends = {"start", "end", "duration"} & set(frame.names)
         known = {*self.edges, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or (len(ends) == 1 and "time" not in params.columns):
             nested = ", ".join(name for file in frame.files for name in file.nested)
             also = nested and f", and the nested columns {nested}, which are left out"
+            again = TableFile(
+                frame.files[0].source
+            )  # Another reading would change the places of rows.
+            table = zip(map(role_name, again.names), again.read(again.names).columns, strict=True)
             raise frame.error(
                 f"has the columns {', '.join(frame.names) or '(none)'}{also}",
-                f"{_proposed(frame.names)}its first line (or each record) must name device, and two of start, end and "
-                f"duration, time with states, or numbers: {', '.join(NUMBERS)}",
+                f"{proposed(frame.names, params.columns, dict(table))}its first line (or each record) must name "
+                f"device, and two of start, end and duration, time with states, or numbers: {', '.join(NUMBERS)}",
             )
         if not rows and (params.hold or params.initial):
             hint = "leave them out; online alone says which sessions and measurements count"
             raise frame.error("hold and initial need a log of changes, with a column time", hint)
+        if rows and params.intervals is not None:
+            hint = "leave it out; online says in which states a device is available"
+            raise frame.error("intervals needs a table with start and end", hint)
         if not others and params.hold is None and (rows or params.online is not None):
             hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
             raise frame.error("has no column of states", hint)
@@ -350,8 +348,8 @@ class _Log:
             states = others
         elif not rows and (unused := [name for name in others if name not in states]):
             self.unused = unused
-            hint = _proposed([*unused, "device", "time", "start", "end"]).removesuffix("; ")
-            hint = hint and f" ({hint} if it is one of these)"
+            hint = proposed([*unused, "device", "time", "start", "end"], params.columns, {})
+            hint = (hint := hint.removesuffix("; ")) and f" ({hint} if it is one of these)"
             self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
         if params.online is None:
             return others if rows else []
@@ -361,7 +359,7 @@ class _Log:
         """The option that gives a column another role."""
         given = dict(self.params.columns)
         name = given.pop(name, name)
-        return _columns({**given, role: name})
+        return columns_option({**given, role: name})
 
     @property
     def _without_duration(self) -> str:
@@ -451,14 +449,29 @@ class _Log:
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
+        if params.intervals == "offline":
+            backwards = int(np.count_nonzero(end < start))
+            device, start, end = _rest(device, start, end, len(self.ids), window)
+            self.caveats.append(
+                "the intervals are those offline: devices are available in the rest of the window"
+            )
         tables, spans = observed_tables(
             self.ids, device, start, end, window, self.counts, **devices
         )
+        if params.intervals == "offline":
+            self.counts["reversed"] = backwards
         origin = "time 0" if times.epoch is None else f"time 0 ({times.epoch.isoformat()})"
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, origin)
-        if self.unused and self.counts["overlapping"]:
+        if self.unused and self.counts["overlapping"] and params.intervals != "offline":
             self._note_overlaps(device, start, end, rows)
         self.counts["never_available"] = len(self.ids) - len(np.unique(spans.device))
+        share = float(np.sum(spans.end - spans.start)) / (
+            len(self.ids) * max(horizon_us - begins_us, 1)
+        )
+        if params.window is None and share < _LITTLE:
+            self.caveats.append(
+                f"online for {share:.2%} of the window: are these the times at which devices are available?"
+            )
         return horizon_us, tables, None if self.rule is None else self.rule.text
 
     def _note_overlaps(self, device: Ints, start: Ints, end: Ints, rows: Ints) -> None:
@@ -470,7 +483,7 @@ class _Log:
         again = Frame(files, self.params.columns)
         again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
         # Sessions of several access points are joined.
-        for name in (each for each in self.unused if not _called("access_point", [each])):
+        for name in (each for each in self.unused if not called("access_point", [each])):
             if len(again) == len(self.frame) and not again.are_plain_numbers(name):
                 code, words = again.text(name)
                 differs = code[rows[first[over]]] != code[rows[second[over]]]
@@ -502,7 +515,7 @@ class _Log:
         known = time != NAT
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
-        rule = self._rule({name: tuple(words) for name, (_, words) in codes.items()})
+        rule = self._rule(codes)
         if len(rule.keys) == 1:
             (key,) = rule.keys
             named = pd.Series(codes[key][1])
@@ -713,42 +726,19 @@ class _Log:
                 result[key][0][number == position] = recoded - np.count_nonzero(~is_known)
         return result
 
-    def _rule(self, words: Mapping[str, tuple[str, ...]]) -> Rule:
+    def _rule(self, codes: Mapping[str, tuple[Ints, list[str]]]) -> Rule:
         """The rule over the states with these values."""
         frame, text, hold = self.frame, self.params.online, self.params.hold
+        words = {name: tuple(each) for name, (_, each) in codes.items()}
         if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
-            # Which column of a heartbeat it is does not matter; one that never changes gives a rule.
-            text = min(
-                words,
-                key=lambda name: (
-                    name == self.point,
-                    name != "state",
-                    re.fullmatch(_CALLED["state"], name) is None,
-                    not any(map(_POSITIVE.fullmatch, words[name])),
-                    hold and len(words[name]),
-                ),
-            )
-            own = words[text]
-            if len(words) > 1 or not set(own) <= ON | OFF:
-                example = next(
-                    (f"== {each}" for each in own if _POSITIVE.fullmatch(each)), "== ..."
-                )
-                levels = pd.to_numeric(pd.Series(own), errors="coerce")
-                hint = ""
-                if levels.notna().all() and not set(own) <= ON | OFF:
-                    # Rows with a measurement are heartbeats, whatever it is.
-                    example = f">= {own[int(levels.argmin())]}"
-                    if hold is None:
-                        hint = "if each row shows its device online, say for how long, such as -s hold=5min; otherwise "
-                hint += f"give it, such as -s online='{text} {example}'"
-                if self.point in words:
-                    points = self._mapping("access_point", self.point)
-                    hint += f"; if each {self.point} reports its own states, also {points}"
+            text, *more = words
+            if more or not set(words[text]) <= ON | OFF or _OUTAGE.search(text):
                 shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
                 message = f"no rule says in which states a device is available ({shown})"
-                raise frame.error(message, hint)
+                known = {name for name, (code, _) in codes.items() if (code >= 0).all()}
+                raise frame.error(message, self._choices(words, known))
         rule = Rule(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
@@ -759,11 +749,67 @@ class _Log:
             )
         return rule
 
+    def _choices(self, words: Mapping[str, tuple[str, ...]], known: set[str]) -> str:
+        """What may say in which of these states a device is available, as a hint; ``known`` have no empty cell.
+
+        A rule that all values fulfil is offered for rows that all show their device online, and for no others.
+        """
+
+        def said(name: str, *those: str) -> str:
+            own = [
+                each if re.fullmatch(r"[a-z_]\w*|[\d.]+", each) else f'"{each}"' for each in those
+            ]
+            return f"{name} == {own[0]}" if len(own) == 1 else f"{name} in ({', '.join(own)})"
+
+        levels = {
+            name
+            for name, own in words.items()
+            if pd.to_numeric(pd.Series(own), errors="coerce").notna().all()
+            and not {*own} <= ON | OFF
+        }
+        order = sorted(
+            (name for name in words if name != self.point),
+            key=lambda name: (
+                len(words[name]) == 1,
+                name != "state",
+                re.fullmatch(CALLED["state"], name) is None,
+            ),
+        )
+        some = [
+            f"-s online='{said(name, word)}'"
+            for name in order
+            if name not in levels and len(words[name]) > 1
+            for good in [_NEGATIVE if _OUTAGE.search(name) else _POSITIVE]
+            for word in list(filter(good.fullmatch, words[name]))[:1]
+        ]
+        hints = []
+        if self.params.hold is not None:
+            for name in sorted(known.intersection(order), key=lambda name: len(words[name]))[:1]:
+                own = words[name]
+                every = said(name, *own)
+                if name in levels and len(own) > 1:
+                    every = f"{name} >= {min(own, key=float)}"
+                hints = [f"if each row shows its device online, give -s online='{every}'"]
+        elif levels or not some:
+            example = "say for how long, such as -s hold=5min"
+            hints = [f"if each row shows its device online, {example}"]
+        if not some:
+            which = (
+                f"{order[0]} {'>= NUMBER' if order[0] in levels else '== VALUE'}" if order else ""
+            )
+            some = [f"-s online='{which or 'COLUMN == VALUE'}'"]
+        hint = "; otherwise ".join([*hints, f"give it, such as {' or '.join(some[:3])}"])
+        if self.point in words:
+            points = self._mapping("access_point", self.point)
+            hint += f"; if each {self.point} reports its own states, also {points}"
+        return hint
+
     # Values per device ----------------------------------------------------------------------------------------------
 
     def single(self, name: str) -> Any:
         """The one text of each device, null if unknown."""
         code, words = self.frame.text(name)
+        code = np.where(self.named, code, -1)
         by_device = pd.Series(code).where(code >= 0).groupby(self.device)
         differs = (code >= 0) & (code != by_device.transform("first").to_numpy())
         self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
@@ -791,13 +837,25 @@ class _Log:
             values = pd.Series(self.frame.number(name, factor, scaled, said))
             by_device = values.where(self.measuring).groupby(self.device)
             result[column] = by_device.agg(["median", "count", "mean", "std"])
+            first: Any = values[self.measuring & (self.device == self.device[0])].dropna()
+            grows = len(first) >= MANY and (first.diff()[1:] > 0).all()
+            if grows and (by_device.diff().dropna() > 0).all():
+                message = f"{name} only grows: is it a counter, or the time since a start?"
+                fix = "if so, write its differences; if not, remove a row"
+                raise self.frame.error(message, fix)
+            if name == "rtt" and result[column]["median"].eq(0).all():
+                self.caveats.append("all round-trip times are 0: is rtt the right column?")
+            if self.frame.may_have_thousands(name):
+                self.caveats.append(
+                    f"if the point in {name} separates thousands, write 45300 for 45.300"
+                )
             if _differ(result[column]):
                 count = int(result[column]["count"].sum())
                 self.counts["measurements"] = max(self.counts.get("measurements", 0), count)
         return result
 
     def compute(self) -> dict[str, Any]:
-        """The table ``compute``."""
+        """The table ``compute``, if it has a row."""
         frame = self.frame
         measured = self._measured("compute", "sample_time", "step_time", "relative_speed", "score")
         steps = [frame.number(name) for name in ("sample_time", "step_time") if name in frame]
@@ -820,10 +878,11 @@ class _Log:
             values["step_fixed_error"] = spread["std"] / spread["mean"] / np.sqrt(spread["count"])
         columns = {str(name): column.to_numpy() for name, column in values[some].items()}
         device = id_column(np.flatnonzero(some), self.ids)
-        return {"device_id": device, "task": "*", "phase": self.params.phase, **columns}
+        table = {"device_id": device, "task": "*", "phase": self.params.phase, **columns}
+        return {"compute": table} if some.any() else {}
 
     def network(self) -> dict[str, Any]:
-        """The table ``network``."""
+        """The table ``network``, if it has a row."""
         frame = self.frame
         if "bandwidth" in frame and ("down" in frame or "up" in frame):
             hint = "bandwidth applies to both directions; give either bandwidth, or down and up"
@@ -856,7 +915,7 @@ class _Log:
             usual = named.value_counts().reset_index().drop_duplicates("device")
             number = usual.set_index("device")["radio"].reindex(device, fill_value=-1)
             columns["radio"] = id_column(number.to_numpy(), words)
-        return columns
+        return {"network": columns} if len(device) else {}
 
 
 def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
@@ -866,75 +925,24 @@ def _following(source: Ints, time_us: Ints, end_us: int) -> tuple[Any, Ints]:
     return head, following[: len(head)]
 
 
+def _rest(
+    device: Ints, start: Ints, end: Ints, count: int, window: tuple[int, int]
+) -> tuple[Ints, Ints, Ints]:
+    """What the intervals of each of some devices leave of a window."""
+    every, edges = np.tile(np.arange(count), 2), np.repeat(window, count)
+    some = end > start
+    spans = pd.DataFrame({"device": np.append(device[some], every)})
+    spans["start"] = np.append(start[some], edges).clip(*window)
+    spans["end"] = np.append(end[some], edges).clip(*window)
+    by_device = spans.sort_values(["device", "start", "end"]).groupby("device")
+    spans["end"], spans["start"] = by_device["start"].shift(-1), by_device["end"].cummax()
+    rest = spans[spans["start"] < spans["end"]].sort_values(["device", "start"]).astype(np.int64)
+    return rest["device"].to_numpy(), rest["start"].to_numpy(), rest["end"].to_numpy()
+
+
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
     """Whether some device has different measurements."""
     return table is not None and bool((table["std"] > 0).any())
-
-
-# Proposals ----------------------------------------------------------------------------------------------------------
-
-
-def _proposed(names: list[str]) -> str:
-    """The mapping of columns that the names of a table suggest, as a hint."""
-    mapping: dict[str, str] = {}
-    for role in _CALLED:
-        fitting = _called(role, [name for name in names if name not in mapping.values()])
-        if role not in names and fitting:
-            mapping[role] = fitting
-    edges = {"start", "end", "duration"} & {*mapping, *names}
-    if "time" in {*mapping, *names} and edges == {"duration"}:
-        # Accounting gives the duration when a session ends.
-        edge = "end" if mapping.get("duration", "").endswith("session_time") else "start"
-        mapping[edge] = mapping.pop("time", "time")
-    elif "time" in {*mapping, *names} and len(edges) == 1:
-        mapping.pop(edges.pop(), None)
-    edges = {"start", "end", "duration"} & {*mapping, *names}
-    if edges or (
-        NUMBERS.keys() & {*mapping, *names} and not {"time", "state"} <= {*mapping, *names}
-    ):
-        of_changes = ("time", "state", "access_point")
-        mapping = {role: name for role, name in mapping.items() if role not in of_changes}
-    given = {*mapping, *names}
-    if "device" not in given and given & {*COLUMNS}:
-        mapping = {"device": FILE, **mapping}
-        others = [name for name in names if name not in {*mapping.values(), *COLUMNS, "state"}]
-        if not others:
-            return f"give {_columns(mapping)} if each file is one device; "
-        hint = f"give {_columns({**mapping, 'device': 'X'})} with the column of the devices as X "
-        hint += f"({format_names(others, 8)}), or {_columns(mapping)} if each file is one device"
-        if "time" in given:
-            hint += f", or {_columns({**mapping, 'device': COLUMN})} if each column is"
-        return f"{hint}; "
-    return f"give {_columns(mapping)}; " if mapping else ""
-
-
-def _called(role: str, names: list[str]) -> str:
-    """The column that may have this role, by its name; empty if there is none."""
-
-    def words(name: str) -> list[str]:
-        return [name, *name.split("_")]
-
-    def are(pattern: str, words: Iterable[str]) -> bool:
-        return any(re.fullmatch(pattern, word) for word in words)
-
-    free = [name for name in names if name not in (*COLUMNS, "state", "key")]
-    free = [n for n in free if not are(_NOT_CALLED.get(role, " "), words(n))]
-    fitting = [n for n in free if are(_CALLED[role], words(n))]
-    # A name of which the last word is such a word goes first, before one that contains it.
-    strong = re.compile(rf"(?!({_WEAK})$)({_CALLED[role]})").fullmatch
-    fitting.sort(
-        key=lambda n: (
-            not any(map(strong, words(n))),
-            not strong(words(n)[-1]),
-            not are(_CALLED[role], [n]),
-        )
-    )
-    return next(iter(fitting or get_close_matches(role, free, 1, 0.75)), "")
-
-
-def _columns(mapping: Mapping[str, str]) -> str:
-    """The option with this mapping of columns."""
-    return f"-s columns='{{{', '.join(f'{role}: {name}' for role, name in mapping.items())}}}'"
 
 
 # Times --------------------------------------------------------------------------------------------------------------
@@ -960,7 +968,7 @@ class _Times:
         With ``span_us``, the lengths of intervals, they are the starts and ends of these, of which one is a column.
         """
         unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
-        if form is not None and not re.search("%[YyGcxsDF]", form):
+        if form is not None and not re.search(cells.HAS_YEAR, form):
             if year is None or not re.search("%[dejU]", form):
                 raise frame.error(
                     f"times of the form '{form}' have no {'year' if year is None else 'day'}",

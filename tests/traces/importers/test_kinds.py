@@ -126,6 +126,51 @@ def notes(part: str) -> Callable[[TraceBundle], list[str]]:
     return lambda bundle: [each for each in bundle.manifest.caveats if part in each]
 
 
+UNKNOWN = (
+    "device,time,state\na,2024-05-01T00:00Z,t\na,2024-05-01T06:00Z,{}\na,2024-05-01T12:00Z,f\n"
+)
+GAPS = "time,a,b\n0,1,1\n10,0,\n20,1,\n30,1,NaN\n40,0,\n"
+WIDE_IN_MINUTES = {"columns": {"device": "column"}, "time_unit": "min"}
+# Two overlap, one begins and one ends with the log.
+DOWNTIMES = "service,outage_start,outage_end,cause\n" + "".join(
+    f"{name},{T0 + pd.Timedelta(hours=begin)},{T0 + pd.Timedelta(hours=end)},{kind}\n"
+    for name, begin, end, kind in (
+        ("a", 0, 2, "hard"),
+        ("a", 10, 15, "soft"),
+        ("a", 13, 16, "soft"),
+        ("b", 22, 30, "soft"),
+    )
+)
+OUT = {"device": "service", "start": "outage_start", "end": "outage_end"}
+ROW_IDS = "id,host,at,is_up\n1,a,2024-05-01T08:00Z,true\n2,a,2024-05-01T09:00Z,false\n"
+LABELS = "host,at,owner,compliance\na,2024-05-01T08:00Z,Corp,ok\na,2024-05-01T16:00Z,Corp,bad\n"
+AT_HOST = {"columns": {"device": "host", "time": "at"}}
+INCIDENTS = pd.DataFrame(
+    {
+        "id": [f"Q{n}" for n in range(12)],
+        "service_id": ["a", "b"] * 6,
+        "created_on": [f"2024-05-{n + 1:02}T08:00Z" for n in range(12)],
+        "resolved_on": [f"2024-05-{n + 1:02}T09:00Z" for n in range(12)],
+        "seconds_to_first_ack": 60,
+        "seconds_to_resolve": 3600,
+        "auto_resolved": "false",
+    }
+).to_csv(index=False)
+PINGS = "id,ts,pop_ping_drop_rate,pop_ping_latency_ms\na,1,0.0,40\na,2,0.0,44\nb,3,0.1,50\n"
+BEATS_OF_URLS = "".join(
+    json.dumps(
+        {
+            "monitor": {"id": "a", "status": ("up", "down")[n % 2], "duration": {"us": 900 + n}},
+            "@timestamp": n,
+            "summary": {"up": 1 - n % 2},
+        }
+    )
+    + "\n"
+    for n in range(4)
+)
+STEP_LOG = "epoch,step,train_loss,train_time,items_per_sec,steps_per_sec\n" + "".join(
+    f",{n},{1 / (n + 1)},{n + 1}.5,{60 + n % 3},{2 + n % 3}\n" for n in range(12)
+)
 BEATS = [0, 60, 120, 180, 36000, 36060]
 BATTERY = pd.DataFrame(
     {
@@ -360,6 +405,43 @@ DAY_AND_TIME = "date,clock,mbps\n" + "".join(
 )
 
 HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
+    "the rest of outages": (
+        DOWNTIMES,
+        {"columns": OUT, "intervals": "offline"},
+        {"a": 30.0 - 2 - 6, "b": 30.0 - 8},
+    ),
+    "the rest of outages that a rule chooses": (
+        DOWNTIMES,
+        {"columns": OUT, "intervals": "offline", "online": "cause == hard", "window": "48h"},
+        {"a": 46.0, "b": 48.0},
+    ),
+    "intervals with a name of outages, online": (
+        DOWNTIMES,
+        {"columns": OUT, "intervals": "online"},
+        {"a": 8.0, "b": 8.0},
+    ),
+    **{
+        f"the state {word}": (UNKNOWN.format(word), {"online": rule}, {"a": 12.0})
+        for word in ("\\N", "<NA>", "NULL", "nan", "")
+        for rule in ("state == t", "state")
+    },
+    "switches as numbers with a point": (
+        "device,time,state\na,2024-05-01T00:00Z,1.0\na,2024-05-01T06:00Z,0.0\na,2024-05-01T12:00Z,1.0\n",
+        {},
+        {"a": 6.0},
+    ),
+    **{
+        f"empty cells of a wide table, {name}": (GAPS, {**WIDE_IN_MINUTES, **options}, right)
+        for name, options, right in (
+            ("held", {"hold": "10min"}, {"a": 0.5, "b": round(10 / 60, 6)}),
+            ("kept", {}, {"a": 0.5, "b": round(40 / 60, 6)}),
+        )
+    },
+    "rows without a device that do not count": (
+        "device,start,end,status,model\na,8,9,success,x\n,8,9,canceled,y\n*,8,9,canceled,y\nb,9,11,success,z\n",
+        {"time_unit": "h", "online": "status == success"},
+        {"a": 1.0, "b": 2.0},
+    ),
     "the repeated hour": (FALL, BERLIN, {"ann": 3.0}),
     "day first": (
         "device,start,end\na,01.05.2024 08:00,01.05.2024 20:00\n",
@@ -669,6 +751,86 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
 """Tables: content, options, and the right hours online of each device."""
 
 REFUSED: dict[str, tuple[Any, ...]] = {
+    "outages as intervals": (
+        DOWNTIMES,
+        {"columns": OUT},
+        "'outage_start' is no name of times at which devices are available",
+        "-s intervals=offline",
+    ),
+    "a file of outages": (
+        {"incidents-2024.csv": "device,start,end\na,1,2\n"},
+        {"time_unit": "h"},
+        "'incidents-2024' is no name of times",
+        "-s intervals=offline",
+    ),
+    "offline intervals without intervals": (
+        "device,time,state\na,1,on\na,2,off\n",
+        {"time_unit": "h", "intervals": "offline"},
+        "intervals needs a table with start and end",
+    ),
+    "a rule beside the number of the row": (
+        ROW_IDS,
+        AT_HOST,
+        "give it, such as -s online='is_up == true'",
+    ),
+    **{
+        f"a switch that says the opposite, {name}": (
+            f"device,time,{name}\na,1,true\na,2,false\na,3,true\n",
+            {"time_unit": "h"},
+            "no rule says",
+            f"give it, such as -s online='{name} == false'",
+        )
+        for name in ("offline", "is_down", "maintenance")
+    },
+    "heartbeats with labels": (
+        LABELS,
+        {**AT_HOST, "hold": "8h"},
+        "if each row shows its device online, give -s online='owner == corp'; otherwise",
+        "'compliance == VALUE'",
+    ),
+    "heartbeats with labels, without hold": (
+        LABELS,
+        AT_HOST,
+        "say for how long, such as -s hold=5min",
+    ),
+    "heartbeats of which all values count": (
+        LABELS.replace("owner,", "").replace("Corp,", "").replace("bad", "not ok"),
+        {**AT_HOST, "hold": "8h"},
+        "if each row shows its device online, give -s online='compliance in (ok, \"not ok\")'",
+    ),
+    "states in nested columns": (
+        BEATS_OF_URLS,
+        {"columns": {"device": "monitor_id", "time": "timestamp"}, "time_unit": "h"},
+        "monitor_status: up and down",
+        "-s online='monitor_status == up'",
+    ),
+    "a step time that is the time since a start": (
+        STEP_LOG,
+        {"columns": {"device": "file", "step_time": "train_time"}, "compute_unit": "s"},
+        "step_time only grows",
+        "write its differences",
+    ),
+    "several speeds": (
+        STEP_LOG,
+        {"columns": {"device": "file"}},
+        "relative_speed may be one of items_per_sec, steps_per_sec",
+    ),
+    "a comma behind thousands": (
+        "device;down\na;1.298,8\n",
+        {"rate_unit": "kbit/s"},
+        "decimal numbers are written with a point: 1298.8",
+    ),
+    "an end in words beside Unix times": (
+        "device,start,end\na,1714531335,undefined\n",
+        {"time_unit": "unix_s"},
+        ":2: end is 'undefined'",
+        "the end of an open session is empty",
+    ),
+    "a row without a device that counts": (
+        "device,start,end,status\na,8,9,ok\n,8,9,ok\n",
+        {"time_unit": "h", "online": "status == ok"},
+        ":3: has no device",
+    ),
     "states of sessions without a rule": (
         OUTAGES,
         {},
@@ -697,7 +859,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         FRAMES,
         {"time_unit": "min"},
         "if each row shows its device online, say for how long, such as -s hold=5min",
-        "-s online='fcnt >= 0'",
+        "otherwise give it, such as -s online='fcnt >= NUMBER'",
     ),
     "unix times that a spreadsheet rounded": (
         "device,time,state\na,1.71455E+12,on\na,1.71456E+12,off\n",
@@ -883,7 +1045,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         {},
         "-s online='state == connected'",
     ),
-    "a hint without a known word": (STATES.format("foo", "bar"), {}, "-s online='state == ...'"),
+    "a hint without a known word": (STATES.format("foo", "bar"), {}, "-s online='state == VALUE'"),
     "states without a value": (
         "device,time,state\na,1,\na,2,\n",
         {"time_unit": "s"},
@@ -987,6 +1149,17 @@ REFUSED: dict[str, tuple[Any, ...]] = {
 """Tables: content, options, and the place and the fix that the refusal must name."""
 
 PROPOSED: dict[str, tuple[str, str]] = {
+    INCIDENTS: ("device: service_id, start: created_on, end: resolved_on", ""),
+    PINGS: ("device: id, rtt: pop_ping_latency_ms, loss: pop_ping_drop_rate", ""),
+    BEATS_OF_URLS: ("device: monitor_id, time: timestamp, state: monitor_status", ""),
+    "created_at,started_at,finished_at,runner_id\n1,2,3,a\n": (
+        "device: runner_id, start: started_at, end: finished_at",
+        "",
+    ),
+    "mac,rtt_min,rtt_avg,when\na,2,3,1\n": (
+        "device: mac, time: when",
+        "rtt may be one of rtt_min, rtt_avg",
+    ),
     NAMED: (
         "device: host, time: timestamp, state: status",
         "has the columns host, timestamp, status",
@@ -1460,6 +1633,55 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"rate_unit": "Mbit/s", "loss_unit": "percent"},
         column("network", "loss"),
         [0.025, 0.0],
+    ),
+    "a score of a search engine": (
+        "table",
+        '{"device": "a", "state": "up", "_score": 1.0, "time": 0}\n'
+        '{"device": "a", "state": "down", "_score": 1.0, "time": 9}\n',
+        {"time_unit": "s", "online": "state == up"},
+        lambda bundle: (hours(bundle), sorted(bundle.tables)),
+        ({"a": 0.0025}, ["availability", "devices"]),
+    ),
+    "numbers of no device": (
+        "table",
+        "device,time,state,score\na,0,on,\na,9,off,\n",
+        {"time_unit": "s"},
+        lambda bundle: sorted(bundle.tables),
+        ["availability", "devices"],
+    ),
+    "a leap day without its year": (
+        "throughput",
+        "time,recv\n29-02 08:00:00,0\n29-02 08:00:10,1000\n",
+        {"time": "time", "down": "recv", "rate_unit": "B/s", "time_format": "%d-%m %H:%M:%S"},
+        mbps,
+        {"0 down": 0.008},
+    ),
+    **{
+        f"a point that may separate thousands, after {mark}": (
+            "table",
+            f"device{mark}down\na{mark}45.300\nb{mark}102.450\n",
+            {"rate_unit": "kbit/s"},
+            notes("thousands"),
+            right,
+        )
+        for mark, right in (
+            (",", []),
+            (";", ["if the point in down separates thousands, write 45300 for 45.300"]),
+        )
+    },
+    "round-trip times of 0": (
+        "table",
+        "device,rtt\na,0\na,0\n",
+        {"latency_unit": "ms"},
+        notes("round-trip times are 0"),
+        ["all round-trip times are 0: is rtt the right column?"],
+    ),
+    "actions of seconds": (
+        "table",
+        "device,start,end\na,0,1\na,500,502\nb,900,901\n",
+        {"time_unit": "s"},
+        notes("online for"),
+        ["online for 0.22% of the window: are these the times at which devices are available?"],
     ),
     "loss with its sign": (
         "table",
