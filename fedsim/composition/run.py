@@ -31,7 +31,7 @@ from fedsim.composition.extras import (
     rare_garbage_collection,
 )
 from fedsim.composition.planes import build_learner, build_server
-from fedsim.composition.resuming import load_original, timeline_differs
+from fedsim.composition.resuming import load_original, require_simulated, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
@@ -219,7 +219,7 @@ def resume(
 
     Raises:
         UserError: there is no such run, it is damaged, its scenario or code has changed, an override is not
-            allowed, or the simulation does not repeat the timeline up to the checkpoint.
+            allowed, the clients were real nodes, or the simulation does not repeat the timeline up to the checkpoint.
     """
     began = time.perf_counter()
     folder = RunFolder(path)
@@ -243,6 +243,8 @@ def resume(
                 where=str(path),
                 hint="run its scenario again, with this folder as the output",
             )
+        if live is None:
+            require_simulated(info, path)
         loaded = load_original(folder, info, overrides)
         ranks = stack.enter_context(joined(loaded.scenario))
         timing_only = bool(info.get("timing_only"))
