@@ -86,6 +86,7 @@ task.centers.2=1 | 'task.centers' is a list of 2 items\n  '2' must be a number f
 task.centers.x=1 | 'task.centers' is a list of 2 items
 stop.rounds.x=1 | 'stop.rounds' is 1 and has no key 'x'
 training.lr=0.05 | unknown key\n  did you mean 'training.optimizer.lr'?
+training.optimizer.batch_size=3 | unknown key\n  did you mean 'training.batch_size' or 'evaluation.batch_size'?\n  known keys: lr, mom
 server.batch_size=3 | unknown key\n  did you mean 'evaluation.batch_size' or 'training.batch_size'?
 trainin.lr=0.05 | trainin: unknown key\n  did you mean 'training'?
 training.optimizer.lr=fast | must be a number, not 'fast'
