@@ -190,7 +190,7 @@ class ServerPort(Protocol):
         *,
         groups: Sequence[int] | None = None,
         attributes: Mapping[str, float] | None = None,
-        closes_round: bool = False,
+        closes_round: bool = True,
     ) -> int:
         """Create the next model version from arrived updates.
 
@@ -198,7 +198,8 @@ class ServerPort(Protocol):
             dispatches: their dispatches, in the order in which the method receives them.
             groups: a number per dispatch, such as its tier.
             attributes: named numbers passed to the method.
-            closes_round: whether this also ends a round.
+            closes_round: whether this also ends a round. If every version does, rounds are versions: the schedule has
+                no rounds.
 
         Returns:
             The new version.

@@ -66,7 +66,7 @@ class Above(Protocol):
         return
 
     def ends_after(self, rounds: int) -> bool:
-        """Whether the run ends when the server has closed so many rounds; versions count if its schedule has none."""
+        """Whether the run ends when the server has closed so many rounds."""
 
 
 class Level:

@@ -248,7 +248,7 @@ class Server(Dispatcher, Facts, ServerPort):
         *,
         groups: Sequence[int] | None = None,
         attributes: Mapping[str, float] | None = None,
-        closes_round: bool = False,
+        closes_round: bool = True,
     ) -> int:
         self.version = version = self.version + 1
         now = self._clock.now
@@ -270,9 +270,6 @@ class Server(Dispatcher, Facts, ServerPort):
             self.busy_until_ns = now + self._clients.aggregation_ns
         if closes_round:
             self.close_round()
-        elif not (self.round or self.schedule.synchronous):
-            # The rounds of a schedule that has closed none are its versions.
-            self._is_over |= self._above.ends_after(version)
         # Step 5. The version is evaluated if an evaluation is due.
         self._above.on_version(dispatches)
         return version
