@@ -42,7 +42,8 @@ class Dispatch:
         used: whether its update has entered an aggregation.
         in_full: whether the client downloads as if for the first time: its method continues local models, and it has
             not finished its work in the round before; or downloads are differences, and none of its updates was used.
-        round_is_closed: whether its round has closed, so that its update is late.
+        round_is_closed: whether the server no longer waits for it, because its round or its timeout is over, and its
+            update is late.
         free_ns: end of the local steps of the client's previous dispatch, if its method works ahead and the client has
             been online since; -1 otherwise.
     """
