@@ -1,4 +1,4 @@
-"""The Python interface: run, resume, load, ls, what_if, sweep and compare."""
+"""The Python interface: run, resume, load, ls, what_if, sweep, compare, decide, forecast and read_scenario."""
 
 from __future__ import annotations
 

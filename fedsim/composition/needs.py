@@ -15,7 +15,7 @@ from fedsim.errors import UserError, nearest_or_all
 from fedsim.learning.optimizers.sgd import Sgd
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE
-from fedsim.parts.component import Component
+from fedsim.parts.component import Component, is_bundled
 from fedsim.parts.functions import called
 from fedsim.scenario.model import Scenario, Server
 from fedsim.scheduling.schedules.sync import Sync
@@ -46,13 +46,16 @@ def unmet_requirements(
     timing, choosing = called(schedule), called(selection)
     plain_momentum = isinstance(optimizer, Sgd) and not optimizer.params.momentum
     reason = method.only_synchronous
+    synchronous = "use the sync schedule"
+    if not is_bundled(schedule):
+        synchronous += ", or declare synchronous = True in yours if all work of a round starts from one version"
     needs = (
         (
             bool(reason) and not schedule.synchronous,
             f"{title} cannot run under the {timing} schedule"
             + (f": {reason}" if isinstance(reason, str) else ""),
             "server.schedule",
-            "use the sync schedule",
+            synchronous,
         ),
         (
             method.prologue() is not None and not schedule.begins_with_prologue,

@@ -32,6 +32,17 @@ MAY_CHANGE = (
 """Settings that may change when a run is resumed, because they never change a result."""
 
 
+def require_simulated(info: Mapping[str, Any], where: Path) -> None:
+    """Refuse to simulate the run of a real deployment, whose clients only its ServerApp reaches."""
+    if info.get("clock") == "wall":
+        raise UserError(
+            "the clients of this run were real nodes, which no simulation can continue or repeat",
+            where=str(where),
+            hint="start its ServerApp again: it continues a run that was interrupted; for a change, give it another "
+            "scenario and output",
+        )
+
+
 def load_original(
     folder: RunFolder, info: Mapping[str, Any], overrides: Sequence[Override | str]
 ) -> LoadedScenario:

@@ -1,6 +1,7 @@
 """Runs a scenario into a run folder, and finishes a run that was interrupted.
 
-:func:`execute` and :meth:`Execution.run` are the steps of a run from top to bottom.
+:func:`execute` and :meth:`Execution.run` are the steps of a run from top to bottom, numbered as in
+``docs/architecture.md``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from fedsim.composition.extras import (
     rare_garbage_collection,
 )
 from fedsim.composition.planes import build_learner, build_server
-from fedsim.composition.resuming import load_original, timeline_differs
+from fedsim.composition.resuming import load_original, require_simulated, timeline_differs
 from fedsim.composition.rules.finished import FINISHED, SHOWN_BY_REPORT, FinishedRun
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
@@ -137,7 +138,7 @@ def execute(
     with contextlib.ExitStack() as stack:
         ranks = stack.enter_context(joined(loaded.scenario))
         stack.enter_context(watched(lambda where: on_warning(unseeded(where))))
-        # Step 1. The world is built and checked; a mistake is found before anything is written.
+        # Steps 2 to 7. The world is built and checked; a mistake is found before anything is written.
         world = build(loaded, shared, timing_only=timing_only, threads=threads)
         warnings = check(world)
         if shared is None:
@@ -151,13 +152,13 @@ def execute(
             return Run(folder)
         for warning in warnings:
             on_warning(warning)
-        # Step 2. The run folder is claimed, and says what is run.
+        # Step 8. The run folder is claimed, and says what is run.
         stack.enter_context(loaded.locating_errors())
         stack.enter_context(claimed(folder, ranks, overwrite=overwrite))
         info = _first_info(world, folder, warnings)
         folder.begin(loaded.resolved_yaml(), info if live is None else {**info, **live.info})
         write_sources(folder.path, loaded.sources())
-        # Step 3. Learner and server are built. After a mistake that appears only then, nothing is left behind.
+        # Steps 9 and 10. Learner and server are built. After a mistake that appears only then, nothing is left behind.
         execution = Execution(
             world,
             folder,
@@ -168,7 +169,7 @@ def execute(
             ranks=ranks,
             live=live,
         )
-        # Step 4. The run takes place, and step 5, its tables are completed, checked and reported.
+        # Steps 11 and 12. The run takes place; its tables are completed, checked and reported.
         return execution.run()
 
 
@@ -219,7 +220,7 @@ def resume(
 
     Raises:
         UserError: there is no such run, it is damaged, its scenario or code has changed, an override is not
-            allowed, or the simulation does not repeat the timeline up to the checkpoint.
+            allowed, the clients were real nodes, or the simulation does not repeat the timeline up to the checkpoint.
     """
     began = time.perf_counter()
     folder = RunFolder(path)
@@ -243,6 +244,8 @@ def resume(
                 where=str(path),
                 hint="run its scenario again, with this folder as the output",
             )
+        if live is None:
+            require_simulated(info, path)
         loaded = load_original(folder, info, overrides)
         ranks = stack.enter_context(joined(loaded.scenario))
         timing_only = bool(info.get("timing_only"))

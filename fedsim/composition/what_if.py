@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedsim.composition.resuming import load_original
+from fedsim.composition.resuming import load_original, require_simulated
 from fedsim.composition.run import OnProgress, execute
 from fedsim.errors import UserError
 from fedsim.runs.run import Run
@@ -30,6 +30,7 @@ def what_if(
     on_progress: OnProgress | None = None,
 ) -> tuple[Run, pd.DataFrame]:
     """Run a complete run again with a change, as :func:`fedsim.what_if` does; returns the new run and the table."""
+    require_simulated(before.info, before.path)
     changes = [_scaled(before, override) for override in overrides]
     if without is not None:
         kept_out = _clients(before, without)

@@ -34,7 +34,7 @@ from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import DispatchProcess, Plan
 from fedsim.simulation.dispatcher import Dispatcher
-from fedsim.simulation.dispatches import LiveDispatches, links_of
+from fedsim.simulation.dispatches import SteppedDispatches, links_of
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.updates import Ended, Recorder, Updates
 from fedsim.simulation.workload import Computation, Workload
@@ -249,7 +249,7 @@ class Exchange:
         def process(dispatch: Dispatch, *times: Any) -> DispatchProcess:
             return DispatchProcess(self._workloads[dispatch.dispatch_id], dispatch, *times)
 
-        self._dispatches = LiveDispatches(engine, links, process, self._on_end)
+        self._dispatches = SteppedDispatches(engine, links, process, self._on_end)
         if stop.until_ns is not None:
             engine.call_at(stop.until_ns, self.stop, LAST_ORDER)
 
@@ -389,7 +389,8 @@ class Exchange:
         """Hand a node its next message; with a low battery, only once it has recharged."""
         batteries, now = self.population.batteries, self.now_ns
         if batteries is not None:
-            ready_ns = batteries.end(client, now, self.population.power.joules(client, plan[7:]))
+            work_ns = plan.download_ns, plan.compute_ns, plan.upload_ns
+            ready_ns = batteries.end(client, now, self.population.power.joules(client, work_ns))
             if ready_ns > now:
                 self.engine.call_at(ready_ns, lambda: self._next(client))
                 return

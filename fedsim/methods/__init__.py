@@ -1,1 +1,1 @@
-"""Methods of federated learning, one file each; :mod:`fedsim.methods.base` is the interface."""
+"""Methods of federated learning, one file per family; :mod:`fedsim.methods.base` is the interface."""

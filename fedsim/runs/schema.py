@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS
 
 FORMAT_VERSION = 1
-"""Raised when the meaning of a column changes; stored in every table and in ``run.json``."""
+"""Raised when the meaning of a column changes; stored in every table."""
 
 LABEL_TYPE = pa.dictionary(pa.int8(), pa.string())
 LABELS: Mapping[str, tuple[str, ...]] = {"outcome": OUTCOME_LABELS, "cause": CAUSE_LABELS}

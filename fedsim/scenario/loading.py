@@ -240,13 +240,15 @@ def _values(value: Any, path: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
 
 
 def _naming_keys_elsewhere(problem: Problem) -> Problem:
-    """The problem; that of an unknown key which no other key of its section resembles names such keys elsewhere."""
+    """The problem; for an unknown key that no other key of its section resembles, with such keys of other sections."""
     hint = problem.hint or ""
     if problem.message != UNKNOWN_KEY or "did you mean" in hint or hint == NO_PARAMETERS:
         return problem
     key = ".".join(map(str, problem.path))
     elsewhere = keys_elsewhere(key).strip()
     # The key itself may belong to another part of this kind.
-    return replace(
-        problem, hint=elsewhere if elsewhere and f"'{key}'" not in elsewhere else problem.hint
-    )
+    if not elsewhere or f"'{key}'" in elsewhere:
+        return problem
+    # A key within the section is probably meant; one of another section hides none of those known here.
+    is_within = f"'{key.rpartition('.')[0]}." in elsewhere
+    return replace(problem, hint=elsewhere if is_within else f"{elsewhere}\n  {hint}".rstrip())

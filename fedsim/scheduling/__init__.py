@@ -1,1 +1,1 @@
-"""Schedules and selections: when to dispatch work and to which clients. One file each."""
+"""Schedules and selections: when to dispatch work and to which clients."""

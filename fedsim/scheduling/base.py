@@ -432,20 +432,23 @@ class Round:
     Args:
         server: hands out the work.
         clients: the clients that get work at once, now or when they check in.
+        deadline_ns: latest useful arrival of their updates, as in :meth:`ServerPort.dispatch`.
 
     Attributes:
         arrived: its updates, in order of arrival.
         left: number of clients that work, or wait for it.
     """
 
-    def __init__(self, server: ServerPort, clients: Iterable[int] = ()) -> None:
+    def __init__(
+        self, server: ServerPort, clients: Iterable[int] = (), deadline_ns: int | None = None
+    ) -> None:
         self.arrived: list[Dispatch] = []
         self.left = 0
         self._server = server
         self._under_way: dict[int, Dispatch] = {}
         self._waiting: list[Timer] = []
         for client in clients:
-            self.dispatch(client)
+            self.dispatch(client, deadline_ns=deadline_ns)
 
     def dispatch(
         self, client: int, steps: int | None = None, deadline_ns: int | None = None
@@ -483,6 +486,6 @@ class Round:
         """Stop the round, and end it with the version made of its updates, or without one if there are none."""
         self.stop(cut=cut)
         if self.arrived:
-            self._server.aggregate(self.arrived, closes_round=True)
+            self._server.aggregate(self.arrived)
         else:
             self._server.close_round()

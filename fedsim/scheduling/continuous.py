@@ -58,7 +58,7 @@ class Continuous(Schedule):
         **attributes: float,
     ) -> None:
         """Create the next version from these updates."""
-        self.server.aggregate(dispatches, groups=groups, attributes=attributes, closes_round=True)
+        self.server.aggregate(dispatches, groups=groups, attributes=attributes)
 
     def dispatched(self, dispatch: Dispatch) -> None:
         """Limit the wait for a dispatch that has begun; called only if there is a limit."""

@@ -42,7 +42,8 @@ class Dispatch:
         used: whether its update has entered an aggregation.
         in_full: whether the client downloads as if for the first time: its method continues local models, and it has
             not finished its work in the round before; or downloads are differences, and none of its updates was used.
-        round_is_closed: whether its round has closed, so that its update is late.
+        round_is_closed: whether the server no longer waits for it, because its round or its timeout is over, and its
+            update is late.
         free_ns: end of the local steps of the client's previous dispatch, if its method works ahead and the client has
             been online since; -1 otherwise.
     """
@@ -190,7 +191,7 @@ class ServerPort(Protocol):
         *,
         groups: Sequence[int] | None = None,
         attributes: Mapping[str, float] | None = None,
-        closes_round: bool = False,
+        closes_round: bool = True,
     ) -> int:
         """Create the next model version from arrived updates.
 
@@ -198,7 +199,8 @@ class ServerPort(Protocol):
             dispatches: their dispatches, in the order in which the method receives them.
             groups: a number per dispatch, such as its tier.
             attributes: named numbers passed to the method.
-            closes_round: whether this also ends a round.
+            closes_round: whether this also ends a round. If every version does, rounds are versions: the schedule has
+                no rounds.
 
         Returns:
             The new version.

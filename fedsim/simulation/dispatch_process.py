@@ -14,10 +14,8 @@ from fedsim.network.base import Direction
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.workload import Workload
 from fedsim.units import NEVER
-from fedsim.vocabulary.outcomes import Ending
+from fedsim.vocabulary.outcomes import ARRIVED, Ending
 
-# Looking up a member of an enumeration costs several times as much as passing it on.
-_ARRIVED = Ending.ARRIVED
 _BEYOND = 2 * NEVER
 """Later than every instant, including NEVER."""
 
@@ -118,17 +116,17 @@ class DispatchProcess:
         """The activities of the dispatch, in order; after the last one, it has arrived, was dropped or was stopped."""
         workload, dispatch = self.workload, self.dispatch
 
-        # Step 1. Download the model.
+        # Download the model.
         if not (yield from self.transfer(Direction.DOWN, workload.bytes_down)):
             return
         self.downloaded_ns = self.now_ns
 
-        # Steps 2 and 3. Work.
+        # Do local steps.
         if not (yield from self.work()):
             return
         self.computed_ns = self.now_ns
 
-        # Step 4. Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
+        # Upload the update, and retry if it is lost. The dispatch ends with the last attempt.
         for attempt in range(workload.upload_attempts):
             if not (yield from self.transfer(Direction.UP, workload.bytes_up)):
                 return
@@ -136,7 +134,7 @@ class DispatchProcess:
                 workload.loses_uploads
                 and workload.upload_is_lost(dispatch.client_id, dispatch.sequence, attempt)
             ):
-                self.ending = _ARRIVED
+                self.ending = ARRIVED
                 return
         self.ending = Ending.LOST_UPLOAD
 
@@ -145,7 +143,7 @@ class DispatchProcess:
         workload, dispatch = self.workload, self.dispatch
         client, sequence = dispatch.client_id, dispatch.sequence
 
-        # Step 2. Decide how many local steps to do. A client declines if even an immediate upload would miss the
+        # Decide how many local steps to do. A client declines if even an immediate upload would miss the
         # deadline, and with foresight if it knows that it cannot do a step in time; otherwise it does at least one.
         work, steps = workload.computation(dispatch, self.now_ns), dispatch.steps
         began_ns = work.start_ns
@@ -155,7 +153,7 @@ class DispatchProcess:
             self.ending = Ending.DECLINED
             return False
 
-        # Step 3. Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
+        # Do these steps, unless the client crashes or its battery runs empty. A client that goes offline drops
         # the work, pauses, stops, or continues offline.
         end_ns, steps = workload.local_steps(work, steps, self.online_until_ns)
         crash_ns = empty_ns = fails_ns = NEVER

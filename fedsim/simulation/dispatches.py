@@ -36,16 +36,14 @@ from fedsim.simulation.engine import (
 )
 from fedsim.simulation.workload import Workload, Workloads
 from fedsim.units import NEVER
-from fedsim.vocabulary.outcomes import Ending
+from fedsim.vocabulary.outcomes import ARRIVED, Ending
 
 OnEnd = Callable[[Dispatch, Plan], None]
 OnMoved = Callable[[], None]
 Stop = Callable[[], float]
 """Stops a transfer; returns the bytes moved, all of them if it has ended."""
-# Looking up a member of an enumeration costs several times as much as passing it on, and a named tuple's constructor is
-# one more call, which every dispatch would pay.
+# Looking up a member of an enumeration, and a named tuple's constructor, cost more, which every dispatch would pay.
 _DOWN, _UP = Direction
-_ARRIVED = Ending.ARRIVED
 _NEW_TUPLE: Any = tuple.__new__
 
 
@@ -95,7 +93,7 @@ def undisturbed(workload: Workload, dispatch: Dispatch, online_until_ns: int) ->
     if end_ns > online_until_ns or end_ns >= NEVER or steps < 1 or dispatch.free_ns >= 0:
         return None
     phases_ns = downloaded_ns - start_ns, compute_ns, end_ns - computed_ns
-    plan = end_ns, _ARRIVED, downloaded_ns, computed_ns, steps, down, up, *phases_ns
+    plan = end_ns, ARRIVED, downloaded_ns, computed_ns, steps, down, up, *phases_ns
     return cast(Plan, _NEW_TUPLE(Plan, plan))
 
 
@@ -316,8 +314,8 @@ class _UnderWay:
             self.call = None
 
 
-class LiveDispatches(Dispatches):
-    """Dispatches whose stories advance with the events of their activities.
+class SteppedDispatches(Dispatches):
+    """Dispatches whose stories advance step by step, with the events of their activities.
 
     Args:
         engine, links: simulated time, and what carries the transfers.

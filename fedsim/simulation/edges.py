@@ -22,7 +22,7 @@ from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
 from fedsim.simulation.dispatcher import OnDispatched, Steps
-from fedsim.simulation.dispatches import LiveDispatches, links_of
+from fedsim.simulation.dispatches import SteppedDispatches, links_of
 from fedsim.simulation.engine import FLOW_ORDER, LEAVING_ORDER, TIMER_ORDER, ScheduledCall
 from fedsim.simulation.facts import Clients
 from fedsim.simulation.level import Above, Level
@@ -90,7 +90,7 @@ class Hierarchy:
             Stop.model_construct(),  # the cloud stops the run by its rounds, and the clients by their number or time
             plane,
             _UpdatesOfEdges(recorder, plane, models),
-            partial(LiveDispatches, engine, links, process),
+            partial(SteppedDispatches, engine, links, process),
         )
         return level, Server(level, self.clients, top, seed=_seed(seed, 0))
 

@@ -59,14 +59,14 @@ def dispatches_in_vain(clients: int) -> int:
 
 
 class Above(Protocol):
-    """What a server reports to: the run, or for an edge server the cloud."""
+    """What a server reports to: the run, or for an edge server itself, as a client of the cloud."""
 
     def on_version(self, dispatches: Sequence[Dispatch]) -> None:
         """Note a version made of the updates of these dispatches; does nothing unless overridden."""
         return
 
     def ends_after(self, rounds: int) -> bool:
-        """Whether the run ends when the server has closed so many rounds; versions count if its schedule has none."""
+        """Whether the run ends when the server has closed so many rounds."""
 
 
 class Level:

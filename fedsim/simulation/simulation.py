@@ -14,9 +14,9 @@ from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import DispatchProcess
 from fedsim.simulation.dispatches import (
     Dispatches,
-    LiveDispatches,
     OnEnd,
     PlannedDispatches,
+    SteppedDispatches,
     links_of,
 )
 from fedsim.simulation.edges import Hierarchy
@@ -102,7 +102,7 @@ class Simulation(Above):
             if clients.exchange is not None:
                 detection_ns = clients.failure_detection_ns or 0
                 make = partial(Member, Exchanges(engine, links, clients.exchange, detection_ns))
-            dispatches = partial(LiveDispatches, engine, links, process)
+            dispatches = partial(SteppedDispatches, engine, links, process)
         devices = Level(engine, clients, workloads, stop, plane, updates, dispatches)
         self._levels = [devices]
         if hierarchy is None:

@@ -25,10 +25,7 @@ from fedsim.simulation.dispatcher import Dispatcher, OnDispatched, Steps
 from fedsim.simulation.facts import Clients, Facts, check_draws
 from fedsim.simulation.level import Above, Level
 from fedsim.simulation.updates import without_update
-from fedsim.vocabulary.outcomes import Ending, Outcome
-
-# Looking up a member of an enumeration costs several times as much as comparing with it.
-_ARRIVED = Ending.ARRIVED
+from fedsim.vocabulary.outcomes import ARRIVED, Outcome
 
 
 class Server(Dispatcher, Facts, ServerPort):
@@ -84,9 +81,7 @@ class Server(Dispatcher, Facts, ServerPort):
         self.schedule = clients.schedule(self, self._selection)
         level.servers.append(self)
 
-    # -- Step 1. The schedule draws clients from the selection and dispatches work to them (Dispatcher.dispatch). ---
-
-    # -- Step 2. A client that is online does the work (DispatchProcess.run). ------------------------------------------
+    # -- Steps 1 and 2. Work is dispatched to a client (Dispatcher.dispatch) that is online, which begins it. ---------
 
     def _begin(
         self,
@@ -100,7 +95,7 @@ class Server(Dispatcher, Facts, ServerPort):
         level = self._level
         dispatch_id = level.dispatched
         if dispatch_id == level.last_dispatch:
-            return
+            return  # The run ends, after what else is requested at this instant.
         if dispatch_id == level.check_at:
             level.check_progress()
         client_id = client if self._ids is None else self._ids[client]
@@ -153,7 +148,7 @@ class Server(Dispatcher, Facts, ServerPort):
             self.release(client)
         else:
             self._release(dispatch, plan)
-        arrived = plan.ending is _ARRIVED
+        arrived = plan.ending is ARRIVED
         if arrived:
             self._level.arrived += 1
             dispatch.staleness = self.version - dispatch.version
@@ -220,7 +215,8 @@ class Server(Dispatcher, Facts, ServerPort):
         client, client_id = dispatch.client, dispatch.client_id
         if self._batteries is not None:
             now = self._clock.now
-            used_j = self._population.power.joules(client_id, plan[7:])
+            work_ns = plan.download_ns, plan.compute_ns, plan.upload_ns
+            used_j = self._population.power.joules(client_id, work_ns)
             ready_ns = self._batteries.end(client_id, now, used_j)
             if ready_ns > now:
                 self._engine.call_at(ready_ns, lambda: self._on_recharged(client))
@@ -248,7 +244,7 @@ class Server(Dispatcher, Facts, ServerPort):
         *,
         groups: Sequence[int] | None = None,
         attributes: Mapping[str, float] | None = None,
-        closes_round: bool = False,
+        closes_round: bool = True,
     ) -> int:
         self.version = version = self.version + 1
         now = self._clock.now
@@ -270,9 +266,6 @@ class Server(Dispatcher, Facts, ServerPort):
             self.busy_until_ns = now + self._clients.aggregation_ns
         if closes_round:
             self.close_round()
-        elif not (self.round or self.schedule.synchronous):
-            # The rounds of a schedule that has closed none are its versions.
-            self._is_over |= self._above.ends_after(version)
         # Step 5. The version is evaluated if an evaluation is due.
         self._above.on_version(dispatches)
         return version

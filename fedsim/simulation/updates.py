@@ -17,13 +17,11 @@ from fedsim.devices.population import Population
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.units import NS_PER_S
-from fedsim.vocabulary.outcomes import Ending, Outcome
+from fedsim.vocabulary.outcomes import AGGREGATED, ARRIVED, Ending, Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Gather, LearningPlane, Train
 
 # A named tuple's constructor costs one more call, which every update would pay.
 _NEW_TUPLE = tuple.__new__
-# Looking up a member of an enumeration costs several times as much as passing it on.
-_AGGREGATED = Outcome.AGGREGATED
 
 
 class Ended(NamedTuple):
@@ -123,7 +121,7 @@ class Updates:
                 plan = held.pop(dispatch)
             except KeyError:
                 raise without_update(dispatch) from None
-            ended = (dispatch, plan, _AGGREGATED, version, mark, now_ns)
+            ended = (dispatch, plan, AGGREGATED, version, mark, now_ns)
             append(_NEW_TUPLE(Ended, ended))
         self._recorder.append_aggregation(aggregate)
         # After the rows: a run may be stopped as soon as a checkpoint contains the version.
@@ -211,7 +209,7 @@ def dispatch_columns(
     outcome, version, group, now_ns = map(column, marks)
     end_ns, endings, downloaded, computed, steps_done, down, up, *work = zip(*plans, strict=True)
     work_ns, end, ending = np.array(work, dtype=np.int64), column(end_ns), column(endings)
-    arrived = ending == Ending.ARRIVED
+    arrived = ending == ARRIVED
     names = ("dispatch_id", "client_id", "version", "round", "sequence")
     columns = {name: of_dispatch(name) for name in names}
     watts = power.watts[power.of_client[columns["client_id"]]]

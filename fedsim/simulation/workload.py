@@ -68,7 +68,10 @@ class Workload:
         self.population = population
         self.bytes_down = bytes_down
         self.bytes_up = bytes_up
+        # The policy for clients that go offline in the middle of their work; if it is none of these, they finish it.
         self.drops = population.on_disconnect == "drop"
+        self._pauses = population.on_disconnect == "pause"
+        self._sends_on_leaving = population.on_disconnect == "send_partial"
         self.shortens = send_partial_work or drawn is not None
         self.crashes = failures.crash_rate > 0
         self.loses_uploads = failures.upload_loss > 0
@@ -77,7 +80,6 @@ class Workload:
         # A client that stays online does all of its work, without an interruption.
         self.plain = not (self.shortens or self.fails or self.loses_uploads)
         self.plain &= population.compute.steady
-        self._policy = population.on_disconnect
         self.compute = population.compute
         self._availability = population.availability
         self.failures = failures
@@ -184,7 +186,7 @@ class Workload:
             if end_ns <= online_until_ns:
                 return end_ns, steps
         end_ns = self._end_ns(client, start_ns, compute.work_ns(client, sequence, step_ns, steps))
-        if self._policy == "send_partial":
+        if self._sends_on_leaving:
             # If the download ends at the very instant at which the client goes offline, this is start_ns.
             off_ns = availability.online_until(client, start_ns)
             if end_ns > off_ns:
@@ -204,13 +206,13 @@ class Workload:
         happens."""
         if worked_ns >= NEVER:
             return NEVER
-        if self._policy != "pause":
+        if not self._pauses:
             return start_ns + worked_ns
         return self._availability.finish_after(client, start_ns, worked_ns)
 
     def time_at_work_ns(self, client: int, start_ns: int, until_ns: int) -> int:
         """Time that a client spends computing between two instants of its local steps."""
-        if self._policy != "pause":
+        if not self._pauses:
             return until_ns - start_ns
         return sum(off - on for on, off in self._online(client, start_ns, until_ns))
 
@@ -223,7 +225,7 @@ class Workload:
     def _worked(self, client: int, start_ns: int, until_ns: int) -> int:
         """Work done from ``start_ns`` to ``until_ns`` under the disconnect policy."""
         compute = self.compute
-        if self._policy != "pause":
+        if not self._pauses:
             return compute.worked(client, start_ns, until_ns)
         return sum(
             compute.worked(client, on, off) for on, off in self._online(client, start_ns, until_ns)
@@ -232,7 +234,7 @@ class Workload:
     def _end_ns(self, client: int, start_ns: int, work_ns: int) -> int:
         """When work that begins at ``start_ns`` is done; NEVER if it never is."""
         compute, availability = self.compute, self._availability
-        if self._policy != "pause":
+        if not self._pauses:
             return compute.finish(client, start_ns, work_ns)
         if compute.steady:
             return availability.finish_after(client, start_ns, work_ns)

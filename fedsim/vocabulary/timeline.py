@@ -83,7 +83,7 @@ class Aggregate:
     Attributes:
         version: the version created; consecutive from 1.
         time_s: simulated time of the server update.
-        round: the round it closes.
+        round: the round that it belongs to.
         contributions: the updates, in order of arrival.
         attributes: numbers that the schedule passes to the method (``online``, ``tier``, ...).
         edge, adopted: as for :class:`Train`.

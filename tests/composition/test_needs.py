@@ -10,6 +10,7 @@ from fedsim.api import read_scenario
 from fedsim.composition.check import check_scenario as check
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
+from fedsim.scheduling.base import Schedule, Story
 from tests.lines import rows
 
 
@@ -24,6 +25,7 @@ DEVICES: dict[str, Any] = {
     "network": {"name": "static", "latency": 0, "down": "8Mbps", "up": "8Mbps"},
 }
 TIMING = {"task": {"name": "timing", "clients": 3}, "devices": DEVICES, "stop": {"rounds": 2}}
+QUADRATIC = {**TIMING, "task": {"name": "quadratic", "centers": [1, 2, 3]}}
 UNMET = r"""
 server={schedule: compass, selection: {cohort: 2}} | (?s)under the compass schedule all clients participate.*leave it
 server={schedule: async, failure_detection: never} | the async schedule waits forever for a .*\n  give a timeout
@@ -57,6 +59,26 @@ devices.availability=trace | there is no availability table to read
 def test_what_cannot_work_is_refused(settings: list[str], message: str) -> None:
     with pytest.raises(UserError, match=message):
         check(read_scenario(TIMING, settings))
+
+
+class Own(Schedule):
+    """A user's."""
+
+    name = "own"
+
+    def run(self) -> Story[None]:
+        """Wait."""
+        yield self.after(1)
+
+
+def test_a_schedule_of_the_user_may_declare_that_it_is_synchronous(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    settings = {"server.method": "feddyn", "server.schedule": Own}
+    with pytest.raises(UserError, match="or declare synchronous = True in yours"):
+        check(read_scenario(QUADRATIC, settings))
+    monkeypatch.setattr(Own, "synchronous", True)
+    check(read_scenario(QUADRATIC, settings))
 
 
 TARGETS = r"""

@@ -246,8 +246,12 @@ def test_a_killed_server_continues(
         grid.on_push = kill
         with pytest.raises(Killed):
             deployment(grid, tmp_path, server, rounds=12)
+    with pytest.raises(UserError, match=r"were real nodes.*\n  start its ServerApp again"):
+        fedsim.resume(tmp_path / "run")
     grid.on_push = lambda: None
     run = deployment(grid, tmp_path, server, rounds=12)
+    with pytest.raises(UserError, match=r"were real nodes.*\n  start its ServerApp again"):
+        fedsim.what_if(run.path, {"server.schedule.buffer_size": 2})
     assert run.info["versions_made"] == 12
     assert run.info["resumed"] == len(kills)
     assert (run.aggregations["contributors"] == 3).all()

@@ -174,6 +174,53 @@ def test_a_schedule_that_spins_at_one_instant_is_an_error(
         play(run)
 
 
+@pytest.mark.parametrize(
+    ("per_round", "version_rounds"),
+    [(1, [0, 1]), (2, [0, 0, 1, 1]), (3, [0, 0, 0, 1, 1, 1]), (None, [0, 1])],
+)
+def test_a_round_has_the_versions_that_do_not_end_it(
+    per_round: int | None, version_rounds: list[int]
+) -> None:
+    """The run ends after two rounds; the rounds of a schedule that has none are its versions."""
+
+    def run(self: Any) -> Any:
+        for client in range(3):
+            self.server.dispatch(client)
+        while True:
+            event = yield
+            ends = (
+                {}
+                if per_round is None
+                else {"closes_round": not (self.server.version + 1) % per_round}
+            )
+            self.server.aggregate([event], **ends)
+            self.server.dispatch(event.client)
+
+    book = play(run, rounds=2)
+    assert [aggregate.round for aggregate in book.aggregates] == version_rounds
+    versions = len(version_rounds)
+    rounds_of_versions = [*version_rounds, 2]
+    for row in book.rows:
+        assert row["round"] == rounds_of_versions[min(row["version"], versions)]
+
+
+@pytest.mark.parametrize(("announced", "aggregated"), [(True, 4), (False, 2)])
+def test_clients_stop_in_time_for_the_deadline_that_their_round_announces(
+    announced: bool, aggregated: int
+) -> None:
+    def run(self: Any) -> Any:
+        deadline = self.after(25)
+        current = Round(self.server, range(4), 25_000_000_000 if announced else None)
+        while current.left and (event := (yield)) is not deadline:
+            current.receive(event)
+        current.close()
+        yield self.after(1000)
+
+    book = play(run, clients=4, partial_work="send", rounds=1)
+    (aggregate,) = book.aggregates
+    assert len(aggregate.contributions) == aggregated
+
+
 @pytest.mark.parametrize("use", ["aggregate", "discard"])
 def test_an_update_is_used_once(use: str) -> None:
     def run(self: Any) -> Any:

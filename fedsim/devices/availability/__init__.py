@@ -1,1 +1,1 @@
-"""Availability models: when a client is online and eligible. One file each."""
+"""Availability models: when a client is online and eligible."""

@@ -1,1 +1,1 @@
-"""Compute models: how long a local step takes. One file each."""
+"""Compute models: how long a local step takes."""

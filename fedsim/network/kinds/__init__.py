@@ -1,1 +1,1 @@
-"""The kinds of network that a scenario can name, one file each."""
+"""The kinds of network that a scenario can name."""

@@ -1,1 +1,1 @@
-"""Schedules: when to dispatch, wait, cut and aggregate. One file each."""
+"""Schedules: when to dispatch, wait, cut and aggregate. One file per family."""

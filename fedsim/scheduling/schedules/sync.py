@@ -113,7 +113,8 @@ class Sync(Schedule):
             everyone = needed > 0
             clients = list(range(server.clients)) if everyone else server.online_clients().tolist()
             # Clients that do not respond start without the prologue.
-            server.aggregate((yield from self.round(clients, needed or len(clients), everyone)))
+            arrived = yield from self.round(clients, needed or len(clients), everyone)
+            server.aggregate(arrived, closes_round=False)
             yield self.after(params.pause)
         while True:
             clients = yield from self.cohort(
@@ -125,7 +126,7 @@ class Sync(Schedule):
                 needed = min(needed, selection.cohort_size())
             arrived = yield from self.round(clients, needed)
             if len(arrived) >= params.min_updates:
-                server.aggregate(arrived, closes_round=True)
+                server.aggregate(arrived)
             else:
                 for dispatch in arrived:
                     server.discard(dispatch)

@@ -1,1 +1,1 @@
-"""Selections: which clients to dispatch. One file each."""
+"""Selections: which clients to dispatch. One file per family."""

@@ -1,1 +1,1 @@
-"""The data sets, one file each."""
+"""The data sets, one file per source."""

@@ -1,1 +1,1 @@
-"""The models, one file each (the networks of the reproduced papers together in ``paper_cnns``)."""
+"""The models, one file per family."""

@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 
 from fedsim.calibration import calibrate
 from fedsim.calibration.log import read_log
-from fedsim.flower import deployment, internals, logged
+from fedsim.flower import internals, logged, logging_grid
 from fedsim.scenario.loading import load_scenario_dict
 from tests.calibration.worlds import few_simulations
 from tests.flower import apps
@@ -77,7 +77,7 @@ def identity() -> Iterator[None]:
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Six rounds with a timeout of 4 s, in which node 5 is late; the replies of the last but one round come."""
     clock = Clock()
-    monkeypatch.setattr(deployment, "time", clock)
+    monkeypatch.setattr(logging_grid, "time", clock)
     grid = logged(Nodes(clock), tmp_path / "log.csv")
     for _ in range(6):
         replies = grid.send_and_receive([ask(node) for node in (1, 2, 5, 9)], timeout=4)
@@ -89,7 +89,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_every_reply_is_a_row(log: Path) -> None:
     table = pd.read_csv(log)
-    assert list(table.columns) == list(deployment.COLUMNS)
+    assert list(table.columns) == list(logging_grid.COLUMNS)
     first = table[table["round"] == 0].set_index("client")
     assert first["outcome"].to_dict() == {
         1: "aggregated",
