@@ -66,8 +66,10 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         if row.seeds:
             seeds = str(row.seeds[0]) if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
         times = "\n".join(_time(*goal, times) for goal, times in row.times_s.items())
-        tags = ", ".join(row.tags)
-        cells.append([name, _status(row), row.scenario, methods, seeds, times, tags])
+        plain = (name, _status(row), row.scenario, methods, seeds, ", ".join(row.tags))
+        # Targets have a line each, but no name looks like another row.
+        *first, tags = (text.replace("\n", "\\n") for text in plain)
+        cells.append([*first, times, tags])
     headings = ("", "status", "scenario", "method", "seed", "target", "tags")
     options.print_table(headings, cells, box=None)
 

@@ -1,6 +1,7 @@
 """``fedsim ls`` on the command line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,12 @@ def test_rows_say_what_each_run_is(runs: Path) -> None:
     assert header.split() == ["status", "scenario", "method", "seed", "target", "tags"]
     assert " ".join(sweep.split()) == "r9 4 complete many fedprox and fedavg 2 seeds paper"
     assert " ".join(run.split()) == "r10 complete one fedavg 0 loss of 2: 2 s"
+
+
+def test_a_name_is_one_line(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "r10", tmp_path / "a\nb complete")
+    _, run = invoke("ls", tmp_path).stdout.splitlines()
+    assert run.startswith(" a\\nb complete  complete")
 
 
 def test_rows_are_sorted_and_chosen(runs: Path) -> None:
