@@ -8,7 +8,7 @@ import pytest
 from flwr.app import Message, MetricRecord, RecordDict
 
 from fedsim.flower import internals, node, timed
-from tests.flower.test_deployment import Clock
+from tests.flower.test_logging_grid import Clock
 from tests.flower.worlds import ask
 
 
