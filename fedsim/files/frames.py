@@ -142,12 +142,12 @@ class TableFile:
             text = self.source.text()  # raises the error that names the line
         lines = text.splitlines()
         # Spreadsheets say sep=; above the header.
-        told = re.fullmatch("sep=(.)", lines[0]) if lines else None
-        rest = range(1 if told else 0, len(lines))
+        declared = re.fullmatch("sep=(.)", lines[0]) if lines else None
+        rest = range(1 if declared else 0, len(lines))
         first = next((n for n in rest if lines[n].strip() and lines[n][0] != "#"), None)
         if first is None:
             raise self.source.error("is empty")
-        marks = (*(told.groups() if told else ()), ",", ";", "\t", "|")
+        marks = (*(declared.groups() if declared else ()), ",", ";", "\t", "|")
         # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
         named = next((line for line in lines[:first] if line.startswith("#fields")), "")
         named = named[len("#fields") + 1 :]
