@@ -83,15 +83,18 @@ def spread_over(times: list[float], hold: float) -> float:
 def union(log: str, hold: float = np.inf) -> dict[str, float]:
     """Hours in which the last row of some access point, less than ``hold`` minutes ago, is on; tried by the minute."""
     table = pd.read_csv(io.StringIO(log)).sort_values("time", kind="stable")
-    end = int(table["time"].max() + (hold if np.isfinite(hold) else 0))
+    rows = list(
+        zip(*(table[name].tolist() for name in ("time", "device", "ap", "state")), strict=True)
+    )
     online = dict.fromkeys(map(str, sorted(table["device"].unique())), 0)
-    for (device, minute), past in (
-        ((device, minute), rows[rows["time"] <= minute])
-        for device, rows in table.groupby("device")
-        for minute in range(end)
-    ):
-        last = past.groupby("ap").last()
-        online[str(device)] += bool((last["state"].eq("on") & (last["time"] > minute - hold)).any())
+    for minute in range(int(table["time"].max() + (hold if np.isfinite(hold) else 0))):
+        last = {(device, ap): (time, state) for time, device, ap, state in rows if time <= minute}
+        for name in {
+            str(device)
+            for (device, _), (time, state) in last.items()
+            if state == "on" and time > minute - hold
+        }:
+            online[name] += 1
     return {device: round(minutes / 60, 6) for device, minutes in online.items()}
 
 
