@@ -12,9 +12,7 @@ from fedsim.analysis.statistics import participation_counts
 from fedsim.analysis.steady import throughput
 from fedsim.files import terminal
 from fedsim.files.documents import json_text
-from fedsim.parts.catalog import CATALOG
 from fedsim.runs.run import Run, recorded_metrics
-from fedsim.scheduling.continuous import Continuous
 from fedsim.vocabulary.formatting import format_count, format_duration, format_mean
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS
 
@@ -39,7 +37,7 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     table.add_row("simulated time", format_duration(run.entry("simulated_s")))
     resumed = f" in all, {resumptions(run)}" if resumptions(run) else ""
     table.add_row("wall time", format_duration(run.entry("wall_s")) + resumed)
-    if _has_rounds(run):
+    if run.has_rounds or run.entry("rounds") != run.entry("versions_made"):
         table.add_row("rounds", format_count(run.entry("rounds")))
     table.add_row("model versions", format_count(run.entry("versions_made")))
     counts = run.dispatches["outcome"].value_counts()
@@ -77,10 +75,3 @@ def print_summary(run: Run, *, as_json: bool = False) -> None:
     console = terminal.console()
     console.print(table)
     console.print(f"report: {run.folder.report}", soft_wrap=True)
-
-
-def _has_rounds(run: Run) -> bool:
-    # A Flower app has no schedule in its scenario; a user's schedule counts its rounds itself.
-    name = run.scenario["server"].get("schedule", {}).get("name")
-    schedule = CATALOG.parts("schedule").get(name)
-    return schedule is None or not issubclass(schedule, Continuous)

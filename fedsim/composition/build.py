@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING
@@ -27,7 +26,6 @@ from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, MethodContext, with_mixin
 from fedsim.methods.compression import Compressed
 from fedsim.methods.mixins import InParts, Kept, Sent, with_averaged_buffers
-from fedsim.parts.component import is_bundled
 from fedsim.processes.cluster import machine_bytes
 from fedsim.randomness import isolated
 from fedsim.scenario.loading import LoadedScenario
@@ -126,7 +124,7 @@ def build_task(loaded: LoadedScenario, shared: Shared | None = None) -> Task:
         adapted=submodels.adapted,
     )
     kind = scenario.task.type
-    with nullcontext() if is_bundled(kind) else isolated(scenario.seed):
+    with isolated(scenario.seed):
         task: Task = kind.build(scenario.task.params, context)
     submodels.check(task)
     task.check(scenario.training, scenario.evaluation)

@@ -33,7 +33,7 @@ from fedsim.runs.tables import from_columns, null_if_negative
 from fedsim.scenario.model import Scenario, Stop
 from fedsim.scheduling.base import Dispatch
 from fedsim.simulation.dispatch_process import DispatchProcess, Plan
-from fedsim.simulation.dispatcher import Dispatcher
+from fedsim.simulation.dispatcher import Dispatcher, Request
 from fedsim.simulation.dispatches import SteppedDispatches, links_of
 from fedsim.simulation.engine import LAST_ORDER, Engine
 from fedsim.simulation.updates import Ended, Recorder, Updates
@@ -306,9 +306,7 @@ class Exchange:
             self._engaged.add(client)
             self._dispatcher.dispatch(client, steps=0)
 
-    def _begin(
-        self, client: int, now: int, online_until_ns: int, steps: Any, deadline: Any, then: Any
-    ) -> None:
+    def _begin(self, client: int, now: int, online_until_ns: int, _: Request) -> None:
         queue = self._queues[client]
         while queue and queue[0].expires_ns <= now:
             queue[0].sent.outcome = "expired"

@@ -127,8 +127,7 @@ class _Path:
         self._made_s = np.r_[0.0, run.aggregations["time_s"].to_numpy()]
         self._contributors = [np.empty(0, np.int64), *run.aggregations["contributor_ids"]]
         self._version, self._round = table["version"].to_numpy(), table["round"].to_numpy()
-        used = table["aggregated_version"].notna()
-        self._has_rounds = not table["staleness"][used].gt(0).any()
+        self._has_rounds = run.has_rounds
         self._dispatched_s, *marks_s = (
             table[f"{name}_s"].to_numpy() for name in ("dispatched", "downloaded", "computed")
         )

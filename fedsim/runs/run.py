@@ -191,6 +191,12 @@ class Run:
         stream = self.folder.stream(EDGE_DISPATCHES.name)
         return self._recorded(EDGE_DISPATCHES) or stream.exists()
 
+    @property
+    def has_rounds(self) -> bool:
+        """Whether every update of the server's versions began with the version before."""
+        table = self.edge_dispatches if self.has_edges else self.dispatches
+        return not table["staleness"][table["aggregated_version"].notna()].gt(0).any()
+
     @functools.cached_property
     def edge_dispatches(self) -> pd.DataFrame:
         """One row per dispatch of the cloud to an edge server; columns as those of :attr:`dispatches`."""

@@ -18,9 +18,6 @@ import pyarrow.compute as pc
 
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS
 
-FORMAT_VERSION = 1
-"""Raised when the meaning of a column changes; stored in every table."""
-
 LABEL_TYPE = pa.dictionary(pa.int8(), pa.string())
 LABELS: Mapping[str, tuple[str, ...]] = {"outcome": OUTCOME_LABELS, "cause": CAUSE_LABELS}
 """The words of each column of labels, in the order of their codes."""
@@ -50,8 +47,7 @@ def _seconds(name: str, description: str) -> pa.Field:
 
 
 def _table(name: str, description: str, sort_by: tuple[str, ...], *fields: pa.Field) -> Table:
-    metadata = {"fedsim.format": str(FORMAT_VERSION), "description": description}
-    return Table(name, pa.schema(list(fields), metadata=metadata), sort_by)
+    return Table(name, pa.schema(list(fields), metadata={"description": description}), sort_by)
 
 
 DISPATCHES = _table(
@@ -129,7 +125,6 @@ EDGE_DISPATCHES = Table(
     "edge_dispatches",
     DISPATCHES.schema.with_metadata(
         {
-            "fedsim.format": str(FORMAT_VERSION),
             "description": "One row per dispatch of the cloud to an edge server: as dispatches, but client_id is the "
             "edge server, steps are its rounds, and versions are those of the cloud.",
         }

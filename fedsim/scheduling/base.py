@@ -477,6 +477,10 @@ class Round:
         """Withdraw the work that has not begun; what is under way will be late, or is cut."""
         for waiting in self._waiting:
             waiting.cancel()
+        # A process that waits for one wake-up alone has not received what arrived meanwhile.
+        arrived = [dispatch for dispatch in self._under_way.values() if dispatch.arrived]
+        for dispatch in sorted(arrived, key=lambda dispatch: dispatch.arrived_ns):
+            self.receive(dispatch)
         for dispatch in self._under_way.values():
             dispatch.round_is_closed = True
             if cut:

@@ -176,7 +176,11 @@ class ServerPort(Protocol):
         """Discard an arrived update; ``late`` means that it arrived after its round had closed."""
 
     def cut(self, dispatch: Dispatch) -> None:
-        """Stop a busy client, whose update is lost; does nothing if the client has already gone offline."""
+        """Stop a busy client, whose update is lost; does nothing if the client has already gone offline.
+
+        Raises:
+            ValueError: its update has arrived.
+        """
 
     def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
         """Send a busy client the message to stop, which takes the latency of its downlink.

@@ -23,8 +23,10 @@ _PATIENCE_NS = 366 * 86_400 * NS_PER_S
 
 Steps = int | Callable[[], int] | None
 OnDispatched = Callable[[Dispatch], None] | None
-Begin = Callable[[int, int, int, Steps, int | None, OnDispatched], None]
-"""Begins a dispatch: client, current time, time at which it goes offline, steps, deadline and callback."""
+Request = tuple[Steps, int | None, OnDispatched]
+"""Steps, deadline and callback of a dispatch."""
+Begin = Callable[[int, int, int, Request], None]
+"""Begins a dispatch: client, current time, time at which it goes offline, and request."""
 
 
 @dataclass(slots=True, eq=False)
@@ -33,9 +35,7 @@ class _Waiting:
 
     dispatcher: Dispatcher
     client: int
-    steps: Steps
-    deadline_ns: int | None
-    on_dispatched: OnDispatched
+    request: Request
     has_timer: bool = False
 
     def cancel(self) -> None:
@@ -146,13 +146,12 @@ class Dispatcher:
             if online_until_ns > now:
                 self._at_work[client] = self._is_engaged[client] = True
                 self._last_dispatch_ns = now
-                self._begin_dispatch(
-                    client, now, online_until_ns, steps, deadline_ns, on_dispatched
-                )
+                request = steps, deadline_ns, on_dispatched
+                self._begin_dispatch(client, now, online_until_ns, request)
                 return _DONE
         if client in self._waiting:
             raise RuntimeError(f"work for client {client} is waiting already")
-        waiting = _Waiting(self, client, steps, deadline_ns, on_dispatched)
+        waiting = _Waiting(self, client, (steps, deadline_ns, on_dispatched))
         self._waiting[client] = waiting
         self._is_engaged[client] = True
         self._try_again(waiting)
@@ -171,14 +170,7 @@ class Dispatcher:
                 del self._waiting[client]
                 self._at_work[client] = True
                 self._last_dispatch_ns = now
-                self._begin_dispatch(
-                    client,
-                    now,
-                    online_until_ns,
-                    waiting.steps,
-                    waiting.deadline_ns,
-                    waiting.on_dispatched,
-                )
+                self._begin_dispatch(client, now, online_until_ns, waiting.request)
                 return
         if self.busy_until_ns >= NEVER:
             return  # dispatch_waiting() tries again

@@ -21,7 +21,7 @@ from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Stop
 from fedsim.scheduling.base import Dispatch, Schedule, Timer
 from fedsim.simulation.dispatch_process import Activity, DispatchProcess, JointWork, Reached
-from fedsim.simulation.dispatcher import OnDispatched, Steps
+from fedsim.simulation.dispatcher import Request
 from fedsim.simulation.dispatches import SteppedDispatches, links_of
 from fedsim.simulation.engine import FLOW_ORDER, LEAVING_ORDER, TIMER_ORDER, ScheduledCall
 from fedsim.simulation.facts import Clients
@@ -104,7 +104,8 @@ class EdgeServer(Server, Above):
     """A server of its clients, and a client of the cloud, between two dispatches of which it is paused.
 
     A schedule that finds it paused asks to be called at ``busy_until_ns``, which is NEVER; that call is made when the
-    server resumes. Updates that arrive and failures that are noticed meanwhile reach the schedule then, too.
+    server resumes. Calls that fall due, updates that arrive and failures that are noticed meanwhile reach the schedule
+    then, too.
 
     Attributes:
         rounds_done: rounds done since the last model came from the cloud.
@@ -227,11 +228,17 @@ class EdgeServer(Server, Above):
         epoch = self._epoch
 
         def call() -> None:
-            if epoch == self._epoch:
+            if epoch != self._epoch:
+                return
+            if self.busy_until_ns < NEVER:
                 callback()
+            else:
+                # A version made now would be lost when the next model comes.
+                self._postponed.append(timer.run)
 
         if time_ns < NEVER:
-            return self._engine.call_at(time_ns, call)
+            timer = self._engine.call_at(time_ns, call)
+            return timer
         postponed = ScheduledCall(self._engine.env, call)
         self._postponed.append(postponed.run)
         return postponed
@@ -248,15 +255,9 @@ class MobileEdgeServer(EdgeServer):
         self._numbers = {client: number for number, client in enumerate(self._ids)}
 
     @override
-    def _begin(
-        self,
-        client: int,
-        now: int,
-        online_until_ns: int,
-        steps: Steps,
-        deadline_ns: int | None,
-        on_dispatched: OnDispatched,
-    ) -> None:
+    def _begin(self, client: int, now: int, online_until_ns: int, request: Request) -> None:
+        steps, deadline_ns, on_dispatched = request
+
         def note(dispatch: Dispatch) -> None:
             self._moves.last[dispatch.client_id] = dispatch
             if on_dispatched is not None:
@@ -264,7 +265,7 @@ class MobileEdgeServer(EdgeServer):
 
         # A client that moves on may finish its work.
         until_ns = self._population.availability.online_until(self._client_ids[client], now)
-        super()._begin(client, now, until_ns, steps, deadline_ns, note)
+        super()._begin(client, now, until_ns, (steps, deadline_ns, note))
 
     @override
     def release(self, client: int) -> None:

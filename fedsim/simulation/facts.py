@@ -108,7 +108,7 @@ class Facts:
         self.grid = None if grid is None else grid.of(members)
         self.version = 0
         self._clients = clients
-        self._seed = seed
+        self.seed = seed
         self._plane = plane
 
     def expected_duration_s(self, client: int) -> float:
@@ -124,7 +124,7 @@ class Facts:
 
     def stream(self, purpose: Purpose, *keys: int) -> Stream:
         """A random stream of this run."""
-        return Stream(self._seed, purpose, *keys)
+        return Stream(self.seed, purpose, *keys)
 
     def training_losses(self, dispatches: Sequence[Dispatch]) -> npt.NDArray[np.float64]:
         """Training losses that came with these updates."""

@@ -21,7 +21,7 @@ from typing_extensions import override
 from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.dispatch_process import Plan
-from fedsim.simulation.dispatcher import Dispatcher, OnDispatched, Steps
+from fedsim.simulation.dispatcher import Dispatcher, Request
 from fedsim.simulation.facts import Clients, Facts, check_draws
 from fedsim.simulation.level import Above, Level
 from fedsim.simulation.updates import without_update
@@ -83,15 +83,8 @@ class Server(Dispatcher, Facts, ServerPort):
 
     # -- Steps 1 and 2. Work is dispatched to a client (Dispatcher.dispatch) that is online, which begins it. ---------
 
-    def _begin(
-        self,
-        client: int,
-        now: int,
-        online_until_ns: int,
-        steps: Steps,
-        deadline_ns: int | None,
-        on_dispatched: OnDispatched,
-    ) -> None:
+    def _begin(self, client: int, now: int, online_until_ns: int, request: Request) -> None:
+        steps, deadline_ns, on_dispatched = request
         level = self._level
         dispatch_id = level.dispatched
         if dispatch_id == level.last_dispatch:
@@ -187,6 +180,10 @@ class Server(Dispatcher, Facts, ServerPort):
     def cut(self, dispatch: Dispatch) -> None:
         if not dispatch.open:
             return
+        if dispatch.arrived:
+            raise ValueError(
+                f"the update of dispatch {dispatch.dispatch_id} has arrived: discard it, or aggregate it"
+            )
         if not self._dispatches.can_stop:
             dispatch.round_is_closed = True
             return
@@ -200,7 +197,7 @@ class Server(Dispatcher, Facts, ServerPort):
     @override
     def cancel(self, dispatch: Dispatch, on_stopped: Callable[[], None]) -> None:
         def stop() -> None:
-            if dispatch.open and dispatch.arrived_ns < 0:
+            if dispatch.open and not dispatch.arrived:
                 self.cut(dispatch)
                 on_stopped()
             elif dispatch.dispatch_id in self._undetected:

@@ -104,6 +104,28 @@ def test_schedules_of_an_edge_server_are_those_of_a_server(server: dict[str, Any
     assert simulated(scenario)[1].version == 6
 
 
+def test_a_timer_that_falls_due_in_a_pause_waits_for_the_next_model(tmp_path: Path) -> None:
+    """Clients 0 and 1 do three rounds of 4 s, and the upload takes 64 s. Client 2, of the second tier, arrives at 10 s;
+    client 3 never does, so the tier times out at 50 s, in the pause: a version made there would be lost."""
+    network = {"name": "static", "down": "1e30", "up": "1e30", "latency": 0}
+    task = {"name": "quadratic", "centers": [1, -1, 3, 2], "curvatures": [1] * 4, "initial": 2}
+    scenario = quadratic([], task=task)
+    scenario["devices"] = {
+        "compute": {"name": "values", "step": [2, 2, 5, 500]},
+        "network": network,
+    }
+    edges = {
+        "count": 1,
+        "rounds": 3,
+        "network": {**network, "up": 1},
+        "schedule": {"name": "tiered", "tiers": 2, "timeout": "50s"},
+    }
+    run = fedsim.run({**scenario, "server": {"edges": edges}, "stop": {"rounds": 2}}, tmp_path)
+    assert run.edge_aggregations["time_s"].round(6).tolist() == [4, 8, 12, 76, 80, 84]
+    clients = run.dispatches["client_id"].to_numpy()
+    assert [clients[ids].tolist() for ids in run.edge_aggregations["contributor_ids"]][3] == [2]
+
+
 def hierarchy(rounds: int = 2, **edges: Any) -> dict[str, Any]:
     """Edge server 0 with two clients and edge server 1 with one, behind slow links; see the times below."""
     scenario = quadratic([[0]])

@@ -7,6 +7,7 @@ import types
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedsim
@@ -217,3 +218,25 @@ def test_what_a_class_of_a_notebook_needs_is_kept_with_it(
     source = (sweep.path / "python_parts" / "Scaled.py").read_text()
     assert "FACTOR = 2\n" in source
     assert "NOT_NEEDED" not in source
+
+
+def test_a_selection_is_built_with_the_seed_of_its_run(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import numpy as np\n"
+        "from fedsim.scheduling.base import CohortParams, Selection\n"
+        "class Fixed(Selection):\n"
+        "    name, Params = 'fixed', CohortParams\n"
+        "    def __init__(self, params, server):\n"
+        "        super().__init__(params, server)\n"
+        "        self.order = np.random.permutation(server.clients).tolist()\n"
+        "    def draw(self, count):\n"
+        "        return self.order[:count]\n",
+        encoding="utf-8",
+    )
+    scenario = digits(stop={"rounds": 1})
+    scenario["server"]["selection"] = {"name": f"{tmp_path}/mine.py:Fixed", "cohort": 3}
+    for seed in (0, 5):
+        run = fedsim.run({**scenario, "seed": seed}, tmp_path / f"{seed}", timing_only=True)
+        expected = np.random.RandomState(seed).permutation(12)
+        drawn = run.dispatches["client_id"].tolist()
+        assert drawn == expected[: len(drawn)].tolist()

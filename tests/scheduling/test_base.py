@@ -119,6 +119,22 @@ def test_an_update_after_its_round_is_late_or_its_client_cut(
     assert list(play(run).outcomes().values()) == ["aggregated", *outcomes]
 
 
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_round_counts_what_arrived_while_its_process_waited_for_one_wake_up_alone(
+    cut: bool,
+) -> None:
+    def run(self: Any) -> Any:
+        current = Round(self.server, range(3))
+        yield self.after(25)
+        current.close(cut=cut)
+        assert [dispatch.client for dispatch in current.arrived] == [0, 1]
+        while True:
+            assert not current.receive((yield ANYTHING))
+
+    outcomes = play(run).outcomes()
+    assert list(outcomes.values()) == ["aggregated"] * 2 + ["cut" if cut else "late"]
+
+
 def no_yield(self: Any) -> Any:
     self.server.dispatch(0)
 

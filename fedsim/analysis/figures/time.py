@@ -137,7 +137,7 @@ def waiting(run: Run) -> Figure | None:
         who = f"{'edge server' if run.has_edges else 'client'} {client}"
         paced = path["dispatch_id"][path["client_id"] == client].nunique()
         bottleneck += f", most of it by {who}"
-        if _has_rounds(run):
+        if run.has_rounds:
             rounds = int(run.aggregations["time_s"].le(whole + 1e-6).sum())
             pace = f"{'all' if paced >= rounds else f'{format_count(paced)} of'} {format_count(rounds)}"
             bottleneck += f", which set the pace of {pace} rounds"
@@ -158,12 +158,6 @@ def reached_target(run: Run) -> tuple[str, int] | None:
     return None
 
 
-def _has_rounds(run: Run) -> bool:
-    """Whether every server update begins with the version before."""
-    table = run.edge_dispatches if run.has_edges else run.dispatches
-    return not table["staleness"].gt(0).any()
-
-
 def _pacemaker(path: pd.DataFrame, cause: str) -> int | None:
     """The client with most of the time that a critical path spends on a cause, if this is one of several clients."""
     spent = path.assign(seconds=path["to_s"] - path["from_s"])[path["cause"] == cause]
@@ -178,7 +172,7 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
     used = run.dispatches.dropna(subset=["aggregated_version", "arrived_s"])
     used = used[used["arrived_s"] <= path["to_s"].iloc[-1]]
     over_selection = section(run, "server", "schedule").get("over_selection") or 1
-    if run.has_edges or not _has_rounds(run) or over_selection != 1:
+    if run.has_edges or not run.has_rounds or over_selection != 1:
         return None
     ends_s = used.groupby("aggregated_version")["arrived_s"].max()
     others = used[used["client_id"] != client].groupby("aggregated_version")

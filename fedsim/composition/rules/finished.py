@@ -131,7 +131,10 @@ def nothing_aggregated(finished: FinishedRun) -> Iterator[UserError]:
         happened = "every update that arrived was late"
         schedule = finished.world.server.schedule
         fix = f"{fixes(Outcome.LATE, schedule.params)}, or give the clients less work"
-    aggregate = "call self.server.aggregate(dispatches) with the updates that have arrived"
+    aggregate = (
+        "call self.server.aggregate(dispatches) with the updates that have arrived; if it has begun other processes, "
+        "process_of(dispatch) says which of them receives a dispatch"
+    )
     where, hint = finished.in_schedule(aggregate, fix)
     message = f"no update was aggregated, so the model is the initial one; {happened}"
     yield UserError(message, where=where, hint=hint)
