@@ -18,7 +18,7 @@ from fedsim.network.exchanges.collectives import Exchange
 from fedsim.parts.component import is_bundled, place
 from fedsim.parts.functions import called
 from fedsim.randomness import Purpose, Stream
-from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort
+from fedsim.scheduling.base import Dispatch, Schedule, Selection, ServerPort, Timer
 from fedsim.scheduling.selections.uniform import Uniform
 from fedsim.traces.availability import AvailabilityIndex
 from fedsim.units import NS_PER_S
@@ -158,6 +158,24 @@ def check_rules(clients: Clients, seed: int) -> None:
             where="server.selection",
             hint=f"leave it out{instead}",
         )
+
+
+def check_dispatches(schedule: Schedule, server: Server) -> None:
+    """Let a user's schedule raise an error if it dispatches to no client, or a wrong number of steps."""
+    if is_bundled(type(schedule)):
+        return
+    dispatch = server.dispatch
+
+    def checked(client: int, *, steps: Any = None, **options: Any) -> Timer:
+        if not 0 <= operator.index(client) < server.clients:
+            raise ValueError(
+                f"dispatches to client {client}; clients are 0 to {server.clients - 1}"
+            )
+        if not (steps is None or callable(steps)) and operator.index(steps) < 0:
+            raise ValueError(f"dispatches {steps} local steps")
+        return dispatch(client, steps=steps, **options)
+
+    setattr(server, "dispatch", checked)  # noqa: B010 - a method cannot be assigned
 
 
 def check_draws(selection: Selection, server: Server) -> None:

@@ -22,7 +22,7 @@ from fedsim.randomness import Purpose
 from fedsim.scheduling.base import Dispatch, Selection, ServerPort, Timer
 from fedsim.simulation.dispatch_process import Plan
 from fedsim.simulation.dispatcher import Dispatcher, Request
-from fedsim.simulation.facts import Clients, Facts, check_draws
+from fedsim.simulation.facts import Clients, Facts, check_dispatches, check_draws
 from fedsim.simulation.level import Above, Level
 from fedsim.simulation.updates import without_update
 from fedsim.vocabulary.outcomes import ARRIVED, Outcome
@@ -79,6 +79,7 @@ class Server(Dispatcher, Facts, ServerPort):
         self._selection_counts = kind.multiplicity is not Selection.multiplicity
         self._selection_listens = kind.on_arrival is not Selection.on_arrival
         self.schedule = clients.schedule(self, self._selection)
+        check_dispatches(self.schedule, self)
         level.servers.append(self)
 
     # -- Steps 1 and 2. Work is dispatched to a client (Dispatcher.dispatch) that is online, which begins it. ---------

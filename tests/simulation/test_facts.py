@@ -199,6 +199,10 @@ def test_a_wrong_draw(tmp_path: Path, wrong: str, message: str) -> None:
         "aggregate([dispatch], groups=[1, 2])",
         "cut(dispatch)",
         "discard(dispatch); server.discard(dispatch)",
+        "dispatch(-1)",
+        "dispatch(3)",
+        "dispatch(2, steps=-2)",
+        "dispatch(2, steps=2.5)",
     ],
 )
 def test_a_wrong_use_of_an_update(tmp_path: Path, request_: str) -> None:
