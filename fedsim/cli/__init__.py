@@ -109,8 +109,8 @@ class Commands(Suggesting):
         except BrokenPipeError as error:
             from fedsim.parts.component import users_line
 
-            if users_line(error) is not None:
-                raise
+            if users_line(error) is not None:  # Without its number, for which Click ends silently.
+                raise ConnectionError(str(error)).with_traceback(error.__traceback__) from None
             _drop_output()
         except SystemExit as error:
             if not isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
