@@ -46,7 +46,10 @@ COMMANDS = {
     "export": "Export a run for other tools.",
 }
 _LEAST_BYTES = 1 << 30
-_OF_A_PATH = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS)
+_OF_A_PATH = (
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS, errno.ENXIO),
+    *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # Changed while it was in use.
+)
 _LONGEST = 4000
 """Characters of a line of a message."""
 _OF_RUN = ("run", "resume", "report", "export")
@@ -103,7 +106,11 @@ class Commands(Suggesting):
             result = super().invoke(ctx)
             sys.stdout.flush()
             return result
-        except BrokenPipeError:
+        except BrokenPipeError as error:
+            from fedsim.parts.component import users_line
+
+            if users_line(error) is not None:  # Without its number, for which Click ends silently.
+                raise ConnectionError(str(error)).with_traceback(error.__traceback__) from None
             _drop_output()
         except SystemExit as error:
             if not isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.

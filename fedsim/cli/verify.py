@@ -37,7 +37,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         )
     for each in () if as_json else verdicts:
         damaged = f"{len(each.problems)} of " if each.problems else ""
-        reason = f": {each.error}" if each.error else ""
+        reason = f": {each.error}".replace("\n", "\n  ") if each.error else ""
         files = format_counted(each.files, "file")
         click.echo(f"{each.path}: {each.state} ({damaged}{files}){reason}")
         for line in (*each.problems, *filter(None, [each.next_step])):

@@ -11,6 +11,7 @@ import codecs
 import csv
 import functools
 import io
+import itertools
 import os
 import re
 import struct
@@ -42,6 +43,14 @@ _NAMES_FIRST = "the first line must name the columns; remove what comes before"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
+_UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
+"""Text of a cell of a spreadsheet that is no value, as in pandas."""
+_MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
+"""Limits of a sheet: the rows that Excel has, and cells."""
+_FORMULA = re.compile(
+    rb'<c r="([A-Z]+[0-9]+)"(?![^>]*t="str")[^>]*>\s*<f(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v></v>)?\s*</c>'
+)
+"""A cell with a formula, but without its value."""
 FILE = "file"
 """What a mapping of columns calls the name of each file, without its ending."""
 COLUMN = "column"
@@ -115,23 +124,58 @@ class TableFile:
         return pa.OSFile(os.fsencode(content)) if is_path else pa.BufferReader(content)
 
     def _excel(self) -> Any:
+        """The first sheet that is not hidden."""
         import pandas as pd
 
-        with zipfile.ZipFile(io.BytesIO(self.source.data)) as parts:
+        data = io.BytesIO(self.source.data)
+        with zipfile.ZipFile(data) as parts:
             unpacked = sum(part.file_size for part in parts.infolist())
         require_room(unpacked, len(self.source.data), self.source.where)
         try:
-            sheet = pd.read_excel(io.BytesIO(self.source.data), dtype=object, engine="openpyxl")
+            from openpyxl import load_workbook  # type: ignore[import-untyped]
+
+            book = load_workbook(data, read_only=True, data_only=True, keep_links=False)
+            sheet = next(one for one in book.worksheets if one.sheet_state == "visible")
+            with zipfile.ZipFile(data) as parts:
+                formulas = _FORMULA.findall(parts.read(sheet._worksheet_path))
+            # What a sheet says of its size may be wrong.
+            sheet.reset_dimensions()
+            rows = list[list[Any]]()
+            wrong = [(str(cell, "ascii"), "a formula without a value") for cell in formulas]
+            for row in itertools.islice(sheet.iter_rows(), _MOST_ROWS + 1):
+                rows.append([_plain(cell.value) for cell in row])
+                errors = (one for one in row if one.data_type == "e" and one.value != "#N/A")
+                wrong += [(one.coordinate, one.value) for one in errors]
         except ImportError as error:
             raise self.source.error(
                 "spreadsheets need the package openpyxl",
                 "pip install openpyxl, or save the sheet as CSV",
             ) from error
-        named = sum(not str(name).startswith("Unnamed: ") for name in sheet)
-        if 2 * named < sheet.shape[1]:
-            message = f"has {sheet.shape[1]} columns, but its first row names {named}"
+        except Exception as error:  # Each kind of damage has its own.
+            message = f"cannot be read as a spreadsheet: {error}"
+            raise self.source.error(message, "save it again, or save the sheet as CSV") from error
+        width = max(map(len, rows), default=0)
+        if not width:
+            raise self.source.error("its first sheet is empty")
+        if len(rows) > _MOST_ROWS or len(rows) * width > _MOST_CELLS:
+            message = f"has cells far from the others: {len(rows)} rows of {width} cells"
+            raise self.source.error(message, "remove them, or save the sheet as CSV")
+        if wrong:
+            fix = "correct it, or open and save the file in a spreadsheet program"
+            raise self.source.error("the cell {} is {}".format(*wrong[0]), fix)
+        header, *values = rows
+        named = [str(name) for name in header if name is not None]
+        if 2 * len(named) < width:
+            message = f"has {width} columns, but its first row names {len(named)}"
             raise self.source.error(message, _NAMES_FIRST)
-        return sheet
+        if twice := repeated(named):
+            raise self.source.error(
+                f"has the column '{twice}' twice", "remove or rename one of them"
+            )
+        header += [None] * (width - len(header))
+        names = [f"Unnamed: {n}" if name is None else name for n, name in enumerate(header)]
+        values = [row + [None] * (width - len(row)) for row in values]
+        return pd.DataFrame(values, columns=names, dtype=object)
 
     # Text -----------------------------------------------------------------------------------------------------------
 
@@ -348,13 +392,20 @@ def _converted(rows: Any) -> Any:
     for name, column in pd.DataFrame(rows).items():
         try:
             cells_ = pa.array(column, from_pandas=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
             text = column.astype(str).where(column.notna(), None)
             cells_ = pa.array(text, pa.string())
             if column.map(type).isin((dict, list)).any():
                 cells_ = pa.nulls(len(column), pa.list_(pa.null()))
         columns[str(name).strip()] = cells_
     return pa.table(columns)
+
+
+def _plain(value: Any) -> Any:
+    """The value of a cell of a spreadsheet; None if it is unknown."""
+    if value in _UNKNOWN:
+        return None
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def role_name(name: object) -> str:

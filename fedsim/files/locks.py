@@ -31,10 +31,11 @@ _warned: set[Path] = set()
 
 
 @contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
     """Hold the lock of a folder, which is made if it does not exist.
 
-    On a file system without locks, the work continues after a warning, given once per folder.
+    On a file system without locks, the work continues after a warning, given once per folder. The file of the lock
+    stays unless ``kept`` is false.
 
     Raises:
         UserError: another process holds it, or the folder cannot be written to.
@@ -71,6 +72,8 @@ def locked(folder: Path) -> Iterator[None]:
     finally:
         with contextlib.suppress(OSError):
             owner_path.unlink()
+            if not kept:
+                lock_path.unlink()
         lock.release()
 
 

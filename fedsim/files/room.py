@@ -21,7 +21,7 @@ def most_unpacked(packed_bytes: float) -> float:
     try:
         return parse_size_bytes(os.environ.get(_LIMIT) or max(1 << 28, 200 * packed_bytes))
     except ValueError as error:
-        raise UserError(str(error), where=f"the environment variable {_LIMIT}") from error
+        raise UserError(f"the environment variable {_LIMIT}: {error}") from error
 
 
 def require_room(unpacked_bytes: float, packed_bytes: float, where: object) -> None:
@@ -51,7 +51,8 @@ def open_parquet(content: Any, where: object) -> Any:
     total, texts = 0.0, dict[str, list[Any]]()
     for group in map(metadata.row_group, range(metadata.num_row_groups)):
         for chunk in map(group.column, range(metadata.num_columns)):
-            total += 8 * chunk.num_values + chunk.total_uncompressed_size
+            rows = max(0, group.num_rows, chunk.num_values)  # Either may be forged.
+            total += 8 * rows + max(0, chunk.total_uncompressed_size)
             # Rows may repeat a long text, of which a file has a single copy.
             if not _PLAIN.issuperset(chunk.encodings) and "BYTE_ARRAY" in chunk.physical_type:
                 texts.setdefault(chunk.path_in_schema, []).append(chunk)

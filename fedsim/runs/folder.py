@@ -89,8 +89,10 @@ class RunFolder:
                 is replaced without it.
         """
         self.require_free(overwrite)
+        is_held = False
         try:
             with locked(self.path):
+                is_held = True
                 self.require_free(overwrite)
                 self.remove()
                 with self._noting_interruption():
@@ -100,7 +102,9 @@ class RunFolder:
                 raise
             raise self.no_room() from error
         finally:
-            names = {item.name for item in self.path.iterdir()} if self.path.is_dir() else None
+            # Not those of the process that holds the lock.
+            is_left = is_held and self.path.is_dir()
+            names = {item.name for item in self.path.iterdir()} if is_left else None
             if names is not None and names <= set(LOCK_NAMES):
                 for name in names:
                     (self.path / name).unlink(missing_ok=True)

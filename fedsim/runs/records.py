@@ -16,6 +16,7 @@ from typing_extensions import TypedDict
 from fedsim.errors import UserError
 from fedsim.files.records import Checksums, Number, Record, Whole, entries
 from fedsim.scenario import own_code
+from fedsim.scenario.model import MOST_RUNS
 
 Pairs = list[Annotated[list[str], Field(min_length=2, max_length=2)]]
 Count = Annotated[Whole, Field(ge=0)]
@@ -41,11 +42,11 @@ class _Vector(TypedDict):
 @entries
 class _Part(TypedDict):
     rate: Amount
-    parameters: Number
-    operations: Number
-    memory_bytes: Number
-    bytes_down: Number
-    bytes_up: Number
+    parameters: Amount | None
+    operations: Amount | None
+    memory_bytes: Amount | None
+    bytes_down: Amount | None
+    bytes_up: Amount | None
 
 
 @entries
@@ -96,8 +97,8 @@ class _Run(TypedDict, total=False):
     bytes_down_per_dispatch: Amount
     bytes_down_first_dispatch: Amount
     bytes_up_per_dispatch: Amount
-    vectors: list[_Vector]
-    parts: list[_Part]
+    vectors: Annotated[list[_Vector], Field(max_length=10_000)]
+    parts: Annotated[list[_Part], Field(max_length=10_000)]
     flows: list[dict[str, Any]]
     gco2e: Number
     cost: Number
@@ -155,7 +156,7 @@ class SweepRecord(TypedDict):
     name: str
     scenario: str | None
     """The scenario file; None if it was built in Python."""
-    runs: list[SweepEntry]
+    runs: Annotated[list[SweepEntry], Field(max_length=MOST_RUNS)]
     files: Checksums
 
 

@@ -280,8 +280,9 @@ class Run:
             data = spread_metrics(data)
         types = {field.name: field.type for field in with_columns(table, data.column_names).schema}
         types.pop("values", None)
-        for name in [*types, *(data.column_names[3:] if table is METRICS else ())]:
-            if name not in data.column_names:
+        names = dict.fromkeys(data.column_names)
+        for name in [*types, *([*names][3:] if table is METRICS else ())]:
+            if name not in names:
                 raise RUN.damaged(parquet, f"lacks the column '{name}'")
             kind = data.schema.field(name).type
             if kind != types.get(name, pa.float64()):

@@ -345,6 +345,17 @@ _ALWAYS = ("client_id", "time_s", "from_s", "to_s")
 """Columns that have a value in each row."""
 _KEYED = (DISPATCHES, AGGREGATIONS, EDGE_DISPATCHES, EDGES, CLIENTS, MESSAGES)
 """Tables whose first column identifies a row."""
+_TIMED = (AGGREGATIONS, METRICS, ONLINE)
+"""Tables whose rows are in order of ``time_s``."""
+_ORDERED = (
+    ("from_s", "to_s"),
+    ("dispatched_s", "arrived_s"),
+    ("dispatched_s", "ended_s"),
+    ("steps_done", "steps_assigned"),
+)
+"""Columns, the second of which is never less than the first."""
+_VERSIONS = ("version", "aggregated_version", "staleness", "staleness_max", "delay_max")
+"""Columns that the number of versions made bounds."""
 
 
 COUNTED = {DISPATCHES: "dispatches", AGGREGATIONS: "versions_made", CLIENTS: "clients"}
@@ -361,14 +372,15 @@ def wrong_count(table: Table, rows: int, info: Mapping[str, Any]) -> str | None:
 
 def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | None:
     """What no run with this ``run.json`` has in the columns of a table; None if there is no such value."""
-    rows, clients = data.num_rows, info.get("clients", MOST)
+    rows, clients, present = data.num_rows, info.get("clients", MOST), {*data.column_names}
     if problem := wrong_count(table, rows, info):
         return problem
     # Sums of whole numbers stay within 64 bits, and ids of clients are rows of the table of clients.
     most: dict[str, float] = dict.fromkeys(_SUMMED, min(MOST, 2**62 // max(rows, 1)))
     most |= {"client_id": clients - 1, "down_bps": math.inf, "up_bps": math.inf}
+    most["online_fraction"] = 1
     if EDGE.name not in (*data.column_names, *table.name.split("_")):
-        most |= dict.fromkeys(("version", "aggregated_version"), info.get("versions_made", MOST))
+        most |= dict.fromkeys(_VERSIONS, info.get("versions_made", MOST))
     if table is AGGREGATIONS:
         most["round"] = info.get("rounds", MOST)
     for name, column in zip(data.column_names, data.columns, strict=True):
@@ -382,9 +394,11 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
                 return f"the column '{name}' has values outside {low} to {high}"
             if name in _ALWAYS and pc.any(pc.is_null(column, nan_is_null=is_float)).as_py():
                 return f"the column '{name}' lacks values"
-    are_intervals = table in (PRESENCE, PAUSES, CRITICAL)
-    if are_intervals and pc.any(pc.less(data.column("to_s"), data.column("from_s"))).as_py():
-        return "has an interval that ends before it begins"
+    for first, second in _ORDERED:
+        if {first, second} <= present and pc.any(pc.less(data[second], data[first])).as_py():
+            return f"has rows whose {second} is less than their {first}"
+    if table in _TIMED and (np.diff(data["time_s"].to_numpy()) < 0).any():
+        return "the column 'time_s' runs backward"
     keys = data.column(0).to_numpy()
     if table in _KEYED and not (np.diff(keys) > 0).all() and len(pd.unique(keys)) < rows:
         return f"the column '{data.column_names[0]}' has a value twice"

@@ -21,12 +21,15 @@ from fedsim.scenario.own_code import as_data
 from fedsim.scenario.parts import BY_DEFAULT, OfKind, Part
 from fedsim.scenario.training import Training
 from fedsim.units import Duration, Level, Size, parse_duration_s, to_ns
+from fedsim.vocabulary.formatting import format_count
 
 Pairing = Literal["in_order", "sample", "by_name"]
 """How clients are paired with the devices of a trace bundle: client i is device i, a device drawn with replacement, or
 the device of its name; see ``devices.assign``."""
 MOST_EVALUATIONS = 1_000_000
 """Maximum number of evaluations per run at a fixed interval of simulated time."""
+MOST_RUNS = 10_000
+"""Maximum number of runs of a sweep."""
 _SECTION: Any = Field(default_factory=dict, validate_default=True)
 
 
@@ -528,6 +531,13 @@ class Sweep(Parameters):
         twice = sorted(set(self.grid) & set(self.zip))
         if twice:
             raise ValueError(f"'{twice[0]}' is in both grid and zip")
+        axes = (*self.grid.values(), self.variants, self.seeds, *[*self.zip.values()][:1])
+        count = math.prod(len(axis) or 1 for axis in axes)
+        if count > MOST_RUNS:
+            few = format_count(MOST_RUNS)
+            raise ValueError(
+                f"{format_count(count)} runs; at most {few}: list fewer values or seeds"
+            )
         return self
 
 

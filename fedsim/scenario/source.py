@@ -170,7 +170,11 @@ def read_yaml(path: Path) -> Source:
 
 
 def to_yaml(data: Any) -> str:
-    """Plain data as YAML in the order of its keys; lists of plain values are on one line."""
+    """Plain data as YAML in the order of its keys; lists of plain values are on one line.
+
+    Raises:
+        UserError: it is too large to be read again.
+    """
     yaml = YAML()
     yaml.default_flow_style = False
     yaml.width = 120
@@ -179,7 +183,15 @@ def to_yaml(data: Any) -> str:
         lambda representer, _: representer.represent_scalar("tag:yaml.org,2002:null", "null"),
     )
     stream = io.StringIO()
-    yaml.dump(_flowing(data), stream)
+    is_short = _count(data) <= _MOST_VALUES
+    if is_short:
+        yaml.dump(_flowing(data), stream)
+    if not is_short or len(stream.getvalue().encode()) > _MOST_BYTES:
+        raise UserError(
+            f"more than {format_count(_MOST_VALUES)} values or {format_bytes(_MOST_BYTES)} of text",
+            where="scenario",
+            hint="give the values in a file, such as a trace bundle or a data set",
+        )
     return stream.getvalue()
 
 
@@ -398,6 +410,13 @@ def _number(text: str) -> str | int | float:
     if special:
         return float(special.group(1) + special.group(2))
     return text
+
+
+def _count(value: Any) -> int:
+    """The number of keys and values of plain data, as :class:`_Composer` counts them."""
+    if isinstance(value, dict):
+        return 1 + len(value) + sum(map(_count, value.values()))
+    return 1 + sum(map(_count, value)) if isinstance(value, list) else 1
 
 
 def _flowing(value: Any) -> Any:

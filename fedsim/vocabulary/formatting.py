@@ -39,6 +39,8 @@ _AXIS_UNITS: dict[str, tuple[tuple[float, str], ...]] = {
 
 def format_value(value: Any, kind: Kind) -> str:
     """The text of a table cell; a value that is text is returned unchanged."""
+    if value is None:
+        return ABSENT
     return value if isinstance(value, str) else _FORMATS[kind](float(value))
 
 
@@ -259,7 +261,9 @@ def _fixed(value: float, decimals: int) -> str:
 
 
 def _rounded(value: float, decimals: int) -> Decimal:
-    return Decimal(value).quantize(Decimal(1).scaleb(-decimals), ROUND_HALF_UP)
+    step = Decimal(1).scaleb(-decimals)
+    # The percentage of a huge share is infinite.
+    return Decimal(min(value, 1e308)).quantize(step, ROUND_HALF_UP, Context(prec=400))
 
 
 def _significant(value: float, digits: int) -> str:

@@ -5,9 +5,11 @@ import gzip
 import io
 import json
 import lzma
+import re
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -149,6 +151,34 @@ def test_a_spreadsheet_needs_its_package(tmp_path: Path) -> None:
         TABLE.to_excel(path, index=False, header=names)
         with pytest.raises(UserError, match="first row names 1"):
             frame_of(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda sheet: sheet.cell(3, 2, "=A2+1"), "the cell B3 is a formula without a value"),
+        (lambda sheet: sheet.cell(3, 2, "#DIV/0!"), "the cell B3 is #DIV/0!"),
+        (lambda sheet: sheet.cell(1, 2, "a"), "has the column 'a' twice"),
+        (lambda sheet: sheet.cell(1 << 20, 1 << 14, 1), "has cells far from the others"),
+        (lambda sheet: sheet.delete_rows(1, 3), "is empty"),
+        (None, "cannot be read as a spreadsheet"),
+    ],
+)
+def test_spreadsheets_that_are_refused(tmp_path: Path, change: Any, says: str) -> None:
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in (["a", "b"], [1, 10**308], [2, 3]):
+        book.active.append(row)
+    path = tmp_path / "a.xlsx"
+    book.save(path)
+    assert len(frame_of(path).load(["b"])) == 2
+    book.create_sheet("hidden", 0).sheet_state = "hidden"
+    if change is None:
+        path.write_bytes(zipped(b"<worksheet"))
+    else:
+        change(book.worksheets[1])
+        book.save(path)
+    with pytest.raises(UserError, match=re.escape(says)):
+        frame_of(path)
 
 
 def test_numbers_with_a_decimal_comma_are_explained(tmp_path: Path) -> None:

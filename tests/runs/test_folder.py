@@ -51,3 +51,11 @@ def test_unwritable_place_is_the_users_error(tmp_path: Path, beneath: bool) -> N
     path = tmp_path / "file" / "run" if beneath else tmp_path / "file"
     with pytest.raises(UserError):
         claim(path)
+
+
+def test_a_refused_process_leaves_the_lock_of_another(tmp_path: Path) -> None:
+    with locked(tmp_path / "run"):
+        before = sorted(path.name for path in (tmp_path / "run").iterdir())
+        with pytest.raises(UserError, match="another fedsim process"):
+            claim(tmp_path / "run")
+        assert sorted(path.name for path in (tmp_path / "run").iterdir()) == before

@@ -195,3 +195,8 @@ def test_values_without_end_are_refused_early(monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(UserError, match="more than 100 values") as caught:
         parse_yaml(text, "f")
     assert caught.value.where == "f:1:299"
+    # 1 mapping, 1 key and 1 list.
+    written = to_yaml({"tags": [0] * 97})
+    assert parse_yaml(written, "f").data == {"tags": [0] * 97}
+    with pytest.raises(UserError, match="more than 100 values"):
+        to_yaml({"tags": [0] * 98})

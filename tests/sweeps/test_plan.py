@@ -144,6 +144,7 @@ def test_names_are_safe_and_tell_everything_apart(values: list[Any]) -> None:
         ({"seeds": [1, 1]}, "contains the run seed1 twice"),
         ({"grid": {"training.optimizer.lr": [0.1, 0.10]}}, "twice"),
         ({"grid": {"training.optimizer.learning": [0.1]}}, "unknown key"),
+        ({"grid": {str(n): [0, 1] for n in range(9)}, "seeds": [*range(20)]}, "10,240 runs; at"),
     ],
 )
 def test_what_cannot_be_swept_is_refused(sweep: dict[str, Any], message: str) -> None:

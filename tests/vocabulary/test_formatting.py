@@ -111,6 +111,8 @@ def test_other_texts() -> None:
     assert format_difference(-185.0, "time") == "−3 min 5 s"
     assert format_difference(0.0, "number") == "±0"
     assert format_difference(math.nan, "share") == "–"
+    assert format_value(None, "share") == "–"
+    assert format_value(1e308, "share").endswith(".0%")
     assert format_ratio(1.466) == "1.47×"
     chances = map(format_probability, (0.004, 0.006, 0.994, 0.996, math.nan))
     assert list(chances) == ["<0.01", "0.01", "0.99", ">0.99", "–"]

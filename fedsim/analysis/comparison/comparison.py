@@ -16,7 +16,8 @@ from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.pages import real_time, write_page
 from fedsim.errors import UserError, strings, writing
-from fedsim.files.durable import replacing, write_text
+from fedsim.files.durable import remove_temporaries, replacing, write_text
+from fedsim.files.locks import locked
 from fedsim.runs import Run
 from fedsim.runs.tables import csv_text
 
@@ -128,8 +129,9 @@ class Comparison(ComparisonTables):
         figure = draw(self, style)
         text = render(self, style)
         is_real = any(facts.scenario["clock"] != "simulated" for facts in self.facts)
-        write_page(page, real_time(text) if is_real else text)
-        with writing(folder):
+        with writing(folder), locked(folder, kept=False):
+            remove_temporaries(folder)
+            write_page(page, real_time(text) if is_real else text)
             for name, text in texts.items():
                 write_text(folder / name, text)
             for name, frame in tables.items():

@@ -51,6 +51,8 @@ _PAIR = (
     *("difference", "low", "high", "lowest", "highest", "better", "same"),
 )
 _RELATIVE = ("relative", "relative_high", "relative_low")
+_MOST_METRICS = 500
+"""Metrics that are compared, those of the targets first: a page draws each against every cost."""
 
 
 class ComparisonTables:
@@ -95,7 +97,7 @@ class ComparisonTables:
         self.goals: tuple[Target, ...] = self._goals(targets)
         # The metrics of the targets come first.
         targeted = [goal.metric for goal in self.goals]
-        self.metrics = tuple(dict.fromkeys([*targeted, *self.metrics]))
+        self.metrics = tuple(dict.fromkeys([*targeted, *self.metrics]))[:_MOST_METRICS]
         self.baseline: str = self._baseline(baseline)
 
     def _goals(self, targets: Sequence[Target]) -> tuple[Target, ...]:

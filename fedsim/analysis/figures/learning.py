@@ -40,8 +40,8 @@ def metric_names(run: Run) -> list[str]:
 
     If the clients have personal models, theirs are measured without a request, and come before the shared one.
     """
-    measured = [name for name in run.metrics.columns[3:] if not name.startswith(OF_CLASS)]
-    names = [name for name in measured if run.metrics[name].notna().any()]
+    measured = run.metrics.iloc[:, 3:].notna().any()
+    names = [name for name in measured.index[measured] if not name.startswith(OF_CLASS)]
     goals = list(targets(run))
     is_requested = section(run, "evaluation").get("per_client")
     mains = ["accuracy"] if is_requested else ["client_accuracy", "client_mae", "accuracy"]
