@@ -16,15 +16,18 @@ from fedsim.files.frames import Frame, TableFile, readable
 from fedsim.files.lines import as_table
 from fedsim.files.sources import Sources
 
+_MILLIWATTS = ("power_mw", "power_draw_mw", "milliwatts")
 _NAMES = {
     "client": NAMES["client"],
     "time": ("time", "timestamp"),
-    "power": ("power", "power_w", "watts", "power_draw", "power_draw_w"),
+    "power": ("power", "power_w", "watts", "power_draw", "power_draw_w", *_MILLIWATTS),
     "energy": ("energy_consumed", "energy_kwh"),
     "duration": ("duration", "duration_s"),
     "part": ("index", "uuid", "pci_bus_id"),
 }
 _J_PER_KWH = 3.6e6
+_MOST_W = 2000.0
+"""Median reading of a part of a device above which watts are doubted."""
 
 
 @readable
@@ -42,8 +45,12 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     frame = Frame([TableFile(as_table(source)[0]) for source in Sources(paths)])
     column = spelled(_NAMES, frame)
     if "time" not in column or not ("power" in column or {"energy", "duration"} <= column.keys()):
-        hint = "give time and power (W), or time, energy_consumed (kWh) and duration (s)"
-        raise UserError("the table has no power readings", where=frame.where, hint=hint)
+        hint = (
+            "give time and power (W) or power_mw, or time, energy_consumed (kWh) and duration (s)"
+        )
+        frame.require_header()
+        message = f"the table has no power readings, but {', '.join(frame.names)}"
+        raise UserError(message, where=frame.where, hint=hint)
     frame.load(column.values(), [column[each] for each in ("client", "part") if each in column])
     seconds, clock = instants(frame, {"time": column["time"]})
     number_of = {name: number for number, name in enumerate(log.clients())}
@@ -59,7 +66,7 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
         )
     duration_s = np.zeros(len(frame))
     if "power" in column:
-        power_w = frame.number(column["power"])
+        power_w = frame.number(column["power"], 1e-3 if column["power"] in _MILLIWATTS else 1.0)
     else:
         duration_s = frame.number(column["duration"], 1.0, cells.POSITIVE)
         power_w = frame.number(column["energy"], _J_PER_KWH) / duration_s
@@ -89,6 +96,10 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     idle_w = by_client["idle_w"].fillna(by_client["idle_w"].mean()).fillna(0.0)
     watts = by_client.sub(idle_w, axis=0).assign(idle_w=by_client["idle_w"]).mean().dropna()
     flags = []
+    if (middle := readings["w"].median()) > _MOST_W:
+        flags.append(
+            f"The median power reading is {middle:,.0f} W: if it is in mW, call the column power_mw."
+        )
     if "idle_w" not in watts:
         flags.append("No power reading lies between dispatches: the watts include those of idling.")
     if (watts < 0).any() or (clock.is_local and not log.clock.is_local):

@@ -89,6 +89,7 @@ DataUnit = unit(
     {**RATES, **AMOUNTS}, f"a rate ({RATE_EXAMPLES}) or an amount (bit, kbit, B, kB, MB)"
 )
 SpanUnit = Literal["ns", "us", "ms", "s", "min", "h", "d"]
+StepUnit = Literal[SpanUnit, "1/s"]
 TimeUnit = Literal[SpanUnit, "unix_s", "unix_ms", "unix_us", "unix_ns", "excel"]
 
 

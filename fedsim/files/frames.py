@@ -40,6 +40,9 @@ _PREAMBLE = 20
 _CLOCKS = 1000
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
+_DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|\w=\S"
+_FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
+"""What is a cell of a table, or the first one, and no name of a column."""
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 FILE = "file"
@@ -421,6 +424,16 @@ class Frame:
     def error(self, message: str, hint: str | None = None) -> UserError:
         """The error for a mistake in the files taken together."""
         return UserError(message, where=self.where, hint=hint)
+
+    def require_header(self) -> None:
+        """Refuse a file whose first line has data instead of the names of columns."""
+        for file in self.files:
+            for name in file.names:
+                if re.search(_DATA, name) or re.search(_FIRST_DATA, file.names[0]):
+                    raise file.source.error(
+                        f"does not begin with the names of its columns, but with '{name}'",
+                        "write their names above, separated as the cells are; of text that is no table, write one",
+                    )
 
     def __contains__(self, name: str) -> bool:
         return name in self.names

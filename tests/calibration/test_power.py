@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from fedsim.calibration import calibrate
+from fedsim.calibration.log import read_log
+from fedsim.calibration.power import read_power
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
 from tests.calibration.worlds import LOG, few_simulations, instants, timed
@@ -108,7 +110,27 @@ def test_power_of_each_phase(
     assert any("read as UTC" in flag for flag in result.flags)
 
 
+@pytest.mark.parametrize(("name", "factor"), [("power_mW", 1.0), ("power", 1000.0)])
+def test_milliwatts_by_name_or_doubted(name: str, factor: float, tmp_path: Path) -> None:
+    LOG.to_csv(tmp_path / "log.csv", index=False)
+    for client in WATTS:
+        readings = _readings(client).drop(columns="index")
+        readings["power"] *= 1000
+        readings.rename(columns={"power": name}).to_csv(tmp_path / f"{client}.csv", index=False)
+    watts, flags = read_power(
+        [tmp_path / f"{client}.csv" for client in WATTS], read_log(tmp_path / "log.csv")
+    )
+    right = np.mean([idle for idle, *_ in WATTS.values()])
+    assert watts["idle_w"] == pytest.approx(right * factor, rel=0.02)
+    assert any("call the column power_mw" in flag for flag in flags) == (factor > 1)
+
+
 BAD_POWER = {
+    "no header": (
+        "007.csv",
+        "2026/05/01 08:00:00.000, 0, 45.2\n" * 2,
+        "007.csv: does not begin with the names of its columns, but with '2026/05/01 08:00:00.000'",
+    ),
     "no power": ("007.csv", "time,load\n1,2\n", "has no power readings|no power readings"),
     "another clock": (
         "007.csv",

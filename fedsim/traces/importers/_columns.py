@@ -63,10 +63,7 @@ CALLED: Mapping[str, str] = {
 }
 # Words of names that are something else.
 _NOT_CALLED: Mapping[str, str] = {
-    "device": r"metadata|metric|cell|ap|event|state|status|time|at|ms",
-    "start": r"ap|bssid",
-    "time": r"step|train",
-    "state": r"ts|time.*|at|date",
+    "device": r"metadata|metric|cell|ap|event|state|status",
     "down": r"bytes|octets",
     "up": r"bytes|octets",
     "rtt": r"drop|loss|lost|rate|count|sent|received",
@@ -149,7 +146,7 @@ def _is_span(column: Any) -> bool:
 def _fits(role: str, column: Any) -> bool:
     """Whether the cells of a column may have the role that its name suggests."""
     code, words = cells.texts(column)
-    if role == "device":
+    if role in ("device", "state"):
         return len(words) < max(len(code), MANY)
     if role in _TIMES:
         # Not true, or 23%.

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
@@ -21,12 +21,13 @@ from fedsim.files.cells import (
     Ints,
     RateUnit,
     SpanUnit,
+    StepUnit,
 )
 from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule, held
-from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers import Imported, Importer
 from fedsim.traces.importers._assemble import (
     note_outside,
     observed_tables,
@@ -43,26 +44,22 @@ from fedsim.traces.importers._columns import (
     columns_option,
     proposed,
 )
+from fedsim.traces.importers._times import OPEN_AFTER_US, OPEN_BEFORE_US, Calendar, TimeParams
 from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
+_PER_SECOND = "1/s"
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time_unit": cells.TIME_UNITS,
     "duration_unit": DURATION_UNITS,
-    "compute_unit": DURATION_UNITS,
+    "compute_unit": {**DURATION_UNITS, _PER_SECOND: 1.0},
     "rate_unit": cells.RATES,
     "latency_unit": DURATION_UNITS,
     "loss_unit": {"share": 1.0, "percent": 0.01},
 }
-_HOW_TO_WRITE = (
-    "the end of an open session is empty (instead of Unknown); write 2024-05-01T08:00:00+02:00, "
-    "or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); of a date and a time of day, make one column"
-)
-_SYSLOG = "%b %d %H:%M:%S"
 _LITTLE = 0.01
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
@@ -74,9 +71,6 @@ _NEGATIVE = re.compile(
 _OUTAGE = re.compile(
     r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|resolved|failure|fault)s?(?:_|$)"
 )
-_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
-_OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
-"""1971 and 2099: an end before or after is how data bases write that there is none."""
 
 
 class Table(Importer):
@@ -105,7 +99,7 @@ class Table(Importer):
     version = "2"
     signature = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
 
-    class Params(ImporterParams):
+    class Params(TimeParams):
         """Options of the table importer. The unit of a column must be given; none is assumed."""
 
         columns: dict[str, str] = {}
@@ -113,20 +107,10 @@ class Table(Importer):
         name of each file without its ending: ``{device: file}`` if each is one device, ``{access_point: file}`` if each
         is that of an access point. ``{device: column}``: each column beside ``time`` is a device, its cells are its
         states."""
-        time_unit: cells.TimeUnit | None = None
-        """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
-        on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
-        time_zone: str | None = None
-        """Time zone of times without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. Of a
-        time that clocks show twice, the order of a device's rows says which it is; otherwise it is the first."""
-        time_format: str | None = None
-        """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
-        year: int | None = Field(None, ge=1970, le=2099)
-        """Year of the first time, if times have none; by default of the form of syslog, ``%b %d %H:%M:%S``."""
         duration_unit: SpanUnit | None = None
         """Unit of ``duration``."""
-        compute_unit: SpanUnit | None = None
-        """Unit of ``sample_time`` and ``step_time``."""
+        compute_unit: StepUnit | None = None
+        """Unit of ``sample_time`` and ``step_time``; 1/s if the cells are samples or steps per second."""
         rate_unit: RateUnit = None
         """Unit of ``down``, ``up`` and ``bandwidth``, such as Mbit/s or MB/s: b is a bit, B is a byte."""
         latency_unit: SpanUnit | None = None
@@ -209,7 +193,7 @@ class _Log:
     """The rows of all files, and what they say about devices."""
 
     def __init__(self, frame: Frame, params: Table.Params) -> None:
-        self.frame, self.params, self.times = frame, params, _Times(params)
+        self.frame, self.params, self.times = frame, params, Calendar(params)
         for name in {*NUMBERS, *TEXTS} & {*frame.names} - {*params.columns}:
             # Programs call columns of their own so, such as the _score of a search.
             if all(each.startswith("_") for each in frame.called(name)):
@@ -323,6 +307,7 @@ class _Log:
         ends = {"start", "end", "duration"} & set(frame.names)
         known = {*self.edges, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or (len(ends) == 1 and "time" not in params.columns):
+            frame.require_header()
             nested = ", ".join(name for file in frame.files for name in file.nested)
             also = nested and f", and the nested columns {nested}, which are left out"
             again = TableFile(
@@ -408,7 +393,7 @@ class _Log:
             frame.refuse((start == NAT) & (end != NAT), "has an end without a duration")
         open_ = (end == NAT) | (end >= FAR_US)
         if times.dated:
-            low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
+            low_us, high_us = OPEN_BEFORE_US - times.epoch_us, OPEN_AFTER_US - times.epoch_us
             open_ |= (end < low_us) | (end > high_us)
         device, empty, rows = self.device, start == NAT, np.arange(len(start))
         if len(self.edges) == 2 and span_us is not None:
@@ -449,6 +434,10 @@ class _Log:
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
+        if params.intervals is None:
+            self.caveats.append(
+                "devices count as online in the intervals; of outages, give -s intervals=offline"
+            )
         if params.intervals == "offline":
             backwards = int(np.count_nonzero(end < start))
             device, start, end = _rest(device, start, end, len(self.ids), window)
@@ -832,9 +821,12 @@ class _Log:
             unit = getattr(self.params, option) if option else ""
             factor = UNITS[option][unit] if option else 1.0
             high = bounds.high * (1.0 if name == "loss" else factor)
-            scaled = Bounds(bounds.low * factor, high, bounds.open_low)
+            # A step that takes no time is refused; so is one that takes forever.
+            scaled = Bounds(bounds.low * factor, high, bounds.open_low or unit == _PER_SECOND)
             said = unit if name != "loss" else "a share, or -s loss_unit=percent"
             values = pd.Series(self.frame.number(name, factor, scaled, said))
+            if unit == _PER_SECOND:
+                values = 1 / values.where(self.measuring)
             by_device = values.where(self.measuring).groupby(self.device)
             result[column] = by_device.agg(["median", "count", "mean", "std"])
             first: Any = values[self.measuring & (self.device == self.device[0])].dropna()
@@ -943,115 +935,3 @@ def _rest(
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
     """Whether some device has different measurements."""
     return table is not None and bool((table["std"] > 0).any())
-
-
-# Times --------------------------------------------------------------------------------------------------------------
-
-
-class _Times:
-    """Times of a table as microseconds from time 0 on, and the meaning of time 0."""
-
-    def __init__(self, params: Table.Params) -> None:
-        self.params = params
-        self.zone, self.zone_name = cells.time_zone(params.time_zone), params.time_zone
-        self.epoch = params.epoch
-        self.clock = params.clock or "device-relative"
-        self.dated = False
-        self.epoch_us = 0
-        self.caveats: list[str] = []
-
-    def read(
-        self, frame: Frame, names: list[str], device: Ints, span_us: Ints | None = None
-    ) -> list[Ints]:
-        """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each.
-
-        With ``span_us``, the lengths of intervals, they are the starts and ends of these, of which one is a column.
-        """
-        unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
-        if form is not None and not re.search(cells.HAS_YEAR, form):
-            if year is None or not re.search("%[dejU]", form):
-                raise frame.error(
-                    f"times of the form '{form}' have no {'year' if year is None else 'day'}",
-                    "give the year of the first one, such as -s year=2024; of times without a date, write the date",
-                )
-        elif form is not None:
-            year = None
-        if year is not None and form is None:
-            form = _SYSLOG
-        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
-        frame.require_times(names[0], columns)
-        self.dated = any(column.dated for column in columns)
-        times = self._utc(frame, names, columns, device)
-        if span_us is not None:
-            given, unknown = dict(zip(names, times, strict=True)), np.full(len(span_us), NAT)
-            start, end = (given.get(name, unknown) for name in ("start", "end"))
-            # Beside both, the duration of a session that is still open may be 0.
-            known = (span_us >= len(names) - 1) & ((start == NAT) != (end == NAT))
-            times = [
-                np.where(known & (start == NAT), end - span_us, start),
-                np.where(known & (end == NAT), start + span_us, end),
-            ]
-        if not self.dated:
-            self.zone_name = None
-            return times
-        if (fit := cells.fitting_unit(times[0], unit)) is not None:
-            years = float(np.median(times[0])) / 31_556_952e6
-            raise frame.error(
-                f"in {unit}, the times would be in the year {1970 + years:.0f}",
-                f"they fit -s time_unit={fit}",
-            )
-        first = times[0] if (times[0] != NAT).all() else times[0][times[0] != NAT]
-        begin_us, last_us = int(first.min(initial=FAR_US)), int(first.max(initial=0))
-        if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):
-            odd = (times[0] < _OPEN_BEFORE_US) | (times[0] > _OPEN_AFTER_US)
-            message = f"{names[0]} is {{}}, which is no time of an observation"
-            fix = "correct it, or remove the row"
-            frame.refuse(odd & (times[0] != NAT), message, fix, names[0])
-        offsets = {column.offset for column in columns if (column.us != NAT).any()}
-        if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
-            self.zone, self.zone_name = cells.time_zone(offset), offset
-        self.clock = self.params.clock or ("local" if self.zone else "utc")
-        epoch = self.params.epoch
-        if epoch is None:
-            epoch = _UNIX + timedelta(microseconds=begin_us if first.size else 0)
-            if self.zone is not None:
-                day = epoch.astimezone(self.zone).date()
-                epoch = datetime.combine(day, datetime.min.time(), self.zone)
-        elif epoch.tzinfo is None:
-            epoch = epoch.replace(tzinfo=self.zone or UTC)
-        # With a fixed offset from UTC, which no change of the clocks alters.
-        self.epoch = epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
-        self.epoch_us = (self.epoch - _UNIX) // timedelta(microseconds=1)
-        for column, us in enumerate(times):
-            times[column] = us - self.epoch_us
-            never = (us == NAT) | (us >= FAR_US)
-            if never.any():
-                times[column][never] = us[never]
-        return times
-
-    def _utc(
-        self, frame: Frame, names: list[str], columns: Sequence[cells.Instants], device: Ints
-    ) -> list[Ints]:
-        """The times of columns, from those of the local clock, which are refused without a zone."""
-        times = [column.us for column in columns]
-        local = [
-            column.local & (us != NAT) & (us < FAR_US) & self.dated
-            for column, us in zip(columns, times, strict=True)
-        ]
-        if not any(each.any() for each in local):
-            return times
-        if self.zone is None:
-            for name, each in zip(names, local, strict=True):
-                message = f"{name} is {{}}, which has no offset from UTC"
-                hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
-                frame.refuse(each, message, hint, name)
-        utc, skipped, unclear = cells.localize(
-            np.column_stack(times), np.column_stack(local), self.zone or UTC, device
-        )
-        for name, each in zip(names, skipped.T, strict=True):
-            message = f"{name} is {{}}, a local time that the clocks skip"
-            frame.refuse(each, message, "correct it", name)
-        if unclear:
-            count = format_counted(unclear, "time")
-            self.caveats.append(f"{count} in an hour that clocks show twice, taken as the first")
-        return list(utc.T)

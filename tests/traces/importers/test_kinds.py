@@ -1552,6 +1552,90 @@ KINDS: dict[str, tuple[Any, ...]] = {
         mbps,
         {"n1 down": 32.0},
     ),
+    **{
+        f"rates in an hour that clocks show twice, {zone}": (
+            "throughput",
+            "time,mbps\n"
+            + "".join(
+                f"2024-10-27 {(T0 + pd.Timedelta(minutes=m)).strftime(f'0{hour}:%M')},{m}\n"
+                for hour in (2, 2, 3)
+                for m in (0, 20, 40)
+            ),
+            {"time": "time", "down": "mbps", "rate_unit": "Mbit/s", **options},
+            measure,
+            right,
+        )
+        for zone, options, measure, right in (
+            ("not known", {}, refused, ("-s time_zone=Europe/Berlin",)),
+            (
+                "known",
+                BERLIN,
+                lambda bundle: (bundle.manifest.horizon_us / 6e7, mbps(bundle), counted(bundle)),
+                # The first of nine rates belongs to no interval.
+                (160.0, {"0 down": 22.5}, {}),
+            ),
+        )
+    },
+    "rates of syslog over New Year": (
+        "throughput",
+        "time,mbps\nDec 31 23:59:58,1\nDec 31 23:59:59,2\nJan 01 00:00:00,3\nJan 01 00:00:01,4\n",
+        {"time": "time", "down": "mbps", "rate_unit": "Mbit/s", "year": 2023},
+        pieces,
+        [(0, 1, 2), (1, 1, 3), (2, 1, 4)],
+    ),
+    "rates in a wrong unit of time": (
+        "throughput",
+        "time,mbps\n1714543575000,1\n1714543576000,2\n",
+        {**LINK, "time_unit": "unix_s"},
+        refused,
+        ("in unix_s, the times would be in the year", "-s time_unit=unix_ms"),
+    ),
+    "the sums of iperf": (
+        "throughput",
+        "".join(
+            f"2024050108000{time},a,{span},{mbps_}\n"
+            for time, span, mbps_ in (
+                (1, "0.0-1.0", 10),
+                (2, "1.0-2.0", 20),
+                (3, "2.0-3.0", 30),
+                (3, "0.0-3.0", 20),
+                (5, "0.0-1.0", 7),
+            )
+        ),
+        {"time": 1, "down": 4, "rate_unit": "Mbit/s"},
+        lambda bundle: (pieces(bundle), counted(bundle)),
+        ([(0, 1, 20), (1, 1, 30), (2, 2, 7)], {"summary_rows": 1}),
+    ),
+    **{
+        f"no table: {text[:20]}": ("table", text * 2, {}, refused, ("names of its columns", fix))
+        for text, fix in (
+            ("[1714543575.1] 64 bytes from gw (10.0.0.1): icmp_seq=1 ttl=64\n", "'[1714543575.1]'"),
+            ("[1714543575] HOST ALERT: sw2;DOWN;HARD;1;PING CRITICAL\n", "HOST ALERT: sw2'"),
+            ("a,1714543575,on\n", "'1714543575'"),
+            ("ann pts/0 Wed May 1 08:00 - 10:00\n", "'08:00'"),
+        )
+    },
+    "steps per second": (
+        "table",
+        "device,step_time\na,2\na,4\na,5\nb,0.5\n",
+        {"compute_unit": "1/s"},
+        column("compute", "step_fixed_s"),
+        [0.25, 2.0],
+    ),
+    "no step per second": (
+        "table",
+        "device,sample_time\na,2\na,0\n",
+        {"compute_unit": "1/s"},
+        refused,
+        (":3: sample_time is '0'", "(in 1/s) of more than 0"),
+    ),
+    "intervals under neutral names": (
+        "table",
+        "device,start,end\na,0,60\n",
+        {"time_unit": "min"},
+        notes("intervals=offline"),
+        ["devices count as online in the intervals; of outages, give -s intervals=offline"],
+    ),
     "several measurements of one device": (
         "throughput",
         POLLED,
