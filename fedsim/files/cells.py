@@ -176,8 +176,11 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     text = _known(values, UNKNOWN).to_pandas().str.strip()
     percent = text.str.endswith("%").fillna(False).to_numpy(bool)
     plain = text.str.removesuffix("%")
-    # A span such as 0 days 00:00:01.5 (pandas) or 1-02:00:00 (Slurm) carries its unit, too.
-    clock = plain.where(plain.str.contains(":")).str.replace(_DAYS, r"\1 days \2", regex=True)
+    # A span such as 0 days 00:00:01.5 (pandas), 1-02:00:00 (Slurm), 8 hrs 17 min or PT1H carries its unit, too.
+    clock = plain.where(plain.str.contains(_SPAN)).str.replace(_DAYS, r"\1 days \2", regex=True)
+    is_iso = clock.str.contains("^[Pp]").fillna(False).astype(bool)
+    for pattern, name in _SPAN_WORDS:
+        clock = clock.where(is_iso, clock.str.replace(pattern, name, regex=True))
     spans = pd.to_timedelta(clock, errors="coerce").dt.total_seconds()
     with np.errstate(over="ignore"):
         result = (
@@ -241,6 +244,12 @@ _REWRITES = (
 HAS_YEAR = "%[YyGcxsDF]"
 """What the form of an instant with a year contains."""
 _DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
+_SPAN = r"(?i):|^PT?\d|^(?:\d+ *(?:d(?:ays?)?|h(?:(?:ou)?rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)\b,? *)+$"
+_SPAN_WORDS = (
+    (r"(?i)(?<=\d) *d(ays?)?\b,?", " D"),
+    (r"(?i)(?<=\d) *h[ours]*\b,?", " h"),
+    (r"(?i)(?<=\d) *m(in(ute)?s?)?\b,?", " min"),
+)
 _NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never|0000-00-00.*)\s*$"
 
 

@@ -40,7 +40,7 @@ _PREAMBLE = 20
 _CLOCKS = 1000
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
-_DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|\w=\S"
+_DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
 _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
 """What is a cell of a table, or the first one, and no name of a column."""
 _STREAM = b"\xff\xff\xff\xff"

@@ -34,15 +34,15 @@ from fedsim.traces.importers._assemble import (
     require_units,
 )
 from fedsim.traces.importers._columns import (
-    CALLED,
     COLUMNS,
     MANY,
     NUMBERS,
     STATE,
+    SWITCH,
     TEXTS,
-    called,
     columns_option,
-    proposed,
+    may_be_points,
+    missing_columns,
 )
 from fedsim.traces.importers._times import OPEN_AFTER_US, OPEN_BEFORE_US, Calendar, TimeParams
 from fedsim.traces.intervals import Intervals, join_touching, normalize
@@ -61,15 +61,27 @@ UNITS: Mapping[str, Mapping[str, float]] = {
     "loss_unit": {"share": 1.0, "percent": 0.01},
 }
 _LITTLE = 0.01
+_SAMPLE = 200_000
+"""Rows of the devices that are looked at for it."""
+_SEVERAL = 0.1
+"""Share of rows, in pairs, from which on sessions are doubted that follow each other."""
+ANY = "any"
+"""The rule that every row fulfils."""
+_PAUSE_US, _TILES = 10**6, 1.25
+"""Pause up to which sessions follow each other, and how many of all do so if they fill the time."""
+_FEW = 12
+"""Values of a column that messages show."""
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _POSITIVE = re.compile(
-    r"on|online|up|alive|active|available|connected|associated|idle|charging|t|true|yes|1|join(ed)?|in"
+    r"on|online|up|alive|active|available|connected|associated|idle|charging|t|true|yes|1|join(ed)?|in|home|present|"
+    r"reachable|success|.*[._](connected|online)"
 )
 _NEGATIVE = re.compile(
-    r"down.*|off(line)?|f|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
+    r"down.*|off(line)?|f|false|no|0|disconnected|un(available|reachable)|inactive|not[_-].*|afk|away|problem|resolved"
 )
 _OUTAGE = re.compile(
-    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|resolved|failure|fault)s?(?:_|$)"
+    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|resolved|failure|fault|recover(?:y|ed)|"
+    r"alarm|problem)s?(?:_|$)"
 )
 
 
@@ -122,8 +134,9 @@ class Table(Importer):
         online: str | None = None
         """Rule for when a device is available, over the states of a log of changes, or for which intervals count, as in
         ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; only rows in which it holds count
-        as measurements. A bare name means on, true, t, yes or 1. By default the only state of a log of changes, if it
-        is one of these or their opposites; any row otherwise."""
+        as measurements. A bare name means on, true, t, yes or 1. ``any``: in each row. By default the only column of a
+        log of changes, if it is called state, status, online or the like, and has these words or their opposites; any
+        row otherwise."""
         intervals: Literal["online", "offline"] | None = None
         """Whether devices are online in the intervals of a table, as by default, or offline, as in outages: then they
         are available in the rest of the window."""
@@ -193,6 +206,9 @@ class _Log:
     """The rows of all files, and what they say about devices."""
 
     def __init__(self, frame: Frame, params: Table.Params) -> None:
+        self.any = params.online == ANY and ANY not in frame
+        if self.any:
+            params = params.model_copy(update={"online": None})
         self.frame, self.params, self.times = frame, params, Calendar(params)
         for name in {*NUMBERS, *TEXTS} & {*frame.names} - {*params.columns}:
             # Programs call columns of their own so, such as the _score of a search.
@@ -212,9 +228,11 @@ class _Log:
         if self.has_changes and not self.point and "place" not in frame:
             # Files with the same columns may be those of access points, too.
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
-            self.point = next(iter(called("access_point", frame.names)), FILE * is_file)
+            self.point = next(iter(may_be_points(frame.names)), FILE * is_file)
         # States of sessions, some of which may be those of a device that is offline.
-        doubtful = [name for name in self.unused if re.fullmatch("state|status|event", name)]
+        doubtful = [
+            name for name in self.unused if re.fullmatch("(.*_)?(state|status|event)", name)
+        ]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
@@ -253,10 +271,13 @@ class _Log:
         for name in doubtful if self.edges and params.online is params.intervals is None else ():
             own = frame.text(name, lower=True)[1]
             if any(map(_NEGATIVE.fullmatch, own)):
-                good = next(filter(_POSITIVE.fullmatch, own), "...")
+                good = next(filter(_POSITIVE.fullmatch, own), None)
                 message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
-                also = "; if devices are offline in the intervals, -s intervals=offline"
-                raise frame.error(message, f"give it, such as -s online='{name} == {good}'{also}")
+                fix = f"give it, such as -s online='{name} == {good or 'VALUE'}'"
+                offline = "if devices are offline in the intervals, give -s intervals=offline"
+                raise frame.error(
+                    message, f"{fix}; {offline}" if good else f"{offline}; if not, {fix}"
+                )
         # Devices that some files have, and files with other columns do not.
         kind, words = pd.factorize(np.array(kinds))
         if len(words) > 1:
@@ -302,40 +323,30 @@ class _Log:
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
-        if rows and params.online is None and not any(map(STATE.fullmatch, others)):
+        if params.online is None and not any(map(STATE.fullmatch, others)):
             others += [name for name in frame.names if name in fields and STATE.fullmatch(name)]
         ends = {"start", "end", "duration"} & set(frame.names)
         known = {*self.edges, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or (len(ends) == 1 and "time" not in params.columns):
             frame.require_header()
-            nested = ", ".join(name for file in frame.files for name in file.nested)
-            also = nested and f", and the nested columns {nested}, which are left out"
-            again = TableFile(
-                frame.files[0].source
-            )  # Another reading would change the places of rows.
-            table = zip(map(role_name, again.names), again.read(again.names).columns, strict=True)
-            raise frame.error(
-                f"has the columns {', '.join(frame.names) or '(none)'}{also}",
-                f"{proposed(frame.names, params.columns, dict(table))}its first line (or each record) must name "
-                f"device, and two of start, end and duration, time with states, or numbers: {', '.join(NUMBERS)}",
-            )
+            raise frame.error(*missing_columns(frame, params.columns))
         if not rows and (params.hold or params.initial):
             hint = "leave them out; online alone says which sessions and measurements count"
             raise frame.error("hold and initial need a log of changes, with a column time", hint)
         if rows and params.intervals is not None:
             hint = "leave it out; online says in which states a device is available"
             raise frame.error("intervals needs a table with start and end", hint)
+        if self.any and rows:
+            others = []
         if not others and params.hold is None and (rows or params.online is not None):
-            hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
+            hint = "name it, for example, state; or, if each row shows its device online, give -s hold=5min"
             raise frame.error("has no column of states", hint)
         states = [name for name in others if name in named]
         if params.online is not None and {"key", "state"} <= set(others):
             states = others
         elif not rows and (unused := [name for name in others if name not in states]):
             self.unused = unused
-            hint = proposed([*unused, "device", "time", "start", "end"], params.columns, {})
-            hint = (hint := hint.removesuffix("; ")) and f" ({hint} if it is one of these)"
-            self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
+            self.caveats.append(f"columns that are not used: {', '.join(unused)}")
         if params.online is None:
             return others if rows else []
         return states or others
@@ -428,9 +439,12 @@ class _Log:
             )
         if opened := int(np.count_nonzero(open_)):
             self.counts["open_sessions"] = opened
+            last = pd.Series(start).groupby(device).transform("max").to_numpy()
+            later = int(np.count_nonzero(open_ & (start < last)))
+            also = f"; {later} of them although their device has a later one"
             self.caveats.append(
                 f"{format_counted(opened, 'session')} without an end (empty, infinite, 1970 or "
-                "after 2098): open until the end of the window"
+                f"after 2098): open until the end of the window{also * (later > 0)}"
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
@@ -451,7 +465,7 @@ class _Log:
             self.counts["reversed"] = backwards
         origin = "time 0" if times.epoch is None else f"time 0 ({times.epoch.isoformat()})"
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, origin)
-        if self.unused and self.counts["overlapping"] and params.intervals != "offline":
+        if self.unused and params.intervals != "offline":
             self._note_overlaps(device, start, end, rows)
         self.counts["never_available"] = len(self.ids) - len(np.unique(spans.device))
         share = float(np.sum(spans.end - spans.start)) / (
@@ -464,20 +478,27 @@ class _Log:
         return horizon_us, tables, None if self.rule is None else self.rule.text
 
     def _note_overlaps(self, device: Ints, start: Ints, end: Ints, rows: Ints) -> None:
-        """Add a caveat if sessions that overlap differ in a column that is not used, but may choose among them."""
+        """Add a caveat if sessions that overlap, or of which each begins when the one before ends, differ in a column
+        that is not used, but may choose among them.
+        """
         order = order_of(device, start)
         first, second = order[:-1], order[1:]
-        over = np.flatnonzero((device[first] == device[second]) & (start[second] < end[first]))
+        same = device[first] == device[second]
+        over = np.flatnonzero(same & (start[second] < end[first]))
+        if not len(over):
+            over = np.flatnonzero(same & (start[second] - end[first] <= _PAUSE_US))
+            if not len(over) or _TILES * len(over) < np.count_nonzero(same):
+                return
         files = [TableFile(file.source) for file in self.frame.files]
         again = Frame(files, self.params.columns)
         again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
         # Sessions of several access points are joined.
-        for name in (each for each in self.unused if not called("access_point", [each])):
+        for name in (each for each in self.unused if not may_be_points([each])):
             if len(again) == len(self.frame) and not again.are_plain_numbers(name):
                 code, words = again.text(name)
                 differs = code[rows[first[over]]] != code[rows[second[over]]]
                 if 2 * len(words) <= len(code) and 2 * np.count_nonzero(differs) >= len(over):
-                    shown = f"sessions that overlap differ in the column {name}, {format_names(words, 8)}"
+                    shown = f"sessions that overlap or touch differ in the column {name}, {format_names(words, 8)}"
                     mapping = self._mapping("device", name)
                     rule = f"-s online='{name} == \"{words[0].lower()}\"'"
                     self.caveats.append(
@@ -505,12 +526,7 @@ class _Log:
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
         rule = self._rule(codes)
-        if len(rule.keys) == 1:
-            (key,) = rule.keys
-            named = pd.Series(codes[key][1])
-            off = named[rule.holds({key: np.arange(len(named))}) < 0]
-            if len(off) > 1 and pd.to_numeric(off, errors="coerce").isna().any():
-                self.caveats.append(f"states that count as offline: {format_names([*off], 12)}")
+        self.caveats.append(f"online where {self._took(rule, codes)}")
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if self.params.window is None:
@@ -528,6 +544,7 @@ class _Log:
                 owner, source = by_point
             else:
                 self._require_choice(by_point[0], after, rule, time[rows], rows)
+        self._require_turns({key: codes[key][0] for key in rule.keys}, time, rule)
         tables, spans, offline = self._observed(
             owner, source[rows], time[rows], after, rule, before, devices
         )
@@ -693,6 +710,47 @@ class _Log:
             f"{self._mapping('place', self.point)}",
         )
 
+    def _require_turns(self, codes: Mapping[str, Ints], time: Ints, rule: Rule) -> None:
+        """Refuse a log whose devices come, or go, twice in a row, while they take turns in each of their sessions."""
+        frame, given = self.frame, self.params.columns
+        if (
+            self.params.hold
+            or "access_point" in frame
+            or "place" in frame
+            or COLUMN in given.values()
+        ):
+            return
+        # Some devices show it.
+        some = np.cumsum(np.bincount(self.device, minlength=len(self.ids)))[self.device] <= _SAMPLE
+        some = (some | (self.device == 0)) & (time != NAT)
+        log = pd.DataFrame({"device": self.device, "time": time, "value": rule.holds(codes)})[some]
+        log = log[log["value"] != 0].drop_duplicates()
+        log = log.sort_values(["device", "time"], kind="stable")
+
+        def repeats(keys: list[str]) -> int:
+            same = log.groupby(keys)["value"].shift() == log["value"]
+            return int(np.count_nonzero(same))
+
+        # Polls repeat their states.
+        count = repeats(["device"])
+        if not len(log) >= 2 * count >= _SEVERAL * len(log):
+            return
+        again = Frame([TableFile(file.source) for file in frame.files], given)
+        taken = (*COLUMNS, *rule.keys, self.point)
+        others = [name for name in again.names if name not in taken]
+        again.load({"device", *others}, others)
+        for name in others if len(again) == len(frame) else ():
+            log["other"] = again.text(name)[0][log.index]
+            pairs = len(log[["device", "other"]].drop_duplicates())
+            # Not what each row has of its own.
+            is_session = (log["other"] >= 0).all() and 4 * pairs <= 3 * len(log)
+            if is_session and not repeats(["device", "other"]):
+                session, last = (self._mapping(role, name) for role in ("access_point", "place"))
+                raise frame.error(
+                    f"devices come or go twice in a row, but take turns in each {name}: do sessions overlap?",
+                    f"if so, give {session}; if {_LAST_COUNTS}, {last}",
+                )
+
     def _states(self) -> dict[str, tuple[Ints, list[str]]]:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
         frame = self.frame
@@ -715,6 +773,23 @@ class _Log:
                 result[key][0][number == position] = recoded - np.count_nonzero(~is_known)
         return result
 
+    def _took(self, rule: Rule, codes: Mapping[str, tuple[Ints, list[str]]]) -> str:
+        """What a rule takes for online, and for offline, if it names one column."""
+        (key, *others) = rule.keys
+        named = pd.Series(codes[key][1])
+        if others or len(named) > 2 * _FEW:
+            return rule.text
+        value = rule.holds({key: np.arange(len(named))})
+        on, off = ([*named[value == each]] for each in (1, -1))
+        taken = f"{key} is {format_names(on, _FEW) if on else 'nothing'}"
+        return taken + (f"; offline where it is {format_names(off, _FEW)}" if off else "")
+
+    def _wide_names(self) -> list[str]:
+        """The names of the columns of a table with one column per device."""
+        return [role_name(name) for name in self.ids] * (
+            self.params.columns.get("device") == COLUMN
+        )
+
     def _rule(self, codes: Mapping[str, tuple[Ints, list[str]]]) -> Rule:
         """The rule over the states with these values."""
         frame, text, hold = self.frame, self.params.online, self.params.hold
@@ -723,11 +798,17 @@ class _Log:
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
             text, *more = words
-            if more or not set(words[text]) <= ON | OFF or _OUTAGE.search(text):
-                shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
+            is_switch = SWITCH.fullmatch(text) and not any(map(_OUTAGE.search, self._wide_names()))
+            if more or not set(words[text]) <= ON | OFF or not is_switch:
+                few = sorted(words, key=lambda name: (len(words[name]) > _FEW, name == self.point))
+                shown = "; ".join(f"{key}: {format_names(words[key], _FEW)}" for key in few)
                 message = f"no rule says in which states a device is available ({shown})"
-                known = {name for name, (code, _) in codes.items() if (code >= 0).all()}
-                raise frame.error(message, self._choices(words, known))
+                hint = "give it, -s online='COLUMN == VALUE'; if each row shows its device online, -s online=any"
+                hint += " and for how long, such as -s hold=5min"
+                if self.point in words:
+                    points = self._mapping("access_point", self.point)
+                    hint += f"; if each {self.point} reports its own states, also {points}"
+                raise frame.error(message, hint)
         rule = Rule(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
@@ -737,61 +818,6 @@ class _Log:
                 "say for how long a row is believed, such as -s hold=5min if the rows come every minute",
             )
         return rule
-
-    def _choices(self, words: Mapping[str, tuple[str, ...]], known: set[str]) -> str:
-        """What may say in which of these states a device is available, as a hint; ``known`` have no empty cell.
-
-        A rule that all values fulfil is offered for rows that all show their device online, and for no others.
-        """
-
-        def said(name: str, *those: str) -> str:
-            own = [
-                each if re.fullmatch(r"[a-z_]\w*|[\d.]+", each) else f'"{each}"' for each in those
-            ]
-            return f"{name} == {own[0]}" if len(own) == 1 else f"{name} in ({', '.join(own)})"
-
-        levels = {
-            name
-            for name, own in words.items()
-            if pd.to_numeric(pd.Series(own), errors="coerce").notna().all()
-            and not {*own} <= ON | OFF
-        }
-        order = sorted(
-            (name for name in words if name != self.point),
-            key=lambda name: (
-                len(words[name]) == 1,
-                name != "state",
-                re.fullmatch(CALLED["state"], name) is None,
-            ),
-        )
-        some = [
-            f"-s online='{said(name, word)}'"
-            for name in order
-            if name not in levels and len(words[name]) > 1
-            for good in [_NEGATIVE if _OUTAGE.search(name) else _POSITIVE]
-            for word in list(filter(good.fullmatch, words[name]))[:1]
-        ]
-        hints = []
-        if self.params.hold is not None:
-            for name in sorted(known.intersection(order), key=lambda name: len(words[name]))[:1]:
-                own = words[name]
-                every = said(name, *own)
-                if name in levels and len(own) > 1:
-                    every = f"{name} >= {min(own, key=float)}"
-                hints = [f"if each row shows its device online, give -s online='{every}'"]
-        elif levels or not some:
-            example = "say for how long, such as -s hold=5min"
-            hints = [f"if each row shows its device online, {example}"]
-        if not some:
-            which = (
-                f"{order[0]} {'>= NUMBER' if order[0] in levels else '== VALUE'}" if order else ""
-            )
-            some = [f"-s online='{which or 'COLUMN == VALUE'}'"]
-        hint = "; otherwise ".join([*hints, f"give it, such as {' or '.join(some[:3])}"])
-        if self.point in words:
-            points = self._mapping("access_point", self.point)
-            hint += f"; if each {self.point} reports its own states, also {points}"
-        return hint
 
     # Values per device ----------------------------------------------------------------------------------------------
 
