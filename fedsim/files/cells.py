@@ -32,7 +32,19 @@ Bools = npt.NDArray[np.bool_]
 
 UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""
-UNKNOWN = (*UNKNOWN_TEXT, "-", "NA", "N/A", "n/a", "#N/A", "None", "none", "NaT")
+UNKNOWN = (
+    *UNKNOWN_TEXT,
+    "-",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "None",
+    "none",
+    "<none>",
+    "<unset>",
+    "NaT",
+)
 """Text that is no number and no instant."""
 _WHOLE = re.compile(r"(?<=^[01])\.0+$")
 _HEAD = 1000
@@ -346,6 +358,32 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     if not _is_text(kind):
         values = values.cast(pa.string())
     return _stamps(values, form)
+
+
+def fitting_forms(values: Any) -> list[str]:
+    """Forms as for strptime, some of the usual ones, in which all of the first cells are instants."""
+    import pandas as pd
+
+    text = _known(values[:_HEAD], UNKNOWN).drop_null().unique().to_pandas().str.strip()
+    clocks = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%H:%M:%S %z")
+    days = [f"%{a}{s}%{b}{s}%{y}" for s in "./-" for a, b in ("dm", "md", "db") for y in "Yy"]
+    days += ["%d %b %Y", "%b %d %Y", "%b %d, %Y", "%a %b %d %Y", "%a %d %b %Y"]
+    forms = [
+        *days,
+        *(f"{day}{mark}{clock}" for day in days for clock in clocks for mark in (" ", ", ", ":")),
+    ]
+    forms += [
+        "%a %b %d %H:%M:%S %Y",
+        "%a, %d %b %Y %H:%M:%S %z",
+        "%b %d %H:%M:%S",
+        "%Y.%m.%d_%H.%M.%S",
+    ]
+    forms += ["%Y-%m-%d-%H:%M:%S", "%Y-%m-%d_%H:%M:%S"]
+    return [
+        form
+        for form in forms
+        if len(text) and pd.to_datetime(text, format=form, errors="coerce").notna().all()
+    ]
 
 
 def are_rounded(values: Any) -> Bools:

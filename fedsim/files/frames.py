@@ -61,12 +61,15 @@ class TableFile:
 
     Attributes:
         names: the columns that are not nested, in their order.
+        first: the cells of the first line of a text, or the names.
         fields: those of them that are fields of objects, such as ``object.name``; columns only if they are named.
         nested: the others.
     """
 
     nested: Sequence[str] = ()
     fields: Sequence[str] = ()
+    names: list[str]
+    first: list[str]
 
     def __init__(self, source: SourceFile, *, header: bool = True) -> None:
         self.source = source
@@ -95,7 +98,7 @@ class TableFile:
         schema = _flat(schema.empty_table()).schema
         self.fields = [name for name in schema.names if name not in own]
         self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
-        self.names: list[str] = [f.name for f in schema if f.name not in self.nested]
+        self.names = self.first = [f.name for f in schema if f.name not in self.nested]
 
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""
@@ -170,7 +173,7 @@ class TableFile:
                 message = f"has one cell, but line {number} has more: {some}"
                 raise self.source.error(message, _NAMES_FIRST, line=first + 1)
         cells_ = next(self._reader([named])) if self._separator else named.split()
-        names = [cell.strip() for cell in cells_]
+        self.first = names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
         self.names = (
             names if self._header or is_in_comment else [str(n) for n in range(1, len(names) + 1)]
@@ -548,6 +551,15 @@ class Frame:
                 f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
                 + "; the end of an open session is empty" * (name == "end")
             )
+        elif form is None and bad.any() and "time_format" in hint:
+            column = next(
+                column for column, part in zip(columns, parts, strict=True) if part.bad.any()
+            )
+            if fitting := cells.fitting_forms(column.cast(pa.string())):
+                hint = " or ".join(f"-s time_format='{each}'" for each in fitting)
+                hint = f"give its form, {hint}" + ", and -s year=2024" * (
+                    re.search(cells.HAS_YEAR, fitting[0]) is None
+                )
         self.refuse(bad, f"{name} is {{}}, which is not {what}", hint, name)
         return Instants(us, local, bad, any(part.dated for part in known), offset)
 
@@ -600,7 +612,7 @@ class Frame:
             text, fix = message, hint
             if name is not None:
                 cell = self.cell(name, row)
-                fix = without_comma(cell.strip("'")) or hint
+                fix = without_comma(re.sub(r"[^\d.,]+$", "", cell.strip("'"))) or hint
                 if role_name(cell) in (name, *map(role_name, self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)

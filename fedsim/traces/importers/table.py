@@ -340,13 +340,19 @@ class _Log:
             others = []
         if not others and params.hold is None and (rows or params.online is not None):
             hint = "name it, for example, state; or, if each row shows its device online, give -s hold=5min"
+            hint += (
+                f"; fields of objects are {format_names(sorted(fields), _FEW)}" if fields else ""
+            )
             raise frame.error("has no column of states", hint)
         states = [name for name in others if name in named]
         if params.online is not None and {"key", "state"} <= set(others):
             states = others
-        elif not rows and (unused := [name for name in others if name not in states]):
-            self.unused = unused
-            self.caveats.append(f"columns that are not used: {', '.join(unused)}")
+        elif not rows:
+            used = {*states, *COLUMNS}
+            self.unused = [n for n in frame.names if n in fields.union(others) and n not in used]
+            if self.unused:
+                shown = ", ".join(self.unused[: 2 * _FEW]) + " ..." * (len(self.unused) > 2 * _FEW)
+                self.caveats.append(f"columns that are not used: {shown}")
         if params.online is None:
             return others if rows else []
         return states or others
@@ -798,13 +804,18 @@ class _Log:
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
             text, *more = words
-            is_switch = SWITCH.fullmatch(text) and not any(map(_OUTAGE.search, self._wide_names()))
+            # By the names in the files, too.
+            own = [text, *map(role_name, frame.called(text))]
+            is_switch = all(map(SWITCH.fullmatch, own))
+            is_switch &= not any(map(_OUTAGE.search, self._wide_names()))
             if more or not set(words[text]) <= ON | OFF or not is_switch:
                 few = sorted(words, key=lambda name: (len(words[name]) > _FEW, name == self.point))
                 shown = "; ".join(f"{key}: {format_names(words[key], _FEW)}" for key in few)
                 message = f"no rule says in which states a device is available ({shown})"
                 hint = "give it, -s online='COLUMN == VALUE'; if each row shows its device online, -s online=any"
                 hint += " and for how long, such as -s hold=5min"
+                if any(name in frame for name in NUMBERS):
+                    hint += f"; if there are only measurements, {self._mapping('other', 'time')}"
                 if self.point in words:
                     points = self._mapping("access_point", self.point)
                     hint += f"; if each {self.point} reports its own states, also {points}"

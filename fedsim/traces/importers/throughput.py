@@ -70,13 +70,20 @@ class Throughput(LinkImporter):
     @classmethod
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         chosen = {role: each for role in _ROLES if (each := getattr(params, role)) is not None}
-        file = TableFile(source, header=any(isinstance(column, str) for column in chosen.values()))
         values: list[str] = [role for role in ("down", "up") if role in chosen]
+        file = TableFile(source, header=False)
+        first = file.first
+        # Numbers may be those of columns with names, too.
+        named = [
+            first[c - 1] for r in values if isinstance(c := chosen[r], int) and 0 < c <= len(first)
+        ]
+        if any(isinstance(column, str) for column in chosen.values()) or any(map(_is_name, named)):
+            file = TableFile(source)
         if "time" not in chosen or not values:
-            first = ", ".join(f"{n} {cell}" for n, cell in enumerate(TableFile(source).names, 1))
-            first += "".join(f", and {name}, a list" for name in file.nested)
+            shown = ", ".join(f"{n} {cell}" for n, cell in enumerate(first, 1))
+            shown += "".join(f", and {name}, a list" for name in file.nested)
             hint = "give the names or numbers of those to import: -s time=... and -s down=... or -s up=..."
-            raise source.error(f"has several columns: {first}", hint)
+            raise source.error(f"has several columns: {shown}", hint)
         numbered = {
             role: file.names[c - 1] if isinstance(c, int) and 0 < c <= len(file.names) else str(c)
             for role, c in chosen.items()
@@ -119,8 +126,12 @@ class Throughput(LinkImporter):
             hint += "; where clocks were set back, give -s time_zone=Europe/Berlin, or write times in UTC"
         if params.time_format and not re.search("%[dejUcxsDF]", params.time_format):
             hint = "after midnight, times need a date: join it with the time in one column"
-        elif "device" not in frame and others:
-            hint += f", or name the column of the device, -s device=..., one of {', '.join(others)}"
+        elif (np.diff(time_us) <= 0).all():
+            hint = "the newest row comes first: reverse the rows"
+        elif "device" not in frame and (
+            texts := [c for c in others if not frame.are_plain_numbers(c)]
+        ):
+            hint += f", or name the column of the device, -s device=..., one of {', '.join(texts)}"
         frame.refuse(wrong[0], "the time is {}, before that of the row above it", hint, "time")
         message = "is the only row of its link, which thus has no interval between two times"
         frame.refuse(wrong[1], message, "remove it")
@@ -145,6 +156,11 @@ class Throughput(LinkImporter):
             facts = {"series_id": np.array(ids, object)[owner // 2], "direction": ways}
             pieces.append(pd.DataFrame({**facts, "dur_us": dur_us, "rate_bps": rate_bps}))
         return pd.concat(pieces)
+
+
+def _is_name(cell: str) -> bool:
+    """Whether a cell of a column of numbers is its name."""
+    return re.search("[A-Za-z]{2}", cell) is not None and cell not in cells.UNKNOWN
 
 
 def _summaries(text: tuple[Ints, list[str]], link: Ints, order: Ints) -> Bools:

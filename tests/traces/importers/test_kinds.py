@@ -1568,6 +1568,66 @@ KINDS: dict[str, tuple[Any, ...]] = {
         refused,
         ("in unix_s, the times would be in the year", "-s time_unit=unix_ms"),
     ),
+    "columns with names, by their numbers": (
+        "throughput",
+        '"(PDH-CSV 4.0) (-120)","\\\\PC1\\Bytes/sec"\n0," "\n1,5\n2,7\n',
+        {"time": 1, "time_unit": "s", "down": 2, "rate_unit": "MB/s"},
+        pieces,
+        [(0, 1, 40), (1, 1, 56)],
+    ),
+    "equal cells in the first row of no header": (
+        "throughput",
+        "1714543201;0;0\n1714543202;5;5\n",
+        {},
+        refused,
+        ("1 1714543201, 2 0, 3 0", "-s time=..."),
+    ),
+    "rates of which the newest comes first": (
+        "throughput",
+        "time,mbps,load\n3,1,5\n2,1,6\n1,1,7\n",
+        LINK,
+        refused,
+        (":3: the time is '2'", "the newest row comes first: reverse the rows"),
+    ),
+    "a switch beside measurements": (
+        "table",
+        "device,time,down,vpn\na,0,50,0\na,1,9,1\n",
+        {"time_unit": "h", "rate_unit": "Mbit/s"},
+        refused,
+        ("(vpn: 0 and 1)", "if there are only measurements, -s columns='{other: time}'"),
+    ),
+    "a state by another name": (
+        "table",
+        "device,time,disconnected\na,0,0\na,1,1\n",
+        {"time_unit": "h", "columns": {"state": "disconnected"}},
+        refused,
+        ("no rule says", "(state: 0 and 1)"),
+    ),
+    "open sessions before others": (
+        "table",
+        "device,start,end\na,0,\na,2,3\n",
+        {"time_unit": "h"},
+        notes("later one"),
+        [
+            "1 session without an end (empty, infinite, 1970 or after 2098): open until the end of the window; 1 of "
+            "them although their device has a later one"
+        ],
+    ),
+    **{
+        f"the form of {cell}": (
+            "table",
+            f"device,start,end\na,{cell},{cell}\n",
+            {"time_zone": "UTC"},
+            refused,
+            (f"'{cell}', which is not an instant", *(f"time_format='{form}" for form in forms)),
+        )
+        for cell, *forms in (
+            ("05/01/2024 01:16 AM", "%d/%m/%Y %I:%M %p", "%m/%d/%Y %I:%M %p"),
+            ("2024.05.01_08.00.00", "%Y.%m.%d_%H.%M.%S"),
+            ("01/May/2024:08:00:00 +0200", "%d/%b/%Y:%H:%M:%S %z"),
+            ("May  1 08:00:00", "%b %d %H:%M:%S', and -s year=2024"),
+        )
+    },
     "the sums of iperf": (
         "throughput",
         "".join(
