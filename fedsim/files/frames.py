@@ -43,6 +43,7 @@ _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
 _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
 """What is a cell of a table, or the first one, and no name of a column."""
+_RULER = r"[-+=|\s,;]*-{3}[-+=|\s,;]*"
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 FILE = "file"
@@ -175,6 +176,10 @@ class TableFile:
         cells_ = next(self._reader([named])) if self._separator else named.split()
         self.first = names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
+        # Programs that print tables draw a line below the names.
+        self._ruler = lines[first + 1] if self._header and len(lines) > first + 1 else ""
+        self._ruler *= re.fullmatch(_RULER, self._ruler) is not None
+        self._skip += bool(self._ruler)
         self.names = (
             names if self._header or is_in_comment else [str(n) for n in range(1, len(names) + 1)]
         )
@@ -218,15 +223,21 @@ class TableFile:
 
     def _read_rows(self, names: Sequence[str]) -> Any:
         if self._separator is None:
-            rows = [(line, text.split()) for line, text in self.source.lines("#")]
+            rows = [
+                (line, text.split())
+                for line, text in self.source.lines("#")
+                if text != self._ruler or not text
+            ]
             width = len(self.names)
             for line, row in rows:
                 if len(row) != width:
                     message = f"has {len(row)} cells, but the first line has {width}"
-                    raise self.source.error(message, "every line needs as many", line=line)
+                    hint = "every line needs as many; cells that are empty or have blanks need another separator"
+                    raise self.source.error(message, hint, line=line)
         else:
-            text = io.StringIO(self.source.text())
-            comments = self._skip - self._header
+            plain = self.source.text()
+            text = io.StringIO(plain.replace(self._ruler, "", 1) if self._ruler else plain)
+            comments = self._skip - self._header - bool(self._ruler)
             rows = [
                 row
                 for row in checked_rows(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, SHARE, Bounds
@@ -54,15 +55,18 @@ SWITCH = re.compile(
 )
 """Names of switches that are on while a device is available; others may be on while it is not."""
 _POINTS = {"ap", "bssid", "cell", "sensor", "gateway", "accesspoint"}
+_OTHER_EDGE = {"start": "end", "end": "start", "duration": "start"}
 _SHOWN = 25
 
 
 def missing_columns(frame: Frame, given: Mapping[str, str]) -> tuple[str, str]:
     """What a table lacks, and how to say which of its columns has which role, beside the ``given`` ones."""
-    own = {name: name.replace("_", "") for name in frame.names if name not in COLUMNS}
+    taken = {*COLUMNS, "state", "key"}
+    own = {name: name.replace("_", "") for name in frame.names if name not in taken}
     mapping = dict(given)
     for role, words in _SYNONYMS.items():
         same = [name for name, word in own.items() if word in words.split()]
+        same = same or get_close_matches(role, [*own], 1, 0.8)
         if role not in frame and len(same) == 1:
             mapping[role] = same[0]
     edges = {"start", "end", "duration"} & {*frame.names, *mapping}
@@ -77,8 +81,11 @@ def missing_columns(frame: Frame, given: Mapping[str, str]) -> tuple[str, str]:
     has_rows = has_time or len(edges) > 1 or {*NUMBERS} & roles
     lacks = ["device"] * ("device" not in roles)
     lacks += [] if has_rows else [f"time, two of start, end and duration, or {', '.join(NUMBERS)}"]
-    if "device" not in roles:
-        mapping = {"device": "COLUMN", **mapping}
+    mapping = {
+        **({} if "device" in roles else {"device": "NAME"}),
+        **mapping,
+        **({} if has_rows else {_OTHER_EDGE.get("".join(edges), "time"): "NAME"}),
+    }
     file = TableFile(frame.files[0].source)  # Another reading would change the places of rows.
     rows = file.read(file.names)
     first = [str(column[0])[:_SHOWN] if len(column) else "" for column in rows.columns]

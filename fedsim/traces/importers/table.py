@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
@@ -63,6 +64,8 @@ UNITS: Mapping[str, Mapping[str, float]] = {
 _LITTLE = 0.01
 _SAMPLE = 200_000
 """Rows of the devices that are looked at for it."""
+_UNEXPLAINED = 0.1
+"""Share of the variance of measurements that remains within kinds if these are several measurements."""
 _SEVERAL = 0.1
 """Share of rows, in pairs, from which on sessions are doubted that follow each other."""
 ANY = "any"
@@ -267,6 +270,10 @@ class _Log:
             self.caveats.append(
                 "each row is another device: is the column of the device the right one?"
             )
+        if len(self.ids) == 1 < len(kinds) and FILE not in params.columns.values():
+            self.caveats.append(
+                f"all files are of the device '{self.ids[0]}'; if each is one, give {self._mapping('device', FILE)}"
+            )
         self._require_units()
         for name in doubtful if self.edges and params.online is params.intervals is None else ():
             own = frame.text(name, lower=True)[1]
@@ -455,8 +462,9 @@ class _Log:
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
         if params.intervals is None:
+            rule = f" where {self.rule.text}" if self.rule else ""
             self.caveats.append(
-                "devices count as online in the intervals; of outages, give -s intervals=offline"
+                f"devices are online in the intervals{rule}; of outages, give -s intervals=offline"
             )
         if params.intervals == "offline":
             backwards = int(np.count_nonzero(end < start))
@@ -495,9 +503,7 @@ class _Log:
             over = np.flatnonzero(same & (start[second] - end[first] <= _PAUSE_US))
             if not len(over) or _TILES * len(over) < np.count_nonzero(same):
                 return
-        files = [TableFile(file.source) for file in self.frame.files]
-        again = Frame(files, self.params.columns)
-        again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
+        again = self._with_unused
         # Sessions of several access points are joined.
         for name in (each for each in self.unused if not may_be_points([each])):
             if len(again) == len(self.frame) and not again.are_plain_numbers(name):
@@ -510,6 +516,12 @@ class _Log:
                     self.caveats.append(
                         f"{shown}: if it names the device, give {mapping}; if some count, {rule}"
                     )
+
+    @cached_property
+    def _with_unused(self) -> Frame:
+        """The files with the columns that are not used, and those that are, so that the same rows have a value."""
+        again = Frame([TableFile(file.source) for file in self.frame.files], self.params.columns)
+        return again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
 
     def changes(self, devices: dict[str, Any]) -> _Available:
         """Availability from changes of states; ``devices`` are other columns of that table."""
@@ -532,7 +544,8 @@ class _Log:
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
         rule = self._rule(codes)
-        self.caveats.append(f"online where {self._took(rule, codes)}")
+        taken = f"where {self._took(rule, codes)}" if self.states else "after each row"
+        self.caveats.append(f"devices are online {taken}")
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if self.params.window is None:
@@ -541,6 +554,9 @@ class _Log:
                 f"no window was given (option window): it ends with the log's last row{later}"
             )
         rows: Any = slice(None) if known.all() else np.flatnonzero(known)
+        if np.count_nonzero(time[1:] < time[:-1]) > 10 * np.count_nonzero(time[1:] > time[:-1]):
+            # The newest row comes first: of rows at the same time, too.
+            rows = np.flatnonzero(known)[::-1]
         after = {key: codes[key][0][rows] for key in rule.keys}
         before = {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial}
         owner, source = np.arange(len(self.ids)), self.device
@@ -810,7 +826,12 @@ class _Log:
             is_switch &= not any(map(_OUTAGE.search, self._wide_names()))
             if more or not set(words[text]) <= ON | OFF or not is_switch:
                 few = sorted(words, key=lambda name: (len(words[name]) > _FEW, name == self.point))
-                shown = "; ".join(f"{key}: {format_names(words[key], _FEW)}" for key in few)
+                shown = "; ".join(
+                    f"{key}: {format_names(words[key], _FEW)}"
+                    if len(words[key]) <= _FEW
+                    else f"{key}: {len(words[key]):,} values such as {words[key][0]}"
+                    for key in few
+                )
                 message = f"no rule says in which states a device is available ({shown})"
                 hint = "give it, -s online='COLUMN == VALUE'; if each row shows its device online, -s online=any"
                 hint += " and for how long, such as -s hold=5min"
@@ -840,6 +861,27 @@ class _Log:
         differs = (code >= 0) & (code != by_device.transform("first").to_numpy())
         self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
         return id_column(by_device.first().fillna(-1).to_numpy(np.int64), words)
+
+    def _note_kinds(self, name: str, values: Any) -> None:
+        """Add a caveat if the measurements of each device differ most by a column that is not used."""
+        if not self.unused or self.params.online is not None or self.any:
+            return
+        log = pd.DataFrame({"device": self.device, "value": np.log(values.where(values > 0))})
+        some = log["device"] < _SAMPLE // max(len(log) // len(self.ids), 1)
+        log = log[self.measuring & some & log["value"].notna()].head(_SAMPLE)
+        spread = log["value"] - log.groupby("device")["value"].transform("mean")
+        is_same = len(self._with_unused) == len(self.frame)
+        for each in self.unused if is_same and (spread**2).sum() > 0 else ():
+            code, words = self._with_unused.text(each)
+            log["kind"] = code[log.index]
+            pairs = len(log[["device", "kind"]].drop_duplicates())
+            if 2 <= len(words) <= _FEW and 2 * pairs < len(log):
+                within = log["value"] - log.groupby(["device", "kind"])["value"].transform("mean")
+                if (within**2).sum() < _UNEXPLAINED * (spread**2).sum():
+                    rule = f"-s online='{each} == \"{words[0].lower()}\"'"
+                    self.caveats.append(
+                        f"{name} differs by {each} ({format_names(words, _FEW)}): if only some count, give {rule}"
+                    )
 
     def _measured(self, table: str, *needed: str) -> dict[str, pd.DataFrame]:
         """Of each device, the median in SI units (NaN if unknown), the number, mean and spread of its measurements.
@@ -872,6 +914,7 @@ class _Log:
                 message = f"{name} only grows: is it a counter, or the time since a start?"
                 fix = "if so, write its differences; if not, remove a row"
                 raise self.frame.error(message, fix)
+            self._note_kinds(name, values)
             if name == "rtt" and result[column]["median"].eq(0).all():
                 self.caveats.append("all round-trip times are 0: is rtt the right column?")
             if self.frame.may_have_thousands(name):

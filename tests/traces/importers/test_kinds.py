@@ -464,6 +464,25 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         {**AT_HOST, "hold": "8h", "online": "any"},
         {"a": 16.0},
     ),
+    "changes at one time, the newest first": (
+        "device,time,state\na,12,off\na,8,on\na,8,off\na,6,on\n",
+        {"time_unit": "h"},
+        {"a": 6.0},
+    ),
+    **{
+        f"a line below the names, {name}": (text, {"time_unit": "h"}, {"a": 2.0, "b": 1.0})
+        for name, text in (
+            (
+                "psql",
+                " device | start | end\n--------+-------+-----\n a      |     0 |   2\n b      |     0 |   1\n",
+            ),
+            (
+                "blanks",
+                "device   start   end\n-------- ------- ---\na        0       2\nb        0       1\n",
+            ),
+            ("a row of other width", "device;start;end\n---;---;---\na;0;2\nb;0;1\n"),
+        )
+    },
     "the repeated hour": (FALL, BERLIN, {"ann": 3.0}),
     "day first": (
         "device,start,end\na,01.05.2024 08:00,01.05.2024 20:00\n",
@@ -886,7 +905,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "sessions of several cars in one file": (
         CHARGES.replace("Car", "Asset"),
         BERLIN,
-        "{device: COLUMN, start: started, end: finished}'; its columns, with their first cells",
+        "{device: NAME, start: started, end: finished}'; its columns, with their first cells",
         "odometer_km (0), asset (a); device: file, if each file is one",
     ),
     "heartbeats with the number of a frame": (
@@ -1196,11 +1215,14 @@ PROPOSED: dict[str, tuple[str, str]] = {
     # A check or an event that says how long it took.
     "deviceId,time,status,duration\na,1,up,2\n": ("device: deviceid, time: time", ""),
     # Names that say less are shown with their cells.
-    INCIDENTS: ("device: COLUMN", "service_id (a), created_on (2024-05-01T08:00Z)"),
-    PINGS: ("device: COLUMN, time: ts", "pop_ping_drop_rate (0.0), pop_ping_latency_ms (40)"),
-    BEATS_OF_URLS: ("device: COLUMN, time: timestamp", "monitor_id (a), monitor_status (up)"),
-    LEASES: ("device: COLUMN", "has no column device and no column time, two of start"),
-    "User,Host,Login time,Logout\nann,pc1,1,2\n": ("device: host", "login_time (1), logout (2)"),
+    INCIDENTS: ("device: NAME, time: NAME", "service_id (a), created_on (2024-05-01T08:00Z)"),
+    PINGS: ("device: NAME, time: ts", "pop_ping_drop_rate (0.0), pop_ping_latency_ms (40)"),
+    BEATS_OF_URLS: ("device: NAME, time: timestamp", "monitor_id (a), monitor_status (up)"),
+    LEASES: ("device: NAME, time: NAME", "has no column device and no column time, two of start"),
+    "User,Host,Login time,Logout\nann,pc1,1,2\n": (
+        "device: host, time: NAME",
+        "login_time (1), logout (2)",
+    ),
 }
 """Tables, the mapping of columns that is proposed, and more of the message."""
 
@@ -1245,7 +1267,9 @@ KINDS: dict[str, tuple[Any, ...]] = {
         STATES.format("connected", "password_changed") + "a,2024-05-01T21:00Z,disconnected\n",
         {"online": "state == connected"},
         notes("offline"),
-        ["online where state is connected; offline where it is password_changed and disconnected"],
+        [
+            "devices are online where state is connected; offline where it is password_changed and disconnected"
+        ],
     ),
     "steps of years": (
         "table",
@@ -1628,6 +1652,30 @@ KINDS: dict[str, tuple[Any, ...]] = {
             ("May  1 08:00:00", "%b %d %H:%M:%S', and -s year=2024"),
         )
     },
+    "two kinds of measurements": (
+        "table",
+        "device,test,step_time\n"
+        + "".join(
+            f"{d},{t},{s + n}\n"
+            for d in "ab"
+            for t, s in (("pp", 10), ("tg", 900))
+            for n in range(3)
+        ),
+        {"compute_unit": "ms"},
+        notes("differs"),
+        [
+            "step_time differs by test (pp and tg): if only some count, give -s online='test == \"pp\"'"
+        ],
+    ),
+    "files of one device": (
+        "table",
+        {"x.csv": "device,down\neth0,5\n", "y.csv": "device,down\neth0,9\n"},
+        {"rate_unit": "Mbit/s"},
+        notes("all files"),
+        [
+            "all files are of the device 'eth0'; if each is one, give -s columns='{device: file}'",
+        ],
+    ),
     "the sums of iperf": (
         "throughput",
         "".join(
@@ -1672,7 +1720,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
         "device,start,end\na,0,60\n",
         {"time_unit": "min"},
         notes("intervals=offline"),
-        ["devices count as online in the intervals; of outages, give -s intervals=offline"],
+        ["devices are online in the intervals; of outages, give -s intervals=offline"],
     ),
     "several measurements of one device": (
         "throughput",
