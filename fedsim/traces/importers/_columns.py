@@ -70,10 +70,10 @@ def missing_columns(frame: Frame, given: Mapping[str, str]) -> tuple[str, str]:
         if role not in frame and len(same) == 1:
             mapping[role] = same[0]
     edges = {"start", "end", "duration"} & {*frame.names, *mapping}
-    for role in ["time"] if len(edges) > 1 else edges:
+    has_time = "time" in mapping or "time" in frame
+    for role in ["time"] if len(edges) > 1 else edges if has_time else ():
         if role not in given:
             mapping.pop(role, None)
-    has_time = "time" in mapping or "time" in frame
     if edges == {"duration"} and "duration" in frame and has_time:
         # Of changes and checks, some say how long they took.
         mapping["time"] = mapping.get("time", "time")
