@@ -75,10 +75,6 @@ _PAUSE_US, _TILES = 10**6, 1.25
 _FEW = 12
 """Values of a column that messages show."""
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
-_POSITIVE = re.compile(
-    r"on|online|up|alive|active|available|connected|associated|idle|charging|t|true|yes|1|join(ed)?|in|home|present|"
-    r"reachable|success|.*[._](connected|online)"
-)
 _NEGATIVE = re.compile(
     r"down.*|off(line)?|f|false|no|0|disconnected|un(available|reachable)|inactive|not[_-].*|afk|away|problem|resolved"
 )
@@ -234,7 +230,7 @@ class _Log:
             self.point = next(iter(may_be_points(frame.names)), FILE * is_file)
         # States of sessions, some of which may be those of a device that is offline.
         doubtful = [
-            name for name in self.unused if re.fullmatch("(.*_)?(state|status|event)", name)
+            each for each in self.unused if re.fullmatch("(.*_)?(state|status|event)", each)
         ]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
@@ -275,15 +271,14 @@ class _Log:
                 f"all files are of the device '{self.ids[0]}'; if each is one, give {self._mapping('device', FILE)}"
             )
         self._require_units()
-        for name in doubtful if self.edges and params.online is params.intervals is None else ():
+        decided = params.online or params.intervals or self.any or not self.edges
+        for name in () if decided else doubtful:
             own = frame.text(name, lower=True)[1]
             if any(map(_NEGATIVE.fullmatch, own)):
-                good = next(filter(_POSITIVE.fullmatch, own), None)
-                message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
-                fix = f"give it, such as -s online='{name} == {good or 'VALUE'}'"
-                offline = "if devices are offline in the intervals, give -s intervals=offline"
                 raise frame.error(
-                    message, f"{fix}; {offline}" if good else f"{offline}; if not, {fix}"
+                    f"no rule says which intervals count ({name}: {format_names(own, _FEW)})",
+                    f"give it, -s online='{name} == VALUE'; if all count, -s online=any; if devices are offline in "
+                    "the intervals, -s intervals=offline",
                 )
         # Devices that some files have, and files with other columns do not.
         kind, words = pd.factorize(np.array(kinds))

@@ -747,6 +747,7 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         for name, lines in (("newest", NEWEST_FIRST), ("oldest first", NEWEST_FIRST[::-1]))
     },
     "states of sessions": (OUTAGES, {"online": "state == up"}, {"a": 2.0}),
+    "sessions of all states": (OUTAGES, {"online": "any"}, {"a": 5.0}),
     "jobs of which some never began": (
         JOBS,
         {**BERLIN, "columns": {"device": "NodeName"}, "online": "state == running"},
@@ -888,7 +889,8 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         OUTAGES,
         {},
         "no rule says which intervals count (state: up and down)",
-        "-s online='state == up'",
+        "-s online='state == VALUE'",
+        "if all count, -s online=any",
     ),
     "days of a spreadsheet without a unit": (
         "device,start,end\na,45413.25,45413.5\n",
