@@ -12,7 +12,7 @@ from fedsim.files import cells
 from fedsim.files.frames import Frame
 from fedsim.vocabulary.formatting import format_counted, format_names
 
-_TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z"
+_TIMES = "give seconds, or ISO 8601 timestamps such as 2026-01-31T12:00:00.250Z; empty or never for what did not happen"
 _LAST_S = 4_070_908_800.0
 """The year 2099: later dates stand for an instant that never came, and so do those up to 1970."""
 _RESOLUTIONS_US = (60_000_000, 1_000_000, 100_000, 10_000, 1000)

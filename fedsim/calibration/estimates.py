@@ -311,9 +311,13 @@ def estimate(
             f" {_LONG_STEP_S:.0f} s per local step, or half of the links carry less than {format_rate(_SLOW_BPS)}. If"
             " they are milliseconds, divide them by 1000.",
         )
-    absent = log["client"][(log["outcome"] == "dropped") & log["ended_s"].notna()]
+    dropped = log["outcome"] == "dropped"
+    absent = log["client"][dropped & log["ended_s"].notna()]
+    lacks = "without dropped dispatches"
+    if dropped.any():
+        lacks = f"it does not say when its dropped dispatches ({format_count(int(dropped.sum()))}) ended, so"
     flags.append(
-        "A log shows when clients worked, not when they could have worked: without dropped dispatches, availability is"
+        f"A log shows when clients worked, not when they could have worked: {lacks}, availability is"
         " not estimated. A scenario that names this bundle needs devices.availability: always."
         if absent.empty
         else f"Availability is estimated from the dropped dispatches ({format_count(len(absent))}) of"

@@ -171,6 +171,9 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     for name in (each for each in _REQUIRED if each not in column):
         hint = f"{nearest(name[:-2], frame.names)}it needs client, start and end; the other columns improve the"
         hint += f" estimates: {COLUMNS}"
+        lists = ", ".join(each for file in frame.files for each in file.nested)
+        hint += f"; lists are left out ({lists}): write one row per dispatch" if lists else ""
+        frame.require_header()
         raise UserError(f"the log has no column {NAMES[name][0]}", where=frame.where, hint=hint)
     frame.mistakes = {} if every_row else None
     frame.load(column.values(), [column[each] for each in ("client", "outcome") if each in column])

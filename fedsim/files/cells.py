@@ -32,7 +32,19 @@ Bools = npt.NDArray[np.bool_]
 
 UNKNOWN_TEXT = ("", "nan", "NaN", "null", "NULL", "<NA>", "\\N")
 """Text that is no name and no state."""
-UNKNOWN = (*UNKNOWN_TEXT, "-", "NA", "N/A", "n/a", "#N/A", "None", "none", "NaT")
+UNKNOWN = (
+    *UNKNOWN_TEXT,
+    "-",
+    "NA",
+    "N/A",
+    "n/a",
+    "#N/A",
+    "None",
+    "none",
+    "<none>",
+    "<unset>",
+    "NaT",
+)
 """Text that is no number and no instant."""
 _WHOLE = re.compile(r"(?<=^[01])\.0+$")
 _HEAD = 1000
@@ -89,6 +101,7 @@ DataUnit = unit(
     {**RATES, **AMOUNTS}, f"a rate ({RATE_EXAMPLES}) or an amount (bit, kbit, B, kB, MB)"
 )
 SpanUnit = Literal["ns", "us", "ms", "s", "min", "h", "d"]
+StepUnit = Literal[SpanUnit, "1/s"]
 TimeUnit = Literal[SpanUnit, "unix_s", "unix_ms", "unix_us", "unix_ns", "excel"]
 
 
@@ -175,8 +188,11 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     text = _known(values, UNKNOWN).to_pandas().str.strip()
     percent = text.str.endswith("%").fillna(False).to_numpy(bool)
     plain = text.str.removesuffix("%")
-    # A span such as 0 days 00:00:01.5 (pandas) or 1-02:00:00 (Slurm) carries its unit, too.
-    clock = plain.where(plain.str.contains(":")).str.replace(_DAYS, r"\1 days \2", regex=True)
+    # A span such as 0 days 00:00:01.5 (pandas), 1-02:00:00 (Slurm), 8 hrs 17 min or PT1H carries its unit, too.
+    clock = plain.where(plain.str.contains(_SPAN)).str.replace(_DAYS, r"\1 days \2", regex=True)
+    is_iso = clock.str.contains("^[Pp]").fillna(False).astype(bool)
+    for pattern, name in _SPAN_WORDS:
+        clock = clock.where(is_iso, clock.str.replace(pattern, name, regex=True))
     spans = pd.to_timedelta(clock, errors="coerce").dt.total_seconds()
     with np.errstate(over="ignore"):
         result = (
@@ -240,6 +256,12 @@ _REWRITES = (
 HAS_YEAR = "%[YyGcxsDF]"
 """What the form of an instant with a year contains."""
 _DAYS = r"^(\d+)-(\d\d:\d\d:\d\d)"
+_SPAN = r"(?i):|^PT?\d|^(?:\d+ *(?:d(?:ays?)?|h(?:(?:ou)?rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)\b,? *)+$"
+_SPAN_WORDS = (
+    (r"(?i)(?<=\d) *d(ays?)?\b,?", " D"),
+    (r"(?i)(?<=\d) *h[ours]*\b,?", " h"),
+    (r"(?i)(?<=\d) *m(in(ute)?s?)?\b,?", " min"),
+)
 _NEVER = r"(?i)^\s*(?:\+?inf(?:inity)?|never|0000-00-00.*)\s*$"
 
 
@@ -336,6 +358,32 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     if not _is_text(kind):
         values = values.cast(pa.string())
     return _stamps(values, form)
+
+
+def fitting_forms(values: Any) -> list[str]:
+    """Forms as for strptime, some of the usual ones, in which all of the first cells are instants."""
+    import pandas as pd
+
+    text = _known(values[:_HEAD], UNKNOWN).drop_null().unique().to_pandas().str.strip()
+    clocks = ("%H:%M", "%H:%M:%S", "%H:%M:%S.%f", "%I:%M %p", "%I:%M:%S %p", "%H:%M:%S %z")
+    days = [f"%{a}{s}%{b}{s}%{y}" for s in "./-" for a, b in ("dm", "md", "db") for y in "Yy"]
+    days += ["%d %b %Y", "%b %d %Y", "%b %d, %Y", "%a %b %d %Y", "%a %d %b %Y"]
+    forms = [
+        *days,
+        *(f"{day}{mark}{clock}" for day in days for clock in clocks for mark in (" ", ", ", ":")),
+    ]
+    forms += [
+        "%a %b %d %H:%M:%S %Y",
+        "%a, %d %b %Y %H:%M:%S %z",
+        "%b %d %H:%M:%S",
+        "%Y.%m.%d_%H.%M.%S",
+    ]
+    forms += ["%Y-%m-%d-%H:%M:%S", "%Y-%m-%d_%H:%M:%S"]
+    return [
+        form
+        for form in forms
+        if len(text) and pd.to_datetime(text, format=form, errors="coerce").notna().all()
+    ]
 
 
 def are_rounded(values: Any) -> Bools:

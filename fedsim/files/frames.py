@@ -41,6 +41,10 @@ _PREAMBLE = 20
 _CLOCKS = 1000
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
+_DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
+_FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
+"""What is a cell of a table, or the first one, and no name of a column."""
+_RULER = r"[-+=|\s,;]*-{3}[-+=|\s,;]*"
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
 _UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
@@ -67,12 +71,15 @@ class TableFile:
 
     Attributes:
         names: the columns that are not nested, in their order.
+        first: the cells of the first line of a text, or the names.
         fields: those of them that are fields of objects, such as ``object.name``; columns only if they are named.
         nested: the others.
     """
 
     nested: Sequence[str] = ()
     fields: Sequence[str] = ()
+    names: list[str]
+    first: list[str]
 
     def __init__(self, source: SourceFile, *, header: bool = True) -> None:
         self.source = source
@@ -101,7 +108,7 @@ class TableFile:
         schema = _flat(schema.empty_table()).schema
         self.fields = [name for name in schema.names if name not in own]
         self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
-        self.names: list[str] = [f.name for f in schema if f.name not in self.nested]
+        self.names = self.first = [f.name for f in schema if f.name not in self.nested]
 
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""
@@ -211,8 +218,12 @@ class TableFile:
                 message = f"has one cell, but line {number} has more: {some}"
                 raise self.source.error(message, _NAMES_FIRST, line=first + 1)
         cells_ = next(self._reader([named])) if self._separator else named.split()
-        names = [cell.strip() for cell in cells_]
+        self.first = names = [cell.strip() for cell in cells_]
         self._skip = first + self._header
+        # Programs that print tables draw a line below the names.
+        self._ruler = lines[first + 1] if self._header and len(lines) > first + 1 else ""
+        self._ruler *= re.fullmatch(_RULER, self._ruler) is not None
+        self._skip += bool(self._ruler)
         self.names = (
             names if self._header or is_in_comment else [str(n) for n in range(1, len(names) + 1)]
         )
@@ -256,15 +267,21 @@ class TableFile:
 
     def _read_rows(self, names: Sequence[str]) -> Any:
         if self._separator is None:
-            rows = [(line, text.split()) for line, text in self.source.lines("#")]
+            rows = [
+                (line, text.split())
+                for line, text in self.source.lines("#")
+                if text != self._ruler or not text
+            ]
             width = len(self.names)
             for line, row in rows:
                 if len(row) != width:
                     message = f"has {len(row)} cells, but the first line has {width}"
-                    raise self.source.error(message, "every line needs as many", line=line)
+                    hint = "every line needs as many; cells that are empty or have blanks need another separator"
+                    raise self.source.error(message, hint, line=line)
         else:
-            text = io.StringIO(self.source.text())
-            comments = self._skip - self._header
+            plain = self.source.text()
+            text = io.StringIO(plain.replace(self._ruler, "", 1) if self._ruler else plain)
+            comments = self._skip - self._header - bool(self._ruler)
             rows = [
                 row
                 for row in checked_rows(
@@ -473,6 +490,16 @@ class Frame:
         """The error for a mistake in the files taken together."""
         return UserError(message, where=self.where, hint=hint)
 
+    def require_header(self) -> None:
+        """Refuse a file whose first line has data instead of the names of columns."""
+        for file in self.files:
+            for name in file.names:
+                if re.search(_DATA, name) or re.search(_FIRST_DATA, file.names[0]):
+                    raise file.source.error(
+                        f"does not begin with the names of its columns, but with '{name}'",
+                        "write their names above, separated as the cells are; of text that is no table, write one",
+                    )
+
     def __contains__(self, name: str) -> bool:
         return name in self.names
 
@@ -586,6 +613,15 @@ class Frame:
                 f"it must be a number {cells.TIME_S}; if these are timestamps, leave the unit out"
                 + "; the end of an open session is empty" * (name == "end")
             )
+        elif form is None and bad.any() and "time_format" in hint:
+            column = next(
+                column for column, part in zip(columns, parts, strict=True) if part.bad.any()
+            )
+            if fitting := cells.fitting_forms(column.cast(pa.string())):
+                hint = " or ".join(f"-s time_format='{each}'" for each in fitting)
+                hint = f"give its form, {hint}" + ", and -s year=2024" * (
+                    re.search(cells.HAS_YEAR, fitting[0]) is None
+                )
         self.refuse(bad, f"{name} is {{}}, which is not {what}", hint, name)
         return Instants(us, local, bad, any(part.dated for part in known), offset)
 
@@ -638,7 +674,7 @@ class Frame:
             text, fix = message, hint
             if name is not None:
                 cell = self.cell(name, row)
-                fix = without_comma(cell.strip("'")) or hint
+                fix = without_comma(re.sub(r"[^\d.,]+$", "", cell.strip("'"))) or hint
                 if role_name(cell) in (name, *map(role_name, self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)

@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from fedsim.calibration import calibrate
+from fedsim.calibration.log import read_log
+from fedsim.calibration.power import read_power
 from fedsim.errors import UserError
 from fedsim.scenario.loading import load_scenario_dict
 from tests.calibration.worlds import LOG, few_simulations, instants, timed
@@ -108,7 +110,52 @@ def test_power_of_each_phase(
     assert any("read as UTC" in flag for flag in result.flags)
 
 
+@pytest.mark.parametrize(("name", "factor"), [("power_mW", 1.0), ("power", 1000.0)])
+def test_milliwatts_by_name_or_doubted(name: str, factor: float, tmp_path: Path) -> None:
+    LOG.to_csv(tmp_path / "log.csv", index=False)
+    for client in WATTS:
+        readings = _readings(client).drop(columns="index")
+        readings["power"] *= 1000
+        readings.rename(columns={"power": name}).to_csv(tmp_path / f"{client}.csv", index=False)
+    watts, flags = read_power(
+        [tmp_path / f"{client}.csv" for client in WATTS], read_log(tmp_path / "log.csv")
+    )
+    right = np.mean([idle for idle, *_ in WATTS.values()])
+    assert watts["idle_w"] == pytest.approx(right * factor, rel=0.02)
+    assert any("call the column power_mw" in flag for flag in flags) == (factor > 1)
+
+
+@pytest.mark.parametrize("form", ["time of the reading", "duration", "instants"])
+def test_readings_that_are_means_of_the_time_before(form: str, tmp_path: Path) -> None:
+    """Those that cross the border of a phase belong to none; a phase without another one is flagged."""
+    client = "7"
+    of = LOG[LOG["client"] == client]
+    marks = of[["start", "downloaded", "computed", "end"]].to_numpy().ravel()
+    grid = np.arange(0, of["end"].max() + 4, 1e-3)
+    watts = np.array(WATTS[client])[np.searchsorted(marks, grid, side="right") % 4]
+    size = 5000 if form == "instants" else 200
+    whole = len(grid) // size * size
+    means = pd.DataFrame({"time": grid[:whole].reshape(-1, size)[:, -1] + 1e-3})
+    means["power"] = watts[:whole].reshape(-1, size).mean(axis=1)
+    if form == "duration":
+        means["duration"] = size / 1000
+    LOG.to_csv(tmp_path / "log.csv", index=False)
+    means.to_csv(tmp_path / f"{client}.csv", index=False)
+    result, flags = read_power([tmp_path / f"{client}.csv"], read_log(tmp_path / "log.csv"))
+    blurred = any("Phases shorter than the time between power readings" in each for each in flags)
+    assert blurred == (form == "instants")
+    if not blurred:
+        right = np.array(WATTS[client]) - [0, *[WATTS[client][0]] * 3]
+        names = ("idle_w", "download_w", "compute_w", "upload_w")
+        assert [result[name] for name in names] == pytest.approx(right.tolist(), rel=0.01)
+
+
 BAD_POWER = {
+    "no header": (
+        "007.csv",
+        "2026/05/01 08:00:00.000, 0, 45.2\n" * 2,
+        "007.csv: does not begin with the names of its columns, but with '2026/05/01 08:00:00.000'",
+    ),
     "no power": ("007.csv", "time,load\n1,2\n", "has no power readings|no power readings"),
     "another clock": (
         "007.csv",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta, timezone
+from collections.abc import Mapping
+from datetime import datetime
+from functools import cached_property
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
@@ -21,62 +22,66 @@ from fedsim.files.cells import (
     Ints,
     RateUnit,
     SpanUnit,
+    StepUnit,
 )
 from fedsim.files.frames import COLUMN, FILE, Frame, LongFile, TableFile, role_name
 from fedsim.files.sources import Sources
 from fedsim.traces.bundle import Eligibility
 from fedsim.traces.eligibility import OFF, ON, Rule, held
-from fedsim.traces.importers import Imported, Importer, ImporterParams
+from fedsim.traces.importers import Imported, Importer
 from fedsim.traces.importers._assemble import (
     note_outside,
     observed_tables,
     require_units,
 )
 from fedsim.traces.importers._columns import (
-    CALLED,
     COLUMNS,
     MANY,
     NUMBERS,
     STATE,
+    SWITCH,
     TEXTS,
-    called,
     columns_option,
-    proposed,
+    may_be_points,
+    missing_columns,
 )
+from fedsim.traces.importers._times import OPEN_AFTER_US, OPEN_BEFORE_US, Calendar, TimeParams
 from fedsim.traces.intervals import Intervals, join_touching, normalize
 from fedsim.traces.parameters import OnEnd
 from fedsim.traces.tables import DIRECTIONS, id_column, order_of, run_starts
 from fedsim.units import DAY_US, DURATION_UNITS, Duration
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
+_PER_SECOND = "1/s"
 UNITS: Mapping[str, Mapping[str, float]] = {
     "time_unit": cells.TIME_UNITS,
     "duration_unit": DURATION_UNITS,
-    "compute_unit": DURATION_UNITS,
+    "compute_unit": {**DURATION_UNITS, _PER_SECOND: 1.0},
     "rate_unit": cells.RATES,
     "latency_unit": DURATION_UNITS,
     "loss_unit": {"share": 1.0, "percent": 0.01},
 }
-_HOW_TO_WRITE = (
-    "the end of an open session is empty (instead of Unknown); write 2024-05-01T08:00:00+02:00, "
-    "or name the zone or the form: -s time_zone=Europe/Berlin, "
-    "-s time_format='%d.%m.%Y %H:%M', -s year=2024 (for May  1 08:00:00); of a date and a time of day, make one column"
-)
-_SYSLOG = "%b %d %H:%M:%S"
 _LITTLE = 0.01
+_SAMPLE = 200_000
+"""Rows of the devices that are looked at for it."""
+_UNEXPLAINED = 0.1
+"""Share of the variance of measurements that remains within kinds if these are several measurements."""
+_SEVERAL = 0.1
+"""Share of rows, in pairs, from which on sessions are doubted that follow each other."""
+ANY = "any"
+"""The rule that every row fulfils."""
+_PAUSE_US, _TILES = 10**6, 1.25
+"""Pause up to which sessions follow each other, and how many of all do so if they fill the time."""
+_FEW = 12
+"""Values of a column that messages show."""
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
-_POSITIVE = re.compile(
-    r"on|online|up|alive|active|available|connected|associated|idle|charging|t|true|yes|1|join(ed)?|in"
-)
 _NEGATIVE = re.compile(
-    r"down.*|off(line)?|f|false|no|0|disconnected|unavailable|inactive|unreachable|not_ready"
+    r"down.*|off(line)?|f|false|no|0|disconnected|un(available|reachable)|inactive|not[_-].*|afk|away|problem|resolved"
 )
 _OUTAGE = re.compile(
-    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|resolved|failure|fault)s?(?:_|$)"
+    r"(?:^|_)(outage|incident|downtime|down|maintenance|offline|unavailable|resolved|failure|fault|recover(?:y|ed)|"
+    r"alarm|problem)s?(?:_|$)"
 )
-_UNIX = datetime(1970, 1, 1, tzinfo=UTC)
-_OPEN_BEFORE_US, _OPEN_AFTER_US = 365 * 86_400 * 10**6, 4_070_908_800 * 10**6
-"""1971 and 2099: an end before or after is how data bases write that there is none."""
 
 
 class Table(Importer):
@@ -105,7 +110,7 @@ class Table(Importer):
     version = "2"
     signature = r"(?i)^[^\n]*\n([^\n]*,)? *device *(,[^\n]*)?\n"
 
-    class Params(ImporterParams):
+    class Params(TimeParams):
         """Options of the table importer. The unit of a column must be given; none is assumed."""
 
         columns: dict[str, str] = {}
@@ -113,20 +118,10 @@ class Table(Importer):
         name of each file without its ending: ``{device: file}`` if each is one device, ``{access_point: file}`` if each
         is that of an access point. ``{device: column}``: each column beside ``time`` is a device, its cells are its
         states."""
-        time_unit: cells.TimeUnit | None = None
-        """Unit of ``start`` and ``end``, or ``time``, unless they are timestamps: us, ms, s, min, h or d from time 0
-        on; unix_s, unix_ms, unix_us or unix_ns; excel (days of a spreadsheet)."""
-        time_zone: str | None = None
-        """Time zone of times without an offset: ``UTC``, an IANA name such as ``Europe/Berlin``, or ``+02:00``. Of a
-        time that clocks show twice, the order of a device's rows says which it is; otherwise it is the first."""
-        time_format: str | None = None
-        """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
-        year: int | None = Field(None, ge=1970, le=2099)
-        """Year of the first time, if times have none; by default of the form of syslog, ``%b %d %H:%M:%S``."""
         duration_unit: SpanUnit | None = None
         """Unit of ``duration``."""
-        compute_unit: SpanUnit | None = None
-        """Unit of ``sample_time`` and ``step_time``."""
+        compute_unit: StepUnit | None = None
+        """Unit of ``sample_time`` and ``step_time``; 1/s if the cells are samples or steps per second."""
         rate_unit: RateUnit = None
         """Unit of ``down``, ``up`` and ``bandwidth``, such as Mbit/s or MB/s: b is a bit, B is a byte."""
         latency_unit: SpanUnit | None = None
@@ -138,8 +133,9 @@ class Table(Importer):
         online: str | None = None
         """Rule for when a device is available, over the states of a log of changes, or for which intervals count, as in
         ``state == on and charging`` or ``network in (wifi, lan) and battery >= 20``; only rows in which it holds count
-        as measurements. A bare name means on, true, t, yes or 1. By default the only state of a log of changes, if it
-        is one of these or their opposites; any row otherwise."""
+        as measurements. A bare name means on, true, t, yes or 1. ``any``: in each row. By default the only column of a
+        log of changes, if it is called state, status, online or the like, and has these words or their opposites; any
+        row otherwise."""
         intervals: Literal["online", "offline"] | None = None
         """Whether devices are online in the intervals of a table, as by default, or offline, as in outages: then they
         are available in the rest of the window."""
@@ -209,7 +205,10 @@ class _Log:
     """The rows of all files, and what they say about devices."""
 
     def __init__(self, frame: Frame, params: Table.Params) -> None:
-        self.frame, self.params, self.times = frame, params, _Times(params)
+        self.any = params.online == ANY and ANY not in frame
+        if self.any:
+            params = params.model_copy(update={"online": None})
+        self.frame, self.params, self.times = frame, params, Calendar(params)
         for name in {*NUMBERS, *TEXTS} & {*frame.names} - {*params.columns}:
             # Programs call columns of their own so, such as the _score of a search.
             if all(each.startswith("_") for each in frame.called(name)):
@@ -228,9 +227,11 @@ class _Log:
         if self.has_changes and not self.point and "place" not in frame:
             # Files with the same columns may be those of access points, too.
             is_file = len(kinds) > 1 == len(set(kinds)) and FILE not in params.columns.values()
-            self.point = next(iter(called("access_point", frame.names)), FILE * is_file)
+            self.point = next(iter(may_be_points(frame.names)), FILE * is_file)
         # States of sessions, some of which may be those of a device that is offline.
-        doubtful = [name for name in self.unused if re.fullmatch("state|status|event", name)]
+        doubtful = [
+            each for each in self.unused if re.fullmatch("(.*_)?(state|status|event)", each)
+        ]
         texts = {"device", *TEXTS, "radio", *self.states, *doubtful, self.point}
         frame.load(set(COLUMNS) & set(frame.names) | texts, texts)
         if not len(frame):
@@ -265,14 +266,20 @@ class _Log:
             self.caveats.append(
                 "each row is another device: is the column of the device the right one?"
             )
+        if len(self.ids) == 1 < len(kinds) and FILE not in params.columns.values():
+            self.caveats.append(
+                f"all files are of the device '{self.ids[0]}'; if each is one, give {self._mapping('device', FILE)}"
+            )
         self._require_units()
-        for name in doubtful if self.edges and params.online is params.intervals is None else ():
+        decided = params.online or params.intervals or self.any or not self.edges
+        for name in () if decided else doubtful:
             own = frame.text(name, lower=True)[1]
             if any(map(_NEGATIVE.fullmatch, own)):
-                good = next(filter(_POSITIVE.fullmatch, own), "...")
-                message = f"no rule says which intervals count ({name}: {format_names(own, 12)})"
-                also = "; if devices are offline in the intervals, -s intervals=offline"
-                raise frame.error(message, f"give it, such as -s online='{name} == {good}'{also}")
+                raise frame.error(
+                    f"no rule says which intervals count ({name}: {format_names(own, _FEW)})",
+                    f"give it, -s online='{name} == VALUE'; if all count, -s online=any; if devices are offline in "
+                    "the intervals, -s intervals=offline",
+                )
         # Devices that some files have, and files with other columns do not.
         kind, words = pd.factorize(np.array(kinds))
         if len(words) > 1:
@@ -318,39 +325,36 @@ class _Log:
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         others = [name for name in frame.names if name not in fields.union(COLUMNS)]
-        if rows and params.online is None and not any(map(STATE.fullmatch, others)):
+        if params.online is None and not any(map(STATE.fullmatch, others)):
             others += [name for name in frame.names if name in fields and STATE.fullmatch(name)]
         ends = {"start", "end", "duration"} & set(frame.names)
         known = {*self.edges, *NUMBERS, *TEXTS} & set(frame.names)
         if "device" not in frame or not known or (len(ends) == 1 and "time" not in params.columns):
-            nested = ", ".join(name for file in frame.files for name in file.nested)
-            also = nested and f", and the nested columns {nested}, which are left out"
-            again = TableFile(
-                frame.files[0].source
-            )  # Another reading would change the places of rows.
-            table = zip(map(role_name, again.names), again.read(again.names).columns, strict=True)
-            raise frame.error(
-                f"has the columns {', '.join(frame.names) or '(none)'}{also}",
-                f"{proposed(frame.names, params.columns, dict(table))}its first line (or each record) must name "
-                f"device, and two of start, end and duration, time with states, or numbers: {', '.join(NUMBERS)}",
-            )
+            frame.require_header()
+            raise frame.error(*missing_columns(frame, params.columns))
         if not rows and (params.hold or params.initial):
             hint = "leave them out; online alone says which sessions and measurements count"
             raise frame.error("hold and initial need a log of changes, with a column time", hint)
         if rows and params.intervals is not None:
             hint = "leave it out; online says in which states a device is available"
             raise frame.error("intervals needs a table with start and end", hint)
+        if self.any and rows:
+            others = []
         if not others and params.hold is None and (rows or params.online is not None):
-            hint = "name it, for example, state; or, if each row shows that the device is online, give -s hold=5min"
+            hint = "name it, for example, state; or, if each row shows its device online, give -s hold=5min"
+            hint += (
+                f"; fields of objects are {format_names(sorted(fields), _FEW)}" if fields else ""
+            )
             raise frame.error("has no column of states", hint)
         states = [name for name in others if name in named]
         if params.online is not None and {"key", "state"} <= set(others):
             states = others
-        elif not rows and (unused := [name for name in others if name not in states]):
-            self.unused = unused
-            hint = proposed([*unused, "device", "time", "start", "end"], params.columns, {})
-            hint = (hint := hint.removesuffix("; ")) and f" ({hint} if it is one of these)"
-            self.caveats.append(f"columns that are not used: {', '.join(unused)}{hint}")
+        elif not rows:
+            used = {*states, *COLUMNS}
+            self.unused = [n for n in frame.names if n in fields.union(others) and n not in used]
+            if self.unused:
+                shown = ", ".join(self.unused[: 2 * _FEW]) + " ..." * (len(self.unused) > 2 * _FEW)
+                self.caveats.append(f"columns that are not used: {shown}")
         if params.online is None:
             return others if rows else []
         return states or others
@@ -408,7 +412,7 @@ class _Log:
             frame.refuse((start == NAT) & (end != NAT), "has an end without a duration")
         open_ = (end == NAT) | (end >= FAR_US)
         if times.dated:
-            low_us, high_us = _OPEN_BEFORE_US - times.epoch_us, _OPEN_AFTER_US - times.epoch_us
+            low_us, high_us = OPEN_BEFORE_US - times.epoch_us, OPEN_AFTER_US - times.epoch_us
             open_ |= (end < low_us) | (end > high_us)
         device, empty, rows = self.device, start == NAT, np.arange(len(start))
         if len(self.edges) == 2 and span_us is not None:
@@ -443,12 +447,20 @@ class _Log:
             )
         if opened := int(np.count_nonzero(open_)):
             self.counts["open_sessions"] = opened
+            last = pd.Series(start).groupby(device).transform("max").to_numpy()
+            later = int(np.count_nonzero(open_ & (start < last)))
+            also = f"; {later} of them although their device has a later one"
             self.caveats.append(
                 f"{format_counted(opened, 'session')} without an end (empty, infinite, 1970 or "
-                "after 2098): open until the end of the window"
+                f"after 2098): open until the end of the window{also * (later > 0)}"
             )
             end = np.where(open_, horizon_us, end)
         window = begins_us, horizon_us
+        if params.intervals is None:
+            rule = f" where {self.rule.text}" if self.rule else ""
+            self.caveats.append(
+                f"devices are online in the intervals{rule}; of outages, give -s intervals=offline"
+            )
         if params.intervals == "offline":
             backwards = int(np.count_nonzero(end < start))
             device, start, end = _rest(device, start, end, len(self.ids), window)
@@ -462,7 +474,7 @@ class _Log:
             self.counts["reversed"] = backwards
         origin = "time 0" if times.epoch is None else f"time 0 ({times.epoch.isoformat()})"
         note_outside(spans, self.counts, horizon_us, self.caveats, frame.where, origin)
-        if self.unused and self.counts["overlapping"] and params.intervals != "offline":
+        if self.unused and params.intervals != "offline":
             self._note_overlaps(device, start, end, rows)
         self.counts["never_available"] = len(self.ids) - len(np.unique(spans.device))
         share = float(np.sum(spans.end - spans.start)) / (
@@ -475,25 +487,36 @@ class _Log:
         return horizon_us, tables, None if self.rule is None else self.rule.text
 
     def _note_overlaps(self, device: Ints, start: Ints, end: Ints, rows: Ints) -> None:
-        """Add a caveat if sessions that overlap differ in a column that is not used, but may choose among them."""
+        """Add a caveat if sessions that overlap, or of which each begins when the one before ends, differ in a column
+        that is not used, but may choose among them.
+        """
         order = order_of(device, start)
         first, second = order[:-1], order[1:]
-        over = np.flatnonzero((device[first] == device[second]) & (start[second] < end[first]))
-        files = [TableFile(file.source) for file in self.frame.files]
-        again = Frame(files, self.params.columns)
-        again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
+        same = device[first] == device[second]
+        over = np.flatnonzero(same & (start[second] < end[first]))
+        if not len(over):
+            over = np.flatnonzero(same & (start[second] - end[first] <= _PAUSE_US))
+            if not len(over) or _TILES * len(over) < np.count_nonzero(same):
+                return
+        again = self._with_unused
         # Sessions of several access points are joined.
-        for name in (each for each in self.unused if not called("access_point", [each])):
+        for name in (each for each in self.unused if not may_be_points([each])):
             if len(again) == len(self.frame) and not again.are_plain_numbers(name):
                 code, words = again.text(name)
                 differs = code[rows[first[over]]] != code[rows[second[over]]]
                 if 2 * len(words) <= len(code) and 2 * np.count_nonzero(differs) >= len(over):
-                    shown = f"sessions that overlap differ in the column {name}, {format_names(words, 8)}"
+                    shown = f"sessions that overlap or touch differ in the column {name}, {format_names(words, 8)}"
                     mapping = self._mapping("device", name)
                     rule = f"-s online='{name} == \"{words[0].lower()}\"'"
                     self.caveats.append(
                         f"{shown}: if it names the device, give {mapping}; if some count, {rule}"
                     )
+
+    @cached_property
+    def _with_unused(self) -> Frame:
+        """The files with the columns that are not used, and those that are, so that the same rows have a value."""
+        again = Frame([TableFile(file.source) for file in self.frame.files], self.params.columns)
+        return again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
 
     def changes(self, devices: dict[str, Any]) -> _Available:
         """Availability from changes of states; ``devices`` are other columns of that table."""
@@ -516,12 +539,8 @@ class _Log:
         if not codes or not known.any():
             raise frame.error("has no row with a time and a state")
         rule = self._rule(codes)
-        if len(rule.keys) == 1:
-            (key,) = rule.keys
-            named = pd.Series(codes[key][1])
-            off = named[rule.holds({key: np.arange(len(named))}) < 0]
-            if len(off) > 1 and pd.to_numeric(off, errors="coerce").isna().any():
-                self.caveats.append(f"states that count as offline: {format_names([*off], 12)}")
+        taken = f"where {self._took(rule, codes)}" if self.states else "after each row"
+        self.caveats.append(f"devices are online {taken}")
         stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
         frame.refuse(~known & stateful, "has a state without a time")
         if self.params.window is None:
@@ -530,6 +549,9 @@ class _Log:
                 f"no window was given (option window): it ends with the log's last row{later}"
             )
         rows: Any = slice(None) if known.all() else np.flatnonzero(known)
+        if np.count_nonzero(time[1:] < time[:-1]) > 10 * np.count_nonzero(time[1:] > time[:-1]):
+            # The newest row comes first: of rows at the same time, too.
+            rows = np.flatnonzero(known)[::-1]
         after = {key: codes[key][0][rows] for key in rule.keys}
         before = {key: codes[key][1].index(initial[key]) for key in rule.keys if key in initial}
         owner, source = np.arange(len(self.ids)), self.device
@@ -539,6 +561,7 @@ class _Log:
                 owner, source = by_point
             else:
                 self._require_choice(by_point[0], after, rule, time[rows], rows)
+        self._require_turns({key: codes[key][0] for key in rule.keys}, time, rule)
         tables, spans, offline = self._observed(
             owner, source[rows], time[rows], after, rule, before, devices
         )
@@ -704,6 +727,47 @@ class _Log:
             f"{self._mapping('place', self.point)}",
         )
 
+    def _require_turns(self, codes: Mapping[str, Ints], time: Ints, rule: Rule) -> None:
+        """Refuse a log whose devices come, or go, twice in a row, while they take turns in each of their sessions."""
+        frame, given = self.frame, self.params.columns
+        if (
+            self.params.hold
+            or "access_point" in frame
+            or "place" in frame
+            or COLUMN in given.values()
+        ):
+            return
+        # Some devices show it.
+        some = np.cumsum(np.bincount(self.device, minlength=len(self.ids)))[self.device] <= _SAMPLE
+        some = (some | (self.device == 0)) & (time != NAT)
+        log = pd.DataFrame({"device": self.device, "time": time, "value": rule.holds(codes)})[some]
+        log = log[log["value"] != 0].drop_duplicates()
+        log = log.sort_values(["device", "time"], kind="stable")
+
+        def repeats(keys: list[str]) -> int:
+            same = log.groupby(keys)["value"].shift() == log["value"]
+            return int(np.count_nonzero(same))
+
+        # Polls repeat their states.
+        count = repeats(["device"])
+        if not len(log) >= 2 * count >= _SEVERAL * len(log):
+            return
+        again = Frame([TableFile(file.source) for file in frame.files], given)
+        taken = (*COLUMNS, *rule.keys, self.point)
+        others = [name for name in again.names if name not in taken]
+        again.load({"device", *others}, others)
+        for name in others if len(again) == len(frame) else ():
+            log["other"] = again.text(name)[0][log.index]
+            pairs = len(log[["device", "other"]].drop_duplicates())
+            # Not what each row has of its own.
+            is_session = (log["other"] >= 0).all() and 4 * pairs <= 3 * len(log)
+            if is_session and not repeats(["device", "other"]):
+                session, last = (self._mapping(role, name) for role in ("access_point", "place"))
+                raise frame.error(
+                    f"devices come or go twice in a row, but take turns in each {name}: do sessions overlap?",
+                    f"if so, give {session}; if {_LAST_COUNTS}, {last}",
+                )
+
     def _states(self) -> dict[str, tuple[Ints, list[str]]]:
         """The code of each row (-1 if it does not change it) and the words of each state, in lower case."""
         frame = self.frame
@@ -726,6 +790,23 @@ class _Log:
                 result[key][0][number == position] = recoded - np.count_nonzero(~is_known)
         return result
 
+    def _took(self, rule: Rule, codes: Mapping[str, tuple[Ints, list[str]]]) -> str:
+        """What a rule takes for online, and for offline, if it names one column."""
+        (key, *others) = rule.keys
+        named = pd.Series(codes[key][1])
+        if others or len(named) > 2 * _FEW:
+            return rule.text
+        value = rule.holds({key: np.arange(len(named))})
+        on, off = ([*named[value == each]] for each in (1, -1))
+        taken = f"{key} is {format_names(on, _FEW) if on else 'nothing'}"
+        return taken + (f"; offline where it is {format_names(off, _FEW)}" if off else "")
+
+    def _wide_names(self) -> list[str]:
+        """The names of the columns of a table with one column per device."""
+        return [role_name(name) for name in self.ids] * (
+            self.params.columns.get("device") == COLUMN
+        )
+
     def _rule(self, codes: Mapping[str, tuple[Ints, list[str]]]) -> Rule:
         """The rule over the states with these values."""
         frame, text, hold = self.frame, self.params.online, self.params.hold
@@ -734,11 +815,27 @@ class _Log:
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
             text, *more = words
-            if more or not set(words[text]) <= ON | OFF or _OUTAGE.search(text):
-                shown = "; ".join(f"{key}: {format_names(each, 12)}" for key, each in words.items())
+            # By the names in the files, too.
+            own = [text, *map(role_name, frame.called(text))]
+            is_switch = all(map(SWITCH.fullmatch, own))
+            is_switch &= not any(map(_OUTAGE.search, self._wide_names()))
+            if more or not set(words[text]) <= ON | OFF or not is_switch:
+                few = sorted(words, key=lambda name: (len(words[name]) > _FEW, name == self.point))
+                shown = "; ".join(
+                    f"{key}: {format_names(words[key], _FEW)}"
+                    if len(words[key]) <= _FEW
+                    else f"{key}: {len(words[key]):,} values such as {words[key][0]}"
+                    for key in few
+                )
                 message = f"no rule says in which states a device is available ({shown})"
-                known = {name for name, (code, _) in codes.items() if (code >= 0).all()}
-                raise frame.error(message, self._choices(words, known))
+                hint = "give it, -s online='COLUMN == VALUE'; if each row shows its device online, -s online=any"
+                hint += " and for how long, such as -s hold=5min"
+                if any(name in frame for name in NUMBERS):
+                    hint += f"; if there are only measurements, {self._mapping('other', 'time')}"
+                if self.point in words:
+                    points = self._mapping("access_point", self.point)
+                    hint += f"; if each {self.point} reports its own states, also {points}"
+                raise frame.error(message, hint)
         rule = Rule(text, words, "online")
         single = [words[key][0] for key in rule.keys if len(words[key]) == 1]
         if hold is None and len(single) == len(rule.keys) and not self.params.initial:
@@ -748,61 +845,6 @@ class _Log:
                 "say for how long a row is believed, such as -s hold=5min if the rows come every minute",
             )
         return rule
-
-    def _choices(self, words: Mapping[str, tuple[str, ...]], known: set[str]) -> str:
-        """What may say in which of these states a device is available, as a hint; ``known`` have no empty cell.
-
-        A rule that all values fulfil is offered for rows that all show their device online, and for no others.
-        """
-
-        def said(name: str, *those: str) -> str:
-            own = [
-                each if re.fullmatch(r"[a-z_]\w*|[\d.]+", each) else f'"{each}"' for each in those
-            ]
-            return f"{name} == {own[0]}" if len(own) == 1 else f"{name} in ({', '.join(own)})"
-
-        levels = {
-            name
-            for name, own in words.items()
-            if pd.to_numeric(pd.Series(own), errors="coerce").notna().all()
-            and not {*own} <= ON | OFF
-        }
-        order = sorted(
-            (name for name in words if name != self.point),
-            key=lambda name: (
-                len(words[name]) == 1,
-                name != "state",
-                re.fullmatch(CALLED["state"], name) is None,
-            ),
-        )
-        some = [
-            f"-s online='{said(name, word)}'"
-            for name in order
-            if name not in levels and len(words[name]) > 1
-            for good in [_NEGATIVE if _OUTAGE.search(name) else _POSITIVE]
-            for word in list(filter(good.fullmatch, words[name]))[:1]
-        ]
-        hints = []
-        if self.params.hold is not None:
-            for name in sorted(known.intersection(order), key=lambda name: len(words[name]))[:1]:
-                own = words[name]
-                every = said(name, *own)
-                if name in levels and len(own) > 1:
-                    every = f"{name} >= {min(own, key=float)}"
-                hints = [f"if each row shows its device online, give -s online='{every}'"]
-        elif levels or not some:
-            example = "say for how long, such as -s hold=5min"
-            hints = [f"if each row shows its device online, {example}"]
-        if not some:
-            which = (
-                f"{order[0]} {'>= NUMBER' if order[0] in levels else '== VALUE'}" if order else ""
-            )
-            some = [f"-s online='{which or 'COLUMN == VALUE'}'"]
-        hint = "; otherwise ".join([*hints, f"give it, such as {' or '.join(some[:3])}"])
-        if self.point in words:
-            points = self._mapping("access_point", self.point)
-            hint += f"; if each {self.point} reports its own states, also {points}"
-        return hint
 
     # Values per device ----------------------------------------------------------------------------------------------
 
@@ -814,6 +856,27 @@ class _Log:
         differs = (code >= 0) & (code != by_device.transform("first").to_numpy())
         self.frame.refuse(differs, f"gives a different {name} for its device than an earlier row")
         return id_column(by_device.first().fillna(-1).to_numpy(np.int64), words)
+
+    def _note_kinds(self, name: str, values: Any) -> None:
+        """Add a caveat if the measurements of each device differ most by a column that is not used."""
+        if not self.unused or self.params.online is not None or self.any:
+            return
+        log = pd.DataFrame({"device": self.device, "value": np.log(values.where(values > 0))})
+        some = log["device"] < _SAMPLE // max(len(log) // len(self.ids), 1)
+        log = log[self.measuring & some & log["value"].notna()].head(_SAMPLE)
+        spread = log["value"] - log.groupby("device")["value"].transform("mean")
+        is_same = len(self._with_unused) == len(self.frame)
+        for each in self.unused if is_same and (spread**2).sum() > 0 else ():
+            code, words = self._with_unused.text(each)
+            log["kind"] = code[log.index]
+            pairs = len(log[["device", "kind"]].drop_duplicates())
+            if 2 <= len(words) <= _FEW and 2 * pairs < len(log):
+                within = log["value"] - log.groupby(["device", "kind"])["value"].transform("mean")
+                if (within**2).sum() < _UNEXPLAINED * (spread**2).sum():
+                    rule = f"-s online='{each} == \"{words[0].lower()}\"'"
+                    self.caveats.append(
+                        f"{name} differs by {each} ({format_names(words, _FEW)}): if only some count, give {rule}"
+                    )
 
     def _measured(self, table: str, *needed: str) -> dict[str, pd.DataFrame]:
         """Of each device, the median in SI units (NaN if unknown), the number, mean and spread of its measurements.
@@ -832,9 +895,12 @@ class _Log:
             unit = getattr(self.params, option) if option else ""
             factor = UNITS[option][unit] if option else 1.0
             high = bounds.high * (1.0 if name == "loss" else factor)
-            scaled = Bounds(bounds.low * factor, high, bounds.open_low)
+            # A step that takes no time is refused; so is one that takes forever.
+            scaled = Bounds(bounds.low * factor, high, bounds.open_low or unit == _PER_SECOND)
             said = unit if name != "loss" else "a share, or -s loss_unit=percent"
             values = pd.Series(self.frame.number(name, factor, scaled, said))
+            if unit == _PER_SECOND:
+                values = 1 / values.where(self.measuring)
             by_device = values.where(self.measuring).groupby(self.device)
             result[column] = by_device.agg(["median", "count", "mean", "std"])
             first: Any = values[self.measuring & (self.device == self.device[0])].dropna()
@@ -843,6 +909,7 @@ class _Log:
                 message = f"{name} only grows: is it a counter, or the time since a start?"
                 fix = "if so, write its differences; if not, remove a row"
                 raise self.frame.error(message, fix)
+            self._note_kinds(name, values)
             if name == "rtt" and result[column]["median"].eq(0).all():
                 self.caveats.append("all round-trip times are 0: is rtt the right column?")
             if self.frame.may_have_thousands(name):
@@ -943,115 +1010,3 @@ def _rest(
 def _differ(table: pd.DataFrame | None) -> TypeGuard[pd.DataFrame]:
     """Whether some device has different measurements."""
     return table is not None and bool((table["std"] > 0).any())
-
-
-# Times --------------------------------------------------------------------------------------------------------------
-
-
-class _Times:
-    """Times of a table as microseconds from time 0 on, and the meaning of time 0."""
-
-    def __init__(self, params: Table.Params) -> None:
-        self.params = params
-        self.zone, self.zone_name = cells.time_zone(params.time_zone), params.time_zone
-        self.epoch = params.epoch
-        self.clock = params.clock or "device-relative"
-        self.dated = False
-        self.epoch_us = 0
-        self.caveats: list[str] = []
-
-    def read(
-        self, frame: Frame, names: list[str], device: Ints, span_us: Ints | None = None
-    ) -> list[Ints]:
-        """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each.
-
-        With ``span_us``, the lengths of intervals, they are the starts and ends of these, of which one is a column.
-        """
-        unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
-        if form is not None and not re.search(cells.HAS_YEAR, form):
-            if year is None or not re.search("%[dejU]", form):
-                raise frame.error(
-                    f"times of the form '{form}' have no {'year' if year is None else 'day'}",
-                    "give the year of the first one, such as -s year=2024; of times without a date, write the date",
-                )
-        elif form is not None:
-            year = None
-        if year is not None and form is None:
-            form = _SYSLOG
-        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
-        frame.require_times(names[0], columns)
-        self.dated = any(column.dated for column in columns)
-        times = self._utc(frame, names, columns, device)
-        if span_us is not None:
-            given, unknown = dict(zip(names, times, strict=True)), np.full(len(span_us), NAT)
-            start, end = (given.get(name, unknown) for name in ("start", "end"))
-            # Beside both, the duration of a session that is still open may be 0.
-            known = (span_us >= len(names) - 1) & ((start == NAT) != (end == NAT))
-            times = [
-                np.where(known & (start == NAT), end - span_us, start),
-                np.where(known & (end == NAT), start + span_us, end),
-            ]
-        if not self.dated:
-            self.zone_name = None
-            return times
-        if (fit := cells.fitting_unit(times[0], unit)) is not None:
-            years = float(np.median(times[0])) / 31_556_952e6
-            raise frame.error(
-                f"in {unit}, the times would be in the year {1970 + years:.0f}",
-                f"they fit -s time_unit={fit}",
-            )
-        first = times[0] if (times[0] != NAT).all() else times[0][times[0] != NAT]
-        begin_us, last_us = int(first.min(initial=FAR_US)), int(first.max(initial=0))
-        if first.size and (begin_us < _OPEN_BEFORE_US or last_us > _OPEN_AFTER_US):
-            odd = (times[0] < _OPEN_BEFORE_US) | (times[0] > _OPEN_AFTER_US)
-            message = f"{names[0]} is {{}}, which is no time of an observation"
-            fix = "correct it, or remove the row"
-            frame.refuse(odd & (times[0] != NAT), message, fix, names[0])
-        offsets = {column.offset for column in columns if (column.us != NAT).any()}
-        if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):
-            self.zone, self.zone_name = cells.time_zone(offset), offset
-        self.clock = self.params.clock or ("local" if self.zone else "utc")
-        epoch = self.params.epoch
-        if epoch is None:
-            epoch = _UNIX + timedelta(microseconds=begin_us if first.size else 0)
-            if self.zone is not None:
-                day = epoch.astimezone(self.zone).date()
-                epoch = datetime.combine(day, datetime.min.time(), self.zone)
-        elif epoch.tzinfo is None:
-            epoch = epoch.replace(tzinfo=self.zone or UTC)
-        # With a fixed offset from UTC, which no change of the clocks alters.
-        self.epoch = epoch.astimezone(timezone(epoch.utcoffset() or timedelta(0)))
-        self.epoch_us = (self.epoch - _UNIX) // timedelta(microseconds=1)
-        for column, us in enumerate(times):
-            times[column] = us - self.epoch_us
-            never = (us == NAT) | (us >= FAR_US)
-            if never.any():
-                times[column][never] = us[never]
-        return times
-
-    def _utc(
-        self, frame: Frame, names: list[str], columns: Sequence[cells.Instants], device: Ints
-    ) -> list[Ints]:
-        """The times of columns, from those of the local clock, which are refused without a zone."""
-        times = [column.us for column in columns]
-        local = [
-            column.local & (us != NAT) & (us < FAR_US) & self.dated
-            for column, us in zip(columns, times, strict=True)
-        ]
-        if not any(each.any() for each in local):
-            return times
-        if self.zone is None:
-            for name, each in zip(names, local, strict=True):
-                message = f"{name} is {{}}, which has no offset from UTC"
-                hint = "write it in all rows, as in 2024-05-01T08:00:00+02:00, or give -s time_zone=Europe/Berlin"
-                frame.refuse(each, message, hint, name)
-        utc, skipped, unclear = cells.localize(
-            np.column_stack(times), np.column_stack(local), self.zone or UTC, device
-        )
-        for name, each in zip(names, skipped.T, strict=True):
-            message = f"{name} is {{}}, a local time that the clocks skip"
-            frame.refuse(each, message, "correct it", name)
-        if unclear:
-            count = format_counted(unclear, "time")
-            self.caveats.append(f"{count} in an hour that clocks show twice, taken as the first")
-        return list(utc.T)

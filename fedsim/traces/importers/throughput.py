@@ -14,11 +14,11 @@ import pandas as pd
 from pydantic import Field
 
 from fedsim.files import cells
-from fedsim.files.cells import AMOUNTS, RATES, DataUnit, Floats, Ints
+from fedsim.files.cells import AMOUNTS, RATES, Bools, DataUnit, Floats, Ints
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
-from fedsim.traces.importers import ImporterParams
 from fedsim.traces.importers._assemble import LinkImporter, Notes, require_units
+from fedsim.traces.importers._times import TimeParams, Times
 from fedsim.traces.tables import DIRECTIONS, run_starts
 from fedsim.units import Duration
 from fedsim.vocabulary.formatting import format_names
@@ -43,17 +43,13 @@ class Throughput(LinkImporter):
     name = "throughput"
     description = "throughput logs in any columns (time; rate, bytes or counter), by file or device"
     version = "2"
-    kinds = "same_time missing_rates gaps counter_resets counter_wraps"
+    kinds = "same_time missing_rates gaps counter_resets counter_wraps summary_rows"
 
-    class Params(ImporterParams):
+    class Params(TimeParams):
         """Options of the throughput importer. Columns and units must be given; none is assumed."""
 
         time: int | str | None = None
         """Column of the times: its name in the header, or its number from 1. Times are numbers or timestamps."""
-        time_unit: cells.TimeUnit | None = None
-        """Unit of the times, unless they are timestamps: us, ms, s, min, h, d; unix_s, unix_ms, unix_us, unix_ns."""
-        time_format: str | None = None
-        """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
         down: int | str | None = None
         """Column of the downlink."""
         up: int | str | None = None
@@ -74,13 +70,20 @@ class Throughput(LinkImporter):
     @classmethod
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         chosen = {role: each for role in _ROLES if (each := getattr(params, role)) is not None}
-        file = TableFile(source, header=any(isinstance(column, str) for column in chosen.values()))
         values: list[str] = [role for role in ("down", "up") if role in chosen]
+        file = TableFile(source, header=False)
+        first = file.first
+        # Numbers may be those of columns with names, too.
+        named = [
+            first[c - 1] for r in values if isinstance(c := chosen[r], int) and 0 < c <= len(first)
+        ]
+        if any(isinstance(column, str) for column in chosen.values()) or any(map(_is_name, named)):
+            file = TableFile(source)
         if "time" not in chosen or not values:
-            first = ", ".join(f"{n} {cell}" for n, cell in enumerate(TableFile(source).names, 1))
-            first += "".join(f", and {name}, a list" for name in file.nested)
+            shown = ", ".join(f"{n} {cell}" for n, cell in enumerate(first, 1))
+            shown += "".join(f", and {name}, a list" for name in file.nested)
             hint = "give the names or numbers of those to import: -s time=... and -s down=... or -s up=..."
-            raise source.error(f"has several columns: {first}", hint)
+            raise source.error(f"has several columns: {shown}", hint)
         numbered = {
             role: file.names[c - 1] if isinstance(c, int) and 0 < c <= len(file.names) else str(c)
             for role, c in chosen.items()
@@ -95,11 +98,9 @@ class Throughput(LinkImporter):
         of_file = {option: [str(chosen[role]) for role in units[option]] for option in units}
         examples = {"rate_unit": cells.RATE_EXAMPLES, "time_unit": ", ".join(cells.TIME_UNITS)}
         require_units(frame, params, of_file, examples)
-        form = "give -s time_format='%d.%m.%Y %H:%M', the form of the times"
-        instants = frame.instants("time", params.time_unit, params.time_format, form)
-        frame.require_times("time", [instants])
-        time_us = instants.us
-        frame.refuse(time_us == cells.NAT, "has no time")
+        times = Times(params)
+        columns = times.instants(frame, ["time"])
+        frame.refuse(columns[0].us == cells.NAT, "has no time")
         device, ids = np.zeros(len(frame), np.int64), [name]
         if "device" in frame:
             device, ids = frame.text("device")
@@ -111,25 +112,39 @@ class Throughput(LinkImporter):
             hint = f"it must be one of {', '.join(_WAYS)}"
             frame.refuse(way < 0, "direction is {}", hint, "direction")
         link = 2 * device.astype(np.int64) + way
+        time_us = columns[0].us
+        if times.zone is not None:
+            (time_us,) = times.utc(frame, ["time"], columns, link)
+        for caveat in times.caveats:
+            notes.caveats.append(f"{source.where}: {caveat}")
         order = np.argsort(link, kind="stable")
         heads, before = run_starts(link[order]), np.roll(time_us[order], 1)
         wrong = np.zeros((2, len(frame)), np.bool_)
         wrong[:, order] = ~heads & (time_us[order] < before), heads & np.roll(heads, -1)
         hint = "times must not decrease; sort the rows by time, or split the file there"
-        if instants.local.any():
-            hint += "; where clocks were set back, write times in UTC or with an offset"
+        if columns[0].local.any() and times.zone is None:
+            hint += "; where clocks were set back, give -s time_zone=Europe/Berlin, or write times in UTC"
         if params.time_format and not re.search("%[dejUcxsDF]", params.time_format):
             hint = "after midnight, times need a date: join it with the time in one column"
-        elif "device" not in frame and others:
-            hint += f", or name the column of the device, -s device=..., one of {', '.join(others)}"
+        elif (np.diff(time_us) <= 0).all():
+            hint = "the newest row comes first: reverse the rows"
+        elif "device" not in frame and (
+            texts := [c for c in others if not frame.are_plain_numbers(c)]
+        ):
+            hint += f", or name the column of the device, -s device=..., one of {', '.join(texts)}"
         frame.refuse(wrong[0], "the time is {}, before that of the row above it", hint, "time")
         message = "is the only row of its link, which thus has no interval between two times"
         frame.refuse(wrong[1], message, "remove it")
-        notes.counts["same_time"] += int(np.count_nonzero(~run_starts(link[order], time_us[order])))
         numbers = {
             role: frame.number(role, 1.0, unit=str(params.rate_unit))[order] for role in values
         }
         link, time_us = link[order], time_us[order]
+        for other in others:
+            if (sums := _summaries(frame.text(other), link, order)).any():
+                notes.counts["summary_rows"] += int(np.count_nonzero(sums))
+                link, time_us, order = link[~sums], time_us[~sums], order[~sums]
+                numbers = {role: column[~sums] for role, column in numbers.items()}
+        notes.counts["same_time"] += int(np.count_nonzero(~run_starts(link, time_us)))
         for other in others:
             _require_one_link(frame, other, link, time_us, order, numbers, params.kind == "counter")
         if "direction" in frame:
@@ -141,6 +156,26 @@ class Throughput(LinkImporter):
             facts = {"series_id": np.array(ids, object)[owner // 2], "direction": ways}
             pieces.append(pd.DataFrame({**facts, "dur_us": dur_us, "rate_bps": rate_bps}))
         return pd.concat(pieces)
+
+
+def _is_name(cell: str) -> bool:
+    """Whether a cell of a column of numbers is its name."""
+    return re.search("[A-Za-z]{2}", cell) is not None and cell not in cells.UNKNOWN
+
+
+def _summaries(text: tuple[Ints, list[str]], link: Ints, order: Ints) -> Bools:
+    """Which rows are sums of those above them, by a column of spans such as 0.0-1.0, as iperf writes it."""
+    code, words = text
+    spans = [re.fullmatch(r"(\d+(?:\.\d+)?) ?- ?(\d+(?:\.\d+)?)", word) for word in words]
+    if not spans or not all(spans):
+        return np.zeros(len(order), np.bool_)
+    edges = np.array([*([float(n) for n in span.groups()] for span in spans if span), [np.nan] * 2])
+    begin, end = edges[code[order]].T
+    again = np.append(
+        False, (link[1:] == link[:-1]) & (begin[1:] < end[:-1]) & (end[1:] >= end[:-1])
+    )
+    sums: Bools = again & (end - begin > np.append(0, end[:-1] - begin[:-1]))
+    return sums
 
 
 def _require_one_link(
