@@ -314,7 +314,7 @@ class Learner:
         pending, waiting = self._pending, self._side.waiting
         before = len(pending)
         while pending:
-            head = pending.head
+            head, executed = pending.head, 1
             if isinstance(head, Evaluate):
                 # It was submitted while its version was the newest, so it is again.
                 self._unmeasured.append((head, self.server))
@@ -335,13 +335,19 @@ class Learner:
                 of_cloud = head.edge < 0 and self._top is not self._side
                 side = self._top if of_cloud else self._side
                 submitted = self._gathered if of_cloud else pending.trains
-                numbers = [item.dispatch_id for item in head.contributions]
-                if not all(number in side.waiting for number in numbers):
+                ready = pending.ready(side.waiting.__contains__, side.waiting.in_product)
+                if not ready:
                     break
-                side.aggregate(head, [submitted.pop(number) for number in numbers])
-                if head.edge < 0:
-                    self._on_version(head, self)
-            pending.pop()
+                trains = [
+                    [submitted.pop(item.dispatch_id) for item in one.contributions] for one in ready
+                ]
+                states = side.combined(ready, trains)
+                for one, of_one, state in zip(ready, trains, states, strict=True):
+                    side.aggregate(one, of_one, state)
+                    if one.edge < 0:
+                        self._on_version(one, self)
+                executed = len(ready)
+            pending.pop(executed)
         return len(pending) < before
 
     def _measure_due(self) -> None:
