@@ -254,6 +254,7 @@ class Learner:
                     )
             # Step 3: measure the versions to be evaluated, several at once.
             self._measure_due()
+            self._losses.settle()
         self._pending_flops = 0
         if contributions:
             self._contribution_s = (time.perf_counter() - began) / contributions
@@ -290,14 +291,9 @@ class Learner:
         self._ranks.require_equal(partial(self._checksum, wave))
         groups = self.station.groups(wave, self.workers.count)
         updates = self.workers.train([self._side.group(trains) for trains in groups])
-        tensors: list[Tensor] = []
         for trains, update in zip(groups, updates, strict=True):
             self._side.receive(trains, update)
-            tensors.append(update.loss)
-        # Once per wave, because it waits for the device.
-        numbers = [train.dispatch_id for trains in groups for train in trains]
-        losses = dict(zip(numbers, torch.cat(tensors).tolist(), strict=True))
-        self._losses.note(losses)
+            self._losses.note([train.dispatch_id for train in trains], update.loss)
         for train in wave:
             self._pending.mark_trained(train)
 

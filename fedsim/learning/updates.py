@@ -98,15 +98,16 @@ class WaitingUpdates:
         Row by row, so that the result does not depend on the groups in which the rows were trained; on CUDA, where each
         row would be a launch, by products of some, whose last bits differ.
         """
-        total = torch.zeros(self.elements[name], dtype=self.dtype, device=self.device)
         rows = (self.row(dispatch_id, name) for dispatch_id in dispatch_ids)
-        if not self.in_product:
-            for row, factor in zip(rows, factors, strict=True):
-                total.add_(row, alpha=factor)
-            return total
-        for start in range(0, len(factors), self.in_product):
-            few = np.array(factors[start : start + self.in_product])
-            total += self.product(few[None], list(itertools.islice(rows, len(few))))[0]
+        if self.in_product and len(factors):
+            pieces = []
+            for start in range(0, len(factors), self.in_product):
+                few = np.array(factors[start : start + self.in_product])
+                pieces.append(self.product(few[None], list(itertools.islice(rows, len(few))))[0])
+            return pieces[0] if len(pieces) == 1 else torch.stack(pieces).sum(0)
+        total = torch.zeros(self.elements[name], dtype=self.dtype, device=self.device)
+        for row, factor in zip(rows, factors, strict=True):
+            total.add_(row, alpha=factor)
         return total
 
     def product(self, factors: npt.NDArray[np.float64], rows: Sequence[Tensor]) -> Tensor:
@@ -276,23 +277,41 @@ class Contributions:
 class LossLedger:
     """The training losses of all trained dispatches, by number.
 
-    Attributes:
-        values: losses, NaN if unknown; a loss that is NaN itself is recorded as infinite.
+    New ones stay on the device until they are needed, because reading them waits for it.
     """
 
     def __init__(self) -> None:
-        self.values = np.empty(0)
+        self._values = np.empty(0)
+        self._on_device: list[tuple[Sequence[int], Tensor]] = []
 
-    def note(self, losses: Mapping[int, float]) -> None:
-        """Record losses of dispatches."""
-        numbers, given = list(losses), list(losses.values())
+    @property
+    def values(self) -> npt.NDArray[np.float64]:
+        """Losses, NaN if unknown; a loss that is NaN itself is recorded as infinite."""
+        self.settle()
+        return self._values
+
+    @values.setter
+    def values(self, values: npt.NDArray[np.float64]) -> None:
+        self._values = values
+
+    def note(self, dispatch_ids: Sequence[int], losses: Tensor) -> None:
+        """Record losses of B dispatches, (B,)."""
+        self._on_device.append((dispatch_ids, losses))
+
+    def settle(self) -> None:
+        """Read the losses that are on the device."""
+        if not self._on_device:
+            return
+        numbers = [number for dispatch_ids, _ in self._on_device for number in dispatch_ids]
+        given = torch.cat([losses for _, losses in self._on_device]).tolist()
+        self._on_device.clear()
         needed = max(numbers) + 1
-        if needed > len(self.values):
+        if needed > len(self._values):
             # A length that depends only on the largest number, so that equal checkpoints are equal files.
             grown = np.full(1 << needed.bit_length(), np.nan)
-            grown[: len(self.values)] = self.values
-            self.values = grown
-        self.values[numbers] = np.where(np.isnan(given), np.inf, given)
+            grown[: len(self._values)] = self._values
+            self._values = grown
+        self._values[numbers] = np.where(np.isnan(given), np.inf, given)
 
     def lack(self, dispatch_ids: Sequence[int]) -> bool:
         """Whether the loss of one of these dispatches is not known."""

@@ -78,6 +78,19 @@ def test_batches_are_consecutive_pieces_and_the_last_one_is_short() -> None:
 
 
 @given(st.data())
+def test_padded_plans_have_the_same_batches_and_few_shapes(data: st.DataObject) -> None:
+    order = make_order(with_replacement=data.draw(st.booleans()))
+    clients = np.array(data.draw(st.lists(st.sampled_from([1, 3, 4]), min_size=1, max_size=5)))
+    first = data.draw(st.integers(0, 12))
+    plan = {"first": first, "last": first + data.draw(st.integers(1, 12))}
+    given = clients, np.arange(len(clients))
+    padded = order.plan(*given, **plan, padded=True)
+    assert torch.equal(order.draw(*padded), order.batches(*given, **plan).rows)
+    for length in (len(padded[0]), padded[2].shape[1]):
+        assert "replacement" if len(padded[2]) == 3 else length & (length - 1) == 0
+
+
+@given(st.data())
 def test_group_and_starting_step_do_not_matter(data: st.DataObject) -> None:
     order = make_order(batch_size=8)
     clients = data.draw(st.lists(st.sampled_from([0, 1, 2, 3, 4]), min_size=1, max_size=5))
