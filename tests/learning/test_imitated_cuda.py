@@ -5,6 +5,7 @@ The device is an imitation, see :mod:`tests.learning.imitation_cuda`; :mod:`test
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,12 +13,15 @@ import pytest
 import torch
 from torch import Tensor
 
+import fedsim
 from fedsim.learning.device import Execution, uploaded
 from fedsim.learning.kernels import LinearStackKernel
 from fedsim.learning.server_side import ServerSide
 from fedsim.parts.catalog import CATALOG
+from tests.composition.worlds import digits
 from tests.learning.imitation_cuda import CUDA, Graph, There, assert_same, home, on_cpu, on_device
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
+from tests.learning.test_cuda import SENT
 from tests.learning.timelines import buffered, execute, rounds
 from tests.learning.workers.cases import method_of, synchronous
 
@@ -206,3 +210,19 @@ def test_updates_are_summed_by_products(
     state = on_device(task, timeline, training={"autocast": "tf32"})[0]
     torch.testing.assert_close(state["model"], expected[0]["model"])
     assert precisions == 9 * ["highest"]
+
+
+@pytest.mark.parametrize("server", SENT)
+def test_what_is_sent_is_that_of_the_cpu(
+    server: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A whole run, with compressed uploads or parts of the model, recorded."""
+    models = {}
+    for device in ("cpu", "cuda"):
+        if device == "cuda":
+            request.getfixturevalue("cuda")
+        training = {**digits()["training"], "dtype": "float64", "device": device}
+        content = digits(training=training, stop={"rounds": 3})
+        content["server"] = {**content["server"], **server}
+        models[device] = fedsim.run(content, tmp_path / device).model()
+    torch.testing.assert_close(models["cuda"], models["cpu"], atol=1e-9, rtol=1e-9)
