@@ -127,7 +127,7 @@ class WaitingUpdates:
         return sorted(far.union(self._near))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Combination:
     """A sum of multiples of vectors, as the factor of each; everything but adding and multiplying by numbers raises."""
 
