@@ -29,21 +29,6 @@ _OFFSET_BITS = 31
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """The mini-batches of B dispatches over S consecutive local steps.
-
-    Attributes:
-        first: number of the first of these steps.
-        rows: sample numbers, (S, B, width) int64; positions from ``counts`` on repeat the batch's first sample.
-        counts: samples per batch, (S, B) int64; meaningless after the end of a dispatch.
-    """
-
-    first: int
-    rows: Tensor
-    counts: Tensor
-
-
 class BatchOrder:
     """The order in which clients go through their samples.
 
@@ -95,13 +80,6 @@ class BatchOrder:
         result: IntArray = epochs * of_epoch + rest * self.batch_size
         return result
 
-    def batches(
-        self, clients: IntArray, sequences: IntArray, *, first: int, last: int, phase: int = 0
-    ) -> Batches:
-        """The mini-batches of steps ``first <= step < last``; all clients must have equal :meth:`widths`."""
-        plan = self.plan(clients, sequences, first=first, last=last, phase=phase)
-        return Batches(first, self.draw(*plan), plan[-1][1])
-
     def plan(
         self,
         clients: IntArray,
@@ -112,10 +90,11 @@ class BatchOrder:
         phase: int = 0,
         padded: bool = False,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """The arguments of :meth:`draw`; if they are as long, the first two are in the same memory.
+        """The arguments of :meth:`draw` for steps ``first <= step < last``; the clients must have equal :meth:`widths`.
 
-        If ``padded``, few shapes occur: the numbers of samples and of permutations, which differ from group to group,
-        are powers of two. What is added comes last and is not used.
+        If they are as long, the first two are in the same memory. If ``padded``, few shapes occur: the numbers of
+        samples and of permutations, which differ from group to group, are powers of two. What is added comes last and
+        is not used.
         """
         samples = self.samples[clients]
         steps = np.arange(first, last)[:, np.newaxis]
@@ -139,14 +118,17 @@ class BatchOrder:
         return self._range(total), self._range(width), *given
 
     def draw(self, places: Tensor, positions: Tensor, columns: Tensor, pieces: Tensor) -> Tensor:
-        """Sample numbers (S, B, width), by operations that depend only on the shapes of the arguments.
+        """Sample numbers of the mini-batches of B dispatches over S steps, (S, B, width).
+
+        The operations depend only on the shapes of the arguments. Positions beyond a batch's samples repeat its first.
 
         Args:
             places: numbers from 0, one for each sample of each permutation.
             positions: numbers from 0, (width,).
             columns: samples, key, number (the high bits of a sorting key), first row and first place of each
                 permutation, (5, permutations); with replacement, key, samples and first row of each dispatch, (3, B).
-            pieces: first place (with replacement, step) and number of samples of each batch, (2, S, B).
+            pieces: first place (with replacement, step) and number of samples of each batch, (2, S, B); meaningless
+                after the end of a dispatch.
         """
         begins, counts = pieces.unsqueeze(3)
         position = torch.where(positions < counts, positions, 0)

@@ -461,6 +461,7 @@ class Learner:
         if self._top is not self._side:
             tensors |= {f"cloud/{name}": value for name, value in self._top.tensors().items()}
             tensors |= self._top.store.tensors("cloud/memory/")
+        self._losses.settle()
         tensors["losses"] = torch.from_numpy(self._losses.values.copy())
         tensors["timeline"] = self._replay.tensor()
         for version, accuracies in self._accuracies.items():

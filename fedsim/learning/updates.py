@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -168,29 +169,31 @@ class Combinations:
         return Combination(total)
 
 
-_OF_TRAINS = {
-    "clients": "client",
-    "steps": "steps",
-    "steps_assigned": "steps_assigned",
-    "versions": "version",
-    "rounds": "round",
-}
-_OF_CONTRIBUTIONS = {"staleness": 2, "groups": 3, "multiplicity": 4}
+def _column(of: str, field: str) -> cached_property[IntArray]:
+    """The numbers in a ``field`` of each item in an attribute."""
+    get = attrgetter(field)
+    return cached_property(
+        lambda self: np.array([get(item) for item in getattr(self, of)], np.int64)
+    )
 
 
 class Contributions:
     """The :class:`fedsim.methods.base.Updates` of one aggregation, whose arrays are made when they are first read."""
 
-    clients: IntArray
-    samples: npt.NDArray[np.int64 | np.float64]
-    steps: IntArray
-    steps_assigned: IntArray
-    staleness: IntArray
-    groups: IntArray
-    multiplicity: IntArray
-    versions: IntArray
-    rounds: IntArray
-    learning_rates: npt.NDArray[np.float64]
+    clients = _column("_trains", "client")
+    steps = _column("_trains", "steps")
+    steps_assigned = _column("_trains", "steps_assigned")
+    versions = _column("_trains", "version")
+    rounds = _column("_trains", "round")
+    staleness = _column("_contributions", "staleness")
+    groups = _column("_contributions", "group")
+    multiplicity = _column("_contributions", "multiplicity")
+    samples: cached_property[npt.NDArray[np.int64 | np.float64]] = cached_property(
+        lambda self: self._context.samples[self.clients]
+    )
+    learning_rates: cached_property[npt.NDArray[np.float64]] = cached_property(
+        lambda self: np.array([self._rate(t.round, t.dispatched_s) for t in self._trains])
+    )
 
     def __init__(
         self,
@@ -204,32 +207,13 @@ class Contributions:
         self.time_s = aggregate.time_s
         self.round = aggregate.round
         self.attributes = aggregate.attributes
-        self._aggregate = aggregate
+        self._contributions = aggregate.contributions
         self._trains = trains
         self._ids = [train.dispatch_id for train in trains]
         self._waiting = waiting
         self._store = store
         self._context = context
-
-    def __getattr__(self, name: str) -> Any:
-        trains = self._trains
-        column: npt.NDArray[Any]
-        if name in _OF_TRAINS:
-            field = _OF_TRAINS[name]
-            column = np.array([getattr(train, field) for train in trains], dtype=np.int64)
-        elif name in _OF_CONTRIBUTIONS:
-            at = _OF_CONTRIBUTIONS[name]
-            items = self._aggregate.contributions
-            column = np.array([item[at] for item in items], dtype=np.int64)
-        elif name == "samples":
-            column = self._context.samples[self.clients]
-        elif name == "learning_rates":
-            rate = self._context.learning_rate
-            column = np.array([rate(t.round, t.dispatched_s) for t in trains], dtype=np.float64)
-        else:
-            raise AttributeError(f"updates have no {name}", name=name, obj=self)
-        setattr(self, name, column)
-        return column
+        self._rate = context.learning_rate
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -277,44 +261,36 @@ class Contributions:
 class LossLedger:
     """The training losses of all trained dispatches, by number.
 
-    New ones stay on the device until they are needed, because reading them waits for it.
+    Attributes:
+        values: losses that have been read, NaN if unknown; a loss that is NaN itself is recorded as infinite.
     """
 
     def __init__(self) -> None:
-        self._values = np.empty(0)
+        self.values = np.empty(0)
         self._on_device: list[tuple[Sequence[int], Tensor]] = []
 
-    @property
-    def values(self) -> npt.NDArray[np.float64]:
-        """Losses, NaN if unknown; a loss that is NaN itself is recorded as infinite."""
-        self.settle()
-        return self._values
-
-    @values.setter
-    def values(self, values: npt.NDArray[np.float64]) -> None:
-        self._values = values
-
     def note(self, dispatch_ids: Sequence[int], losses: Tensor) -> None:
-        """Record losses of B dispatches, (B,)."""
+        """Record losses of B dispatches, (B,), which stay on the device until :meth:`settle`."""
         self._on_device.append((dispatch_ids, losses))
 
     def settle(self) -> None:
-        """Read the losses that are on the device."""
+        """Read the losses on the device, for which it must have computed them."""
         if not self._on_device:
             return
         numbers = [number for dispatch_ids, _ in self._on_device for number in dispatch_ids]
         given = torch.cat([losses for _, losses in self._on_device]).tolist()
         self._on_device.clear()
         needed = max(numbers) + 1
-        if needed > len(self._values):
+        if needed > len(self.values):
             # A length that depends only on the largest number, so that equal checkpoints are equal files.
             grown = np.full(1 << needed.bit_length(), np.nan)
-            grown[: len(self._values)] = self._values
-            self._values = grown
-        self._values[numbers] = np.where(np.isnan(given), np.inf, given)
+            grown[: len(self.values)] = self.values
+            self.values = grown
+        self.values[numbers] = np.where(np.isnan(given), np.inf, given)
 
     def lack(self, dispatch_ids: Sequence[int]) -> bool:
         """Whether the loss of one of these dispatches is not known."""
+        self.settle()
         most = max(dispatch_ids, default=-1)
         return most >= len(self.values) or bool(np.isnan(self.values[list(dispatch_ids)]).any())
 

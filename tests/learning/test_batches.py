@@ -9,14 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.learning.batches import Batches, BatchOrder, mix
+from fedsim.learning.batches import BatchOrder, mix
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.randomness import GOLDEN, Purpose, Stream, mix64
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Augmentation
 from tests.learning.images import CROP_AND_FLIP, colour_task, session_of
-from tests.learning.problems import SEED, make_training, quadratic_task, supervised_task
+from tests.learning.problems import (
+    SEED,
+    Batches,
+    batches_of,
+    make_training,
+    quadratic_task,
+    supervised_task,
+)
 from tests.learning.timelines import buffered, execute
 
 MASK = (1 << 64) - 1
@@ -31,7 +38,7 @@ def make_order(batch_size: int = 32, **options: bool) -> BatchOrder:
 
 def draw(order: BatchOrder, clients: list[int], first: int, last: int, **keys: int) -> Batches:
     sequences = np.full(len(clients), keys.pop("sequence", 0))
-    return order.batches(np.array(clients), sequences, first=first, last=last, **keys)
+    return batches_of(order, np.array(clients), sequences, first=first, last=last, **keys)
 
 
 def drawn_rows(batches: Batches, step: int, row: int) -> list[int]:
@@ -85,7 +92,7 @@ def test_padded_plans_have_the_same_batches_and_few_shapes(data: st.DataObject) 
     plan = {"first": first, "last": first + data.draw(st.integers(1, 12))}
     given = clients, np.arange(len(clients))
     padded = order.plan(*given, **plan, padded=True)
-    assert torch.equal(order.draw(*padded), order.batches(*given, **plan).rows)
+    assert torch.equal(order.draw(*padded), batches_of(order, *given, **plan).rows)
     for length in (len(padded[0]), padded[2].shape[1]):
         assert "replacement" if len(padded[2]) == 3 else length & (length - 1) == 0
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.batches import BatchOrder
 from fedsim.learning.kernels.base import Correction, IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
@@ -150,14 +150,14 @@ class SupervisedSession(Session, Generic[KernelType]):
         self._kernel, self.order, self.samples = kernel, kernel.order, kernel.samples
         self._clients, self._sequences, self._steps, self._phase = clients, sequences, steps, phase
         self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
-        self._drawn: Batches | None = None
+        # What was drawn: sample numbers (S, b, width) and sizes (S, b) of the batches from step ``_first`` on.
+        self._first, self._rows, self._sizes = 0, torch.empty(0), torch.empty(0)
         self._augmenter = augmenter = self.order.augmenter
         self._streams = augmenter.keys(clients, sequences, phase) if augmenter else torch.empty(0)
 
     def draw(self, step: int, active: int) -> tuple[Tensor, Tensor]:
         """Sample numbers (b, width) and sample counts (b,) of the first b = ``active`` dispatches at ``step``."""
-        drawn = self._drawn
-        if drawn is None or step >= drawn.first + len(drawn.rows):
+        if step >= self._first + len(self._rows):
             ahead = max(1, _MOST_PLACES // (active * self.width))
             last = min(int(self._steps[0]), step + ahead)
             given = self._clients[:active], self._sequences[:active]
@@ -167,11 +167,11 @@ class SupervisedSession(Session, Generic[KernelType]):
             parts = draws(self._kernel.drawn, plan[:2], plan[2:])
             if padded:
                 parts = tuple(part.clone() for part in parts)
-            rows, self._labels, *self._further = parts
-            self._drawn = drawn = Batches(step, rows, plan[-1][1])
-            self._on_draw(drawn)
-        at = step - drawn.first
-        return drawn.rows[at, :active], drawn.counts[at, :active]
+            self._rows, self._labels, *self._further = parts
+            self._first, self._sizes = step, plan[-1][1]
+            self._on_draw()
+        at = step - self._first
+        return self._rows[at, :active], self._sizes[at, :active]
 
     def inputs(self, step: int, rows: Tensor, first: int = 0) -> Tensor:
         """Inputs of the samples ``rows`` (S, b, width), (S x b x width, *shape), augmented if requested.
@@ -214,8 +214,8 @@ class SupervisedSession(Session, Generic[KernelType]):
         keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
         return Stream(self.order.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
 
-    def _on_draw(self, drawn: Batches) -> None:
-        self._first = drawn.first
+    def _on_draw(self) -> None:
+        """Note what was drawn."""
 
     @staticmethod
     def prepared(kernel: Any, rows: Tensor, counts: Tensor) -> Sequence[Tensor]:
@@ -269,9 +269,8 @@ class StackedSession(SupervisedSession[KernelType]):
         """
         self.draw(begin, rows.stop)
         at = slice(begin - self._first, end - self._first)
-        assert self._drawn is not None
         samples, labels, mean_weights = (
-            each[at, rows] for each in (self._drawn.rows, self._labels, *self._further)
+            each[at, rows] for each in (self._rows, self._labels, *self._further)
         )
         inputs = self.inputs(begin, samples, first=rows.start)
         return inputs.view(*samples.shape, *inputs.shape[1:]), labels, mean_weights
