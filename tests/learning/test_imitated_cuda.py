@@ -16,6 +16,7 @@ from torch import Tensor
 import fedsim
 from fedsim.learning.device import Execution, uploaded
 from fedsim.learning.kernels import LinearStackKernel
+from fedsim.learning.learner import Learner
 from fedsim.learning.server_side import ServerSide
 from fedsim.parts.catalog import CATALOG
 from tests.composition.worlds import digits
@@ -190,6 +191,32 @@ def test_versions_in_a_row_are_made_by_one_product(
     for (version, metrics), (same, values) in zip(rows, expected[1], strict=True):
         assert version == same
         assert metrics == pytest.approx(values, rel=1e-6)
+
+
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(
+    cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although products round otherwise than single versions: which versions are one follows from the timeline."""
+    monkeypatch.setattr("fedsim.learning.updates._ROWS_OF_A_PRODUCT", 3)
+    monkeypatch.setattr("fedsim.learning.learner._CUDA_PENDING", 8)
+    method, timeline = method_of("fedasync"), buffered(24, buffer=1)
+    options: dict[str, Any] = {"method": method, "params": method.Params.model_validate({})}
+    options["training"] = make_training(device="cuda")
+    task = supervised_task("mlp")
+    saved: list[Any] = []
+
+    def save(learner: Learner) -> None:
+        tensors, meta = learner.state()
+        copies = {n: (t.inner if isinstance(t, There) else t).clone() for n, t in tensors.items()}
+        saved.append((copies, json.loads(json.dumps(meta))))
+
+    whole = timeline.play(make_learner(task, on_rest=save, **options))
+    whole.close()
+    assert len(saved) > 2
+    for checkpoint in saved[:-1]:
+        resumed = timeline.play(make_learner(task, checkpoint=checkpoint, **options))
+        resumed.close()
+        assert_same(home((dict(resumed.server), [])), home((dict(whole.server), [])))
 
 
 def test_updates_are_summed_by_products(
