@@ -6,8 +6,8 @@
 DIR is by default ``$OUT/cuda-report``. Each step has a limit of its own; what it prints goes to the terminal and to
 DIR/<step>.txt as it comes, and rows of tables to DIR/rows.jsonl. Steps that passed are not repeated: the same command
 again runs those that are missing. The exit status is 1 if a step failed, was cut off or did not begin. The checkout and
-fedsim's requirements suffice; ``paper``, ``fedlga`` and ``fedsum`` also need MNIST, Fashion-MNIST and CIFAR-10
-(``FEDSIM_DATA``), and steps of JAX and ``torch.compile`` report if they are missing.
+fedsim's requirements suffice for most steps; those that lack something are skipped and say what: ``tests`` needs
+pytest, ``jax`` JAX, and ``paper``, ``fedlga`` and ``fedsum`` need MNIST, Fashion-MNIST and CIFAR-10 (``FEDSIM_DATA``).
 """
 
 from __future__ import annotations
@@ -75,10 +75,33 @@ STEPS: dict[str, tuple[int, list[str]]] = {
 }
 """Seconds and command of each step. Steps of JAX and compilers come last, because they take minutes to compile."""
 
+_DATA = ["-m", "fedsim", "data", "prepare"]
+NEEDS = {
+    "tests": ["-c", "import pytest, xdist, hypothesis"],
+    "paper": [*_DATA, "mnist"],
+    "fedlga": [*_DATA, "fashion_mnist"],
+    "fedsum": [*_DATA, "cifar10"],
+    "jax": ["-c", "import jax"],
+}
+"""A command that fails if a step lacks something; the last line that it prints says what."""
+
+
+def lacking(name: str, limit_s: float) -> str:
+    """What a step lacks on this machine; empty if it can run."""
+    command = [sys.executable, *NEEDS.get(name, ["-c", ""])]
+    try:
+        probe = subprocess.run(command, capture_output=True, text=True, timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        return f"{' '.join(NEEDS[name])} takes more than {limit_s:.0f} s"
+    lines = [line.strip() for line in (probe.stdout + probe.stderr).splitlines()]
+    return next(filter(None, reversed(lines)), "?") if probe.returncode else ""
+
 
 def run(name: str, folder: Path, limit_s: float) -> str:
     """Run a step, and copy its output to the terminal and its file; returns how it ended."""
     began = time.monotonic()
+    if missing := lacking(name, limit_s):
+        return f"skipped: {missing}"
     command = [
         part.format(folder=folder) if "{folder}" in part else part for part in STEPS[name][1]
     ]
@@ -86,7 +109,7 @@ def run(name: str, folder: Path, limit_s: float) -> str:
         [sys.executable, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert process.stdout is not None
-    timer = threading.Timer(limit_s, process.terminate)
+    timer = threading.Timer(limit_s - (time.monotonic() - began), process.terminate)
     timer.start()
     with (folder / f"{name}.txt").open("w", encoding="utf-8") as report:
         for line in process.stdout:
@@ -168,7 +191,8 @@ def main() -> None:
         if name == "device" and not results[name].startswith("passed"):
             break
     print("\n" + "\n".join(f"{name:14} {results.get(name, 'did not begin')}" for name in STEPS))
-    sys.exit(not all(results.get(name, "").startswith("passed") for name in options.only))
+    ended_well = ("passed", "skipped")
+    sys.exit(not all(results.get(name, "").startswith(ended_well) for name in options.only))
 
 
 if __name__ == "__main__":

@@ -46,6 +46,7 @@ from torch.nn import functional
 from benchmarks import learning_kernels
 from benchmarks.learning_deferral import make_timeline, with_fedsim
 from fedsim.learning.learner import Learner
+from fedsim.methods.asynchronous import FedAsync, FedBuff
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.kinds.supervised import SupervisedTask
@@ -374,10 +375,10 @@ def asynchronous(model: str, precision: str) -> dict[str, Any]:
         run()
     rates = {"synchronous": 50 * STEPS / measure(run, 1.0)}
     learner.stop()
-    for name, buffer in (("fedbuff", 10), ("fedasync", 1)):
+    for name, method, buffer in (("fedbuff", FedBuff, 10), ("fedasync", FedAsync, 1)):
         calls = make_timeline(task.clients, IN_FLIGHT, UPDATES, buffer)
         for _ in range(2):
-            _, seconds = with_fedsim(task, calls, **training)
+            _, seconds = with_fedsim(task, calls, method=method, params=method.Params(), **training)
         rates[name] = STEPS * (UPDATES // buffer * buffer) / seconds
     return {
         "model": model,

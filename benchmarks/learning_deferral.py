@@ -23,6 +23,7 @@ from torch import nn
 
 from benchmarks.learning_kernels import BATCH, RATE, STEPS, make_learner, make_task
 from fedsim.learning.learner import Learner
+from fedsim.methods.base import Method
 from fedsim.methods.fedavg import FedAvg, FedAvgParams
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.vocabulary.timeline import Aggregate, Contribution, Train
@@ -121,10 +122,14 @@ def plain(task: SupervisedTask, calls: list[Call], device: torch.device, threads
 
 
 def with_fedsim(
-    task: SupervisedTask, calls: list[Call], device: str, **options: object
+    task: SupervisedTask,
+    calls: list[Call],
+    device: str,
+    method: type[Method] = FedAvg,
+    params: object = FedAvgParams(weights="uniform"),
+    **options: object,
 ) -> tuple[Learner, float]:
-    params = FedAvgParams(weights="uniform")
-    learner = make_learner(task, FedAvg, params, device=device, **options)
+    learner = make_learner(task, method, params, device=device, **options)
     start = time.perf_counter()
     for call, argument in calls:
         getattr(learner, call)(argument)

@@ -29,21 +29,6 @@ _OFFSET_BITS = 31
 _OFFSET_MASK = (1 << _OFFSET_BITS) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Batches:
-    """The mini-batches of B dispatches over S consecutive local steps.
-
-    Attributes:
-        first: number of the first of these steps.
-        rows: sample numbers, (S, B, width) int64; positions from ``counts`` on repeat the batch's first sample.
-        counts: samples per batch, (S, B) int64; meaningless after the end of a dispatch.
-    """
-
-    first: int
-    rows: Tensor
-    counts: Tensor
-
-
 class BatchOrder:
     """The order in which clients go through their samples.
 
@@ -73,6 +58,7 @@ class BatchOrder:
         self._offsets = offsets
         self._rows = torch.from_numpy(np.ascontiguousarray(rows)).to(device)
         self._device = device
+        self._numbers = torch.empty(0, dtype=torch.int64, device=device)
         self.batch_size = batch_size
         self.samples: IntArray = np.diff(offsets)
         self.steps_per_epoch = steps_per_epoch(self.samples, batch_size, drops_last=drops_last)
@@ -94,56 +80,85 @@ class BatchOrder:
         result: IntArray = epochs * of_epoch + rest * self.batch_size
         return result
 
-    def batches(
-        self, clients: IntArray, sequences: IntArray, *, first: int, last: int, phase: int = 0
-    ) -> Batches:
-        """The mini-batches of steps ``first <= step < last``; all clients must have equal :meth:`widths`."""
-        width = int(self.widths(clients[:1])[0])
+    def plan(
+        self,
+        clients: IntArray,
+        sequences: IntArray,
+        *,
+        first: int,
+        last: int,
+        phase: int = 0,
+        padded: bool = False,
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """The arguments of :meth:`draw` for steps ``first <= step < last``; the clients must have equal :meth:`widths`.
+
+        If they are as long, the first two are in the same memory. If ``padded``, few shapes occur: the numbers of
+        samples and of permutations, which differ from group to group, are powers of two. What is added comes last and
+        is not used.
+        """
+        samples = self.samples[clients]
+        steps = np.arange(first, last)[:, np.newaxis]
         if self._with_replacement:
-            return self._independent(clients, sequences, first, last, phase, width)
-        samples, per_epoch = self.samples[clients], self.steps_per_epoch[clients]
-        first_epoch = first // per_epoch
-        epochs = -(-last // per_epoch) - first_epoch
-        starts = np.cumsum(epochs * samples) - epochs * samples
-        order = self._orders(clients, sequences, phase, first_epoch, epochs)
+            keys = self._stream.keys(clients, sequences, phase).view(np.int64)
+            columns, total = np.stack([keys, samples, self._offsets[clients]]), 0
+            pieces = np.stack(np.broadcast_arrays(steps, np.minimum(samples, self.batch_size)))
+        else:
+            per_epoch = self.steps_per_epoch[clients]
+            first_epoch = first // per_epoch
+            epochs = -(-last // per_epoch) - first_epoch
+            columns = self._permutations(clients, sequences, phase, first_epoch, epochs, padded)
+            total = int(columns[0].sum())
+            starts = np.cumsum(epochs * samples) - epochs * samples
+            epoch = steps // per_epoch
+            within = (steps - epoch * per_epoch) * self.batch_size
+            begin = (epoch - first_epoch) * samples + starts + within
+            pieces = np.stack([begin, np.minimum(samples - within, self.batch_size)])
+        width = int(self.widths(clients[:1])[0])
+        given = uploaded(columns, self._device), uploaded(pieces, self._device)
+        return self._range(total), self._range(width), *given
 
-        step = np.arange(first, last)[:, np.newaxis]
-        epoch = step // per_epoch
-        within = (step - epoch * per_epoch) * self.batch_size
-        sizes = np.minimum(samples - within, self.batch_size)
-        begin = (epoch - first_epoch) * samples + starts + within
-        begins, counts = uploaded(np.stack([begin, sizes]), self._device)
-        position = torch.arange(width, device=self._device)
-        rows = begins.unsqueeze(2) + torch.where(position < counts.unsqueeze(2), position, 0)
-        return Batches(first, order[rows], counts)
+    def draw(self, places: Tensor, positions: Tensor, columns: Tensor, pieces: Tensor) -> Tensor:
+        """Sample numbers of the mini-batches of B dispatches over S steps, (S, B, width).
 
-    def _independent(
-        self, clients: IntArray, sequences: IntArray, first: int, last: int, phase: int, width: int
-    ) -> Batches:
-        """Batches of ``batch_size`` independent draws, or of as many as the client has samples if these are fewer."""
-        keys_of_dispatches = self._stream.keys(clients, sequences, phase).view(np.int64)
-        columns = np.stack([keys_of_dispatches, self.samples[clients], self._offsets[clients]])
-        keys, samples, offset = uploaded(columns, self._device)
-        step = torch.arange(first, last, device=self._device).view(-1, 1, 1)
-        counts = samples.clamp(max=self.batch_size).expand(last - first, -1)
-        position = torch.arange(width, device=self._device)
-        position = torch.where(position < counts.unsqueeze(2), position, 0)
-        hashes = fold(fold(keys.view(1, -1, 1), step), position)
-        draws = (shift(hashes, 64 - _DRAW_BITS) * samples.view(1, -1, 1)) >> _DRAW_BITS
-        return Batches(first, self._rows[offset.view(1, -1, 1) + draws], counts)
+        The operations depend only on the shapes of the arguments. Positions beyond a batch's samples repeat its first.
 
-    def _orders(
+        Args:
+            places: numbers from 0, one for each sample of each permutation.
+            positions: numbers from 0, (width,).
+            columns: samples, key, number (the high bits of a sorting key), first row and first place of each
+                permutation, (5, permutations); with replacement, key, samples and first row of each dispatch, (3, B).
+            pieces: first place (with replacement, step) and number of samples of each batch, (2, S, B); meaningless
+                after the end of a dispatch.
+        """
+        begins, counts = pieces.unsqueeze(3)
+        position = torch.where(positions < counts, positions, 0)
+        if self._with_replacement:
+            # As many independent draws as a batch or the client has samples, whichever is fewer.
+            keys, samples, offset = columns.unsqueeze(2)
+            hashes = fold(fold(keys, begins), position)
+            draws = (shift(hashes, 64 - _DRAW_BITS) * samples) >> _DRAW_BITS
+            return self._rows[offset + draws]
+        # Permuted within each epoch of each client; epoch after epoch and client after client.
+        key, high_bits, offset, start = torch.repeat_interleave(
+            columns[1:], columns[0], dim=1, output_size=len(places)
+        )
+        within = places - start
+        sort_key = high_bits | shift(fold(key, within), 64 - _HASH_BITS)
+        place = torch.sort(sort_key, stable=True).indices[begins + position]
+        return self._rows[(offset + within)[place]]
+
+    def _permutations(
         self,
         clients: IntArray,
         sequences: IntArray,
         phase: int,
         first_epoch: IntArray,
         epochs: IntArray,
-    ) -> Tensor:
-        """Sample numbers, permuted within each epoch of each client; epoch after epoch and client after client."""
-        device = self._device
+        padded: bool,
+    ) -> IntArray:
         permutations = int(epochs.sum())
-        if permutations > _MOST_PERMUTATIONS:
+        count = 1 << permutations.bit_length() if padded else permutations
+        if count > _MOST_PERMUTATIONS:
             raise ValueError("too many permutations at once; request fewer steps")
         number = np.arange(permutations)
         dispatch = np.repeat(np.arange(len(clients)), epochs)
@@ -151,20 +166,28 @@ class BatchOrder:
         keys = self._stream.keys(clients[dispatch], sequences[dispatch], phase, epoch)
         samples = self.samples[clients][dispatch]
         ends = np.cumsum(samples)
-        offsets = self._offsets[clients][dispatch]
-        columns = np.stack(
-            [samples, keys.view(np.int64), number << _HASH_BITS, offsets, ends - samples]
+        columns = np.zeros((5, count), np.int64)
+        columns[:, :permutations] = (
+            samples,
+            keys.view(np.int64),
+            number << _HASH_BITS,
+            self._offsets[clients][dispatch],
+            ends - samples,
         )
-        lengths, *per_permutation = uploaded(columns, device)
+        if padded:
+            total = int(ends[-1])
+            columns[0, permutations] = (1 << (total - 1).bit_length()) - total
+            columns[2, permutations:] = permutations << _HASH_BITS
+            columns[4, permutations:] = total
+        return columns
 
-        total = int(ends[-1])
-        key, high_bits, offset, start = torch.repeat_interleave(
-            torch.stack(per_permutation), lengths, dim=1, output_size=total
-        )
-        position = torch.arange(total, device=device) - start
-        sort_key = high_bits | shift(fold(key, position), 64 - _HASH_BITS)
-        order = torch.sort(sort_key, stable=True).indices
-        return self._rows[(offset + position)[order]]
+    def _range(self, count: int) -> Tensor:
+        """Numbers from 0, (count,)."""
+        numbers = self._numbers
+        if len(numbers) < count:
+            length = 1 << (count - 1).bit_length()
+            self._numbers = numbers = torch.arange(length, device=self._device)
+        return numbers[:count]
 
 
 @dataclass(frozen=True, slots=True)

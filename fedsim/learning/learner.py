@@ -254,6 +254,7 @@ class Learner:
                     )
             # Step 3: measure the versions to be evaluated, several at once.
             self._measure_due()
+            self._losses.settle()
         self._pending_flops = 0
         if contributions:
             self._contribution_s = (time.perf_counter() - began) / contributions
@@ -290,14 +291,9 @@ class Learner:
         self._ranks.require_equal(partial(self._checksum, wave))
         groups = self.station.groups(wave, self.workers.count)
         updates = self.workers.train([self._side.group(trains) for trains in groups])
-        tensors: list[Tensor] = []
         for trains, update in zip(groups, updates, strict=True):
             self._side.receive(trains, update)
-            tensors.append(update.loss)
-        # Once per wave, because it waits for the device.
-        numbers = [train.dispatch_id for trains in groups for train in trains]
-        losses = dict(zip(numbers, torch.cat(tensors).tolist(), strict=True))
-        self._losses.note(losses)
+            self._losses.note([train.dispatch_id for train in trains], update.loss)
         for train in wave:
             self._pending.mark_trained(train)
 
@@ -314,7 +310,7 @@ class Learner:
         pending, waiting = self._pending, self._side.waiting
         before = len(pending)
         while pending:
-            head = pending.head
+            head, executed = pending.head, 1
             if isinstance(head, Evaluate):
                 # It was submitted while its version was the newest, so it is again.
                 self._unmeasured.append((head, self.server))
@@ -335,13 +331,19 @@ class Learner:
                 of_cloud = head.edge < 0 and self._top is not self._side
                 side = self._top if of_cloud else self._side
                 submitted = self._gathered if of_cloud else pending.trains
-                numbers = [item.dispatch_id for item in head.contributions]
-                if not all(number in side.waiting for number in numbers):
+                ready = pending.ready(side.waiting.__contains__, side.waiting.in_product)
+                if not ready:
                     break
-                side.aggregate(head, [submitted.pop(number) for number in numbers])
-                if head.edge < 0:
-                    self._on_version(head, self)
-            pending.pop()
+                trains = [
+                    [submitted.pop(item.dispatch_id) for item in one.contributions] for one in ready
+                ]
+                states = side.combined(ready, trains)
+                for one, of_one, state in zip(ready, trains, states, strict=True):
+                    side.aggregate(one, of_one, state)
+                    if one.edge < 0:
+                        self._on_version(one, self)
+                executed = len(ready)
+            pending.pop(executed)
         return len(pending) < before
 
     def _measure_due(self) -> None:
@@ -459,6 +461,7 @@ class Learner:
         if self._top is not self._side:
             tensors |= {f"cloud/{name}": value for name, value in self._top.tensors().items()}
             tensors |= self._top.store.tensors("cloud/memory/")
+        self._losses.settle()
         tensors["losses"] = torch.from_numpy(self._losses.values.copy())
         tensors["timeline"] = self._replay.tensor()
         for version, accuracies in self._accuracies.items():

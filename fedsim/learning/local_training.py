@@ -98,7 +98,9 @@ class LocalTrainer:
         mean, change = sums.get("mean_gradient"), sums.get("change")
         loss = start.new_zeros(rows)
         counts = active_rows(steps)
-        divisors = uploaded(np.maximum(steps, 1), start.device).to(start.dtype)
+        divisors = loss
+        if collect:
+            divisors = uploaded(np.maximum(steps, 1), start.device).to(start.dtype)
         if fused and rule is None and not collect:
             loss = session.descend(weights, cohort.learning_rates, counts)
             counts = counts[:0]

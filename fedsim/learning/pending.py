@@ -62,9 +62,26 @@ class Pending:
         """The instruction to be executed next."""
         return self._queue[0]
 
-    def pop(self) -> None:
-        """Remove the head, which was executed."""
-        self._queue.popleft()
+    def ready(self, is_waiting: Callable[[int], bool], most: int) -> list[Aggregate]:
+        """The next aggregations of a server, all of whose updates wait: one, or several of up to ``most`` updates."""
+        ready: list[Aggregate] = []
+        updates = 0
+        for instruction in self._queue:
+            if not isinstance(instruction, Aggregate):
+                break
+            updates += len(instruction.contributions)
+            is_further = ready and max(updates, len(ready) + 1) <= most
+            if ready and not (is_further and instruction.edge == ready[0].edge):
+                break
+            if not all(is_waiting(item.dispatch_id) for item in instruction.contributions):
+                break
+            ready.append(instruction)
+        return ready
+
+    def pop(self, count: int = 1) -> None:
+        """Remove instructions at the head, which were executed."""
+        for _ in range(count):
+            self._queue.popleft()
         if not self._queue:
             self.contributions = self.evaluations = 0
 

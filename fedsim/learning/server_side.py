@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,9 +15,10 @@ from fedsim.learning.contract import Contract, Named
 from fedsim.learning.device import Execution
 from fedsim.learning.memory import Budget, StateStore
 from fedsim.learning.pending import Models
-from fedsim.learning.updates import Contributions, WaitingUpdates
+from fedsim.learning.updates import Combinations, Contributions, WaitingUpdates
 from fedsim.learning.workers import Group, Station, cohort_of
 from fedsim.methods.base import Cohort, LocalUpdate, Method, ServerState
+from fedsim.parts.component import is_bundled
 from fedsim.vocabulary.timeline import Adopt, Aggregate, Gather, Train
 
 
@@ -74,6 +76,14 @@ class ServerSide:
         self._kept_when_lost = {name for name, memory in memories.items() if memory.kept_when_lost}
         first = method.sent_at(0)
         self.waiting = WaitingUpdates(method.upload(), dtype, device, folder=folder, others=first)
+        # Whether several versions may be made by one product. A user's aggregation is called once for each, and so is
+        # one that changes memories.
+        self._combines = (
+            is_bundled(type(method))
+            and list(state) == ["model"]
+            and len(method.upload()) == 1
+            and all(memory.keeper == "client" for memory in memories.values())
+        )
 
     def models(self, edge: int = -1) -> Models:
         """The models of the only server or the cloud, or of an edge server."""
@@ -126,13 +136,44 @@ class ServerSide:
         for train in trains:
             self.models(train.edge).release(train.model)
 
-    def aggregate(self, instruction: Aggregate, trains: Sequence[Train]) -> None:
-        """Make the next version from the updates of ``trains``, the instruction's contributions."""
+    def combined(
+        self, instructions: Sequence[Aggregate], trains: Sequence[Sequence[Train]]
+    ) -> Sequence[ServerState | None]:
+        """The next states, from one product, if all are sums of multiples of the model and the updates; else Nones.
+
+        The method computes on factors in place of vectors. If that raises, its aggregations are executed one by one.
+        """
+        if len(instructions) == 1 or not self._combines:
+            return [None] * len(instructions)
+        model = self.models(instructions[0].edge).current["model"]
+        name = self._method.upload()[0].name
+        numbers = [train.dispatch_id for of_one in trains for train in of_one]
+        combinations = Combinations(numbers, name)
+        state: Any = {"model": combinations.model}
+        factors = []
+        given: Any = combinations, self.store, self._method.context
+        try:
+            for instruction, of_one in zip(instructions, trains, strict=True):
+                updates = Contributions(instruction, of_one, *given)
+                state = self._method.aggregate(Named(state), updates)
+                factors.append(state["model"].factors)
+        except Exception:
+            self._combines = False
+            return [None] * len(instructions)
+        rows = [model, *(self.waiting.row(number, name) for number in numbers)]
+        return [{"model": row} for row in self.waiting.product(np.stack(factors), rows)]
+
+    def aggregate(
+        self, instruction: Aggregate, trains: Sequence[Train], state: ServerState | None = None
+    ) -> None:
+        """Make the next version from the updates of ``trains``, unless its ``state`` is given."""
         models = self.models(instruction.edge)
-        updates = Contributions(instruction, trains, self.waiting, self.store, self._method.context)
-        with self._contract.unchanged(models.current):
-            state = self._method.aggregate(Named(models.current), updates)
-        self._contract.check_state(state, "aggregate")
+        if state is None:
+            given = self.waiting, self.store, self._method.context
+            updates = Contributions(instruction, trains, *given)
+            with self._contract.unchanged(models.current):
+                state = self._method.aggregate(Named(models.current), updates)
+            self._contract.check_state(state, "aggregate")
         models.publish(instruction.model, state)
         for train in trains:
             self.waiting.drop(train.dispatch_id)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from pathlib import Path
 
 import numpy as np
@@ -13,14 +16,18 @@ from torch import Tensor
 
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.learning.contract import Named
-from fedsim.learning.device import uploaded
+from fedsim.learning.device import reproducible, uploaded
 from fedsim.learning.memory import Budget, RowStore, StateStore, host_budget
 from fedsim.methods.base import MethodContext, Vector
 from fedsim.vocabulary.timeline import Aggregate, Train
 
+IntArray = npt.NDArray[np.int64]
+
 WAITING_BYTES = 1 << 30
 _WAITING_SHARE = 0.0625
+# On CUDA, that many updates are multiplied at once, fewer of large models: their rows are copied into one matrix.
 _ROWS_OF_A_PRODUCT = 64
+_BYTES_OF_A_PRODUCT = 1 << 28
 
 
 class WaitingUpdates:
@@ -32,6 +39,7 @@ class WaitingUpdates:
     Attributes:
         bytes_each: bytes of ``vectors`` of a dispatch.
         most_in_wave: number of dispatches that may be trained together.
+        in_product: number of updates that are multiplied at once; 0 where they are added row by row.
     """
 
     def __init__(
@@ -49,6 +57,8 @@ class WaitingUpdates:
         self.elements = Named((vector.name, vector.elements) for vector in (*others, *vectors))
         budget = host_budget(WAITING_BYTES, _WAITING_SHARE)
         self._room = self.most_in_wave = max(1, budget // max(1, self.bytes_each))
+        fits = _BYTES_OF_A_PRODUCT // max(1, self.bytes_each)
+        self.in_product = min(_ROWS_OF_A_PRODUCT, max(1, fits)) if device.type == "cuda" else 0
         # By dispatch: the matrices of its group, and its row in them.
         self._near: dict[int, tuple[Mapping[str, Tensor], int]] = {}
         self._far = {
@@ -89,16 +99,22 @@ class WaitingUpdates:
         Row by row, so that the result does not depend on the groups in which the rows were trained; on CUDA, where each
         row would be a launch, by products of some, whose last bits differ.
         """
-        total = torch.zeros(self.elements[name], dtype=self.dtype, device=self.device)
         rows = (self.row(dispatch_id, name) for dispatch_id in dispatch_ids)
-        if self.device.type == "cuda" and _ROWS_OF_A_PRODUCT:
-            weights = uploaded(np.array(factors), self.device).to(self.dtype)
-            for few in torch.split(weights, _ROWS_OF_A_PRODUCT) if len(weights) else ():
-                total += few @ torch.stack(list(itertools.islice(rows, len(few))))
-            return total
+        if self.in_product and len(factors):
+            pieces = []
+            for start in range(0, len(factors), self.in_product):
+                few = np.array(factors[start : start + self.in_product])
+                pieces.append(self.product(few[None], list(itertools.islice(rows, len(few))))[0])
+            return pieces[0] if len(pieces) == 1 else torch.stack(pieces).sum(0)
+        total = torch.zeros(self.elements[name], dtype=self.dtype, device=self.device)
         for row, factor in zip(rows, factors, strict=True):
             total.add_(row, alpha=factor)
         return total
+
+    def product(self, factors: npt.NDArray[np.float64], rows: Sequence[Tensor]) -> Tensor:
+        """Sums of ``factors`` (n, R) times R rows, (n, elements), in full precision even if training uses TF32."""
+        with reproducible():
+            return uploaded(factors, self.device).to(self.dtype) @ torch.stack(list(rows))
 
     def drop(self, dispatch_id: int) -> None:
         """Forget a dispatch's vectors."""
@@ -112,8 +128,72 @@ class WaitingUpdates:
         return sorted(far.union(self._near))
 
 
+@dataclass(slots=True)
+class Combination:
+    """A sum of multiples of vectors, as the factor of each; everything but adding and multiplying by numbers raises."""
+
+    factors: npt.NDArray[np.float64]
+    # Numbers of numpy leave a product to this class, and nothing is changed in place.
+    __array_ufunc__ = __iadd__ = __isub__ = __imul__ = None
+
+    def __add__(self, other: Combination) -> Combination:
+        return Combination(self.factors + other.factors)
+
+    def __sub__(self, other: Combination) -> Combination:
+        return Combination(self.factors - other.factors)
+
+    def __mul__(self, factor: float) -> Combination:
+        return Combination(self.factors * float(factor))
+
+    __rmul__ = __mul__
+
+
+class Combinations:
+    """Stands for :class:`WaitingUpdates` while a method combines them: the first factor is the model's."""
+
+    def __init__(self, dispatch_ids: Sequence[int], name: str) -> None:
+        self._units = np.eye(1 + len(dispatch_ids))
+        self.model = Combination(self._units[0])
+        self._columns = {(number, name): 1 + at for at, number in enumerate(dispatch_ids)}
+
+    def row(self, dispatch_id: int, name: str) -> Combination:
+        """One vector of one dispatch."""
+        return Combination(self._units[self._columns[dispatch_id, name]])
+
+    def weighted_sum(
+        self, dispatch_ids: Sequence[int], name: str, factors: Sequence[float]
+    ) -> Combination:
+        """Sum over dispatches of ``factors`` times vector ``name``."""
+        total = np.zeros(len(self._units))
+        total[[self._columns[dispatch_id, name] for dispatch_id in dispatch_ids]] = factors
+        return Combination(total)
+
+
+def _column(of: str, field: str) -> cached_property[IntArray]:
+    """The numbers in a ``field`` of each item in an attribute."""
+    get = attrgetter(field)
+    return cached_property(
+        lambda self: np.array([get(item) for item in getattr(self, of)], np.int64)
+    )
+
+
 class Contributions:
-    """The :class:`fedsim.methods.base.Updates` of one aggregation."""
+    """The :class:`fedsim.methods.base.Updates` of one aggregation, whose arrays are made when they are first read."""
+
+    clients = _column("_trains", "client")
+    steps = _column("_trains", "steps")
+    steps_assigned = _column("_trains", "steps_assigned")
+    versions = _column("_trains", "version")
+    rounds = _column("_trains", "round")
+    staleness = _column("_contributions", "staleness")
+    groups = _column("_contributions", "group")
+    multiplicity = _column("_contributions", "multiplicity")
+    samples: cached_property[npt.NDArray[np.int64 | np.float64]] = cached_property(
+        lambda self: self._context.samples[self.clients]
+    )
+    learning_rates: cached_property[npt.NDArray[np.float64]] = cached_property(
+        lambda self: np.array([self._rate(t.round, t.dispatched_s) for t in self._trains])
+    )
 
     def __init__(
         self,
@@ -127,20 +207,13 @@ class Contributions:
         self.time_s = aggregate.time_s
         self.round = aggregate.round
         self.attributes = aggregate.attributes
-        self.clients = _column([train.client for train in trains])
-        self.samples = context.samples[self.clients]
-        self.steps = _column([train.steps for train in trains])
-        self.steps_assigned = _column([train.steps_assigned for train in trains])
-        self.staleness = _column([item.staleness for item in aggregate.contributions])
-        self.groups = _column([item.group for item in aggregate.contributions])
-        self.multiplicity = _column([item.multiplicity for item in aggregate.contributions])
-        self.versions = _column([train.version for train in trains])
-        self.rounds = _column([train.round for train in trains])
-        rate = context.learning_rate
-        self.learning_rates = np.array([rate(t.round, t.dispatched_s) for t in trains], np.float64)
+        self._contributions = aggregate.contributions
+        self._trains = trains
         self._ids = [train.dispatch_id for train in trains]
         self._waiting = waiting
         self._store = store
+        self._context = context
+        self._rate = context.learning_rate
 
     def __len__(self) -> int:
         return len(self._ids)
@@ -189,15 +262,24 @@ class LossLedger:
     """The training losses of all trained dispatches, by number.
 
     Attributes:
-        values: losses, NaN if unknown; a loss that is NaN itself is recorded as infinite.
+        values: losses that have been read, NaN if unknown; a loss that is NaN itself is recorded as infinite.
     """
 
     def __init__(self) -> None:
         self.values = np.empty(0)
+        self._on_device: list[tuple[Sequence[int], Tensor]] = []
 
-    def note(self, losses: Mapping[int, float]) -> None:
-        """Record losses of dispatches."""
-        numbers, given = list(losses), list(losses.values())
+    def note(self, dispatch_ids: Sequence[int], losses: Tensor) -> None:
+        """Record losses of B dispatches, (B,), which stay on the device until :meth:`settle`."""
+        self._on_device.append((dispatch_ids, losses))
+
+    def settle(self) -> None:
+        """Read the losses on the device, for which it must have computed them."""
+        if not self._on_device:
+            return
+        numbers = [number for dispatch_ids, _ in self._on_device for number in dispatch_ids]
+        given = torch.cat([losses for _, losses in self._on_device]).tolist()
+        self._on_device.clear()
         needed = max(numbers) + 1
         if needed > len(self.values):
             # A length that depends only on the largest number, so that equal checkpoints are equal files.
@@ -208,6 +290,7 @@ class LossLedger:
 
     def lack(self, dispatch_ids: Sequence[int]) -> bool:
         """Whether the loss of one of these dispatches is not known."""
+        self.settle()
         most = max(dispatch_ids, default=-1)
         return most >= len(self.values) or bool(np.isnan(self.values[list(dispatch_ids)]).any())
 
@@ -228,7 +311,3 @@ class LossLedger:
                 hint="use a smaller learning rate, or clip_norm",
             )
         return losses
-
-
-def _column(values: Sequence[int]) -> npt.NDArray[np.int64]:
-    return np.array(values, dtype=np.int64)

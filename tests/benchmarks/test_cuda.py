@@ -36,3 +36,25 @@ def test_without_a_device_nothing_else_begins(
     assert "device         FAILED" in capsys.readouterr().out
     summary = json.loads((tmp_path / "report" / "summary.json").read_text(encoding="utf-8"))
     assert list(summary) == ["device"]
+
+
+@pytest.mark.parametrize("name", ["paper", "fedlga", "fedsum", "jax", "tests"])
+def test_a_step_that_lacks_something_is_skipped(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the reason, and that is not a failure; with everything there, it runs."""
+    lacks, reason = ["-c", "import not_there"], "skipped: ModuleNotFoundError"
+    if name in ("paper", "fedlga", "fedsum"):
+        scenario = next(part for part in cuda.STEPS[name][1] if part.endswith(".yaml"))
+        assert f"dataset: {{name: {cuda.NEEDS[name][-1]}" in Path(scenario).read_text()
+        lacks, reason = [*cuda.NEEDS[name], "-s", "root=not_there"], "skipped: correct root"
+    folder = tmp_path / "report"
+    monkeypatch.setattr(sys, "argv", ["cuda", "--folder", str(folder), "--only", name])
+    monkeypatch.setitem(cuda.STEPS, name, (60, ["-c", "print('ran')"]))
+    for needs, result in ((lacks, reason), (["-c", ""], "passed")):
+        monkeypatch.setitem(cuda.NEEDS, name, needs)
+        with pytest.raises(SystemExit, match="False"):
+            cuda.main()
+        summary = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
+        assert summary[name].startswith(result)
+        assert ("ran\n" in capsys.readouterr().out) == result.startswith("passed")

@@ -2,7 +2,8 @@
 
 Every operation on such tensors runs on the CPU, so results can be compared with the CPU's bit for bit. What a real
 device refuses is refused: operations on tensors of both places, and, while a graph is recorded, anything that waits for
-a value or takes one from the host. A graph replays the recorded operations on the recorded memory.
+a value or takes one from the host. A graph replays the recorded operations on the recorded memory, and its results are
+lost when another graph is replayed, because they may share memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -86,6 +87,8 @@ class There(Tensor):
 
 
 _recording: list["Graph"] = []
+launches = [0]
+"""Number of operations and graphs that the device has been given."""
 
 
 def _on_device(value: Any) -> bool:
@@ -146,6 +149,8 @@ def _dispatch(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if _recording:
         _recording[-1].remember(_written(func, inner_args, inner_kwargs))
     result = func(*inner_args, **inner_kwargs)
+    is_view = any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns)
+    launches[0] += wraps and not _recording and not is_view
     if _recording and wraps:
         _recording[-1].note(func, inner_args, inner_kwargs, result)
     return _mapped(wrap, result) if wraps else result
@@ -227,6 +232,7 @@ class Graph:
     """Records operations, and does them again on the same memory."""
 
     made = 0
+    _last: "Graph | None" = None
 
     def __init__(self) -> None:
         self._steps: list[tuple[Callable[..., Any], Any, Any, Any]] = []
@@ -256,11 +262,22 @@ class Graph:
         return (0, 1)
 
     def replay(self) -> None:
+        launches[0] += 1
+        if Graph._last is not None and Graph._last is not self:
+            Graph._last.spoil()
+        Graph._last = self
         for func, args, kwargs, result in self._steps:
             again = func(*args, **kwargs)
             for old, new in zip(_tensors(result), _tensors(again), strict=True):
                 if old.data_ptr() != new.data_ptr():
                     old.copy_(new)
+
+    def spoil(self) -> None:
+        """Overwrite what the recorded operations have made."""
+        for func, _, _, result in self._steps:
+            if all(each.alias_info is None for each in func._schema.returns):
+                for tensor in _tensors(result):
+                    tensor.fill_(77)
 
 
 @contextmanager

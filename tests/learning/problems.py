@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -366,6 +366,19 @@ SEED = 5
 F64 = torch.float64
 
 
+class Batches(NamedTuple):
+    """The mini-batches of B dispatches from step ``first`` on: sample numbers (S, B, width) and sizes (S, B)."""
+
+    first: int
+    rows: Tensor
+    counts: Tensor
+
+
+def batches_of(order: BatchOrder, *dispatches: Any, first: int, **steps: int) -> Batches:
+    plan = order.plan(*dispatches, first=first, **steps)  # type: ignore[arg-type]
+    return Batches(first, order.draw(*plan), plan[-1][1])
+
+
 def kernel_of(task: Task, training: Training, *, dispatch_loss: DispatchLoss = "mean") -> Kernel:
     """The kernel that a run chooses."""
     execution = Execution.of(training)
@@ -396,7 +409,7 @@ def descended(
     module = module_at(task, task.initial(Stream(SEED, Purpose.INITIAL_MODEL), F64))
     optimizer = make_optimizer(module.parameters())
     order = BatchOrder(SEED, task.offsets, task.rows, 16, torch.device("cpu"))
-    batches = order.batches(np.array([client]), np.array([0]), first=0, last=steps)
+    batches = batches_of(order, np.array([client]), np.array([0]), first=0, last=steps)
     losses = []
     for step in range(steps):
         rows = batches.rows[step, 0, : int(batches.counts[step, 0])]

@@ -9,14 +9,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedsim.errors import UserError
-from fedsim.learning.batches import Batches, BatchOrder, mix
+from fedsim.learning.batches import BatchOrder, mix
 from fedsim.learning.device import Execution
 from fedsim.learning.evaluation import SupervisedEvaluator
 from fedsim.randomness import GOLDEN, Purpose, Stream, mix64
 from fedsim.scenario.model import Evaluation
 from fedsim.scenario.training import Augmentation
 from tests.learning.images import CROP_AND_FLIP, colour_task, session_of
-from tests.learning.problems import SEED, make_training, quadratic_task, supervised_task
+from tests.learning.problems import (
+    SEED,
+    Batches,
+    batches_of,
+    make_training,
+    quadratic_task,
+    supervised_task,
+)
 from tests.learning.timelines import buffered, execute
 
 MASK = (1 << 64) - 1
@@ -31,7 +38,7 @@ def make_order(batch_size: int = 32, **options: bool) -> BatchOrder:
 
 def draw(order: BatchOrder, clients: list[int], first: int, last: int, **keys: int) -> Batches:
     sequences = np.full(len(clients), keys.pop("sequence", 0))
-    return order.batches(np.array(clients), sequences, first=first, last=last, **keys)
+    return batches_of(order, np.array(clients), sequences, first=first, last=last, **keys)
 
 
 def drawn_rows(batches: Batches, step: int, row: int) -> list[int]:
@@ -75,6 +82,19 @@ def test_batches_are_consecutive_pieces_and_the_last_one_is_short() -> None:
     assert visited.tolist() == [0, 32, 64, 70, 102, 134]
     short = batches.rows[2, 0]
     assert (short[6:] == short[0]).all()
+
+
+@given(st.data())
+def test_padded_plans_have_the_same_batches_and_few_shapes(data: st.DataObject) -> None:
+    order = make_order(with_replacement=data.draw(st.booleans()))
+    clients = np.array(data.draw(st.lists(st.sampled_from([1, 3, 4]), min_size=1, max_size=5)))
+    first = data.draw(st.integers(0, 12))
+    plan = {"first": first, "last": first + data.draw(st.integers(1, 12))}
+    given = clients, np.arange(len(clients))
+    padded = order.plan(*given, **plan, padded=True)
+    assert torch.equal(order.draw(*padded), batches_of(order, *given, **plan).rows)
+    for length in (len(padded[0]), padded[2].shape[1]):
+        assert "replacement" if len(padded[2]) == 3 else length & (length - 1) == 0
 
 
 @given(st.data())

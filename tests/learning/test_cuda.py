@@ -157,10 +157,10 @@ def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(
 
 
 @pytest.mark.parametrize("model", ["mlp", "conv"])
-def test_a_wave_waits_for_the_device_once(model: str) -> None:
+def test_two_waves_wait_for_the_device_once(model: str) -> None:
     """And the training data stay there."""
     task, timeline = supervised_task(model), Timeline()
-    for _ in range(6):
+    for _ in range(10):
         timeline.aggregate(*[timeline.dispatch(client, 4) for client in range(4)])
     learner = make_learner(task, make_training(device="cuda"))
     assert learner.station.samples is not None
@@ -172,7 +172,7 @@ def test_a_wave_waits_for_the_device_once(model: str) -> None:
             warnings.simplefilter("always")
             torch.cuda.set_sync_debug_mode("warn")
             getattr(learner, name)(argument)
-            if type(argument).__name__ == "Aggregate":
+            if type(argument).__name__ == "Aggregate" and argument.version % 2 == 0:
                 learner.flush()
                 waits.append([str(w.filename) + f":{w.lineno}" for w in caught])
             torch.cuda.set_sync_debug_mode("default")

@@ -5,6 +5,7 @@ The device is an imitation, see :mod:`tests.learning.imitation_cuda`; :mod:`test
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,11 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedsim.learning.device import Execution
+import fedsim
+from fedsim.learning.device import Execution, uploaded
 from fedsim.learning.kernels import LinearStackKernel
+from fedsim.learning.learner import Learner
+from fedsim.learning.server_side import ServerSide
 from fedsim.parts.catalog import CATALOG
+from tests.composition.worlds import digits
 from tests.learning.imitation_cuda import CUDA, Graph, There, assert_same, home, on_cpu, on_device
 from tests.learning.problems import Remembering, make_learner, make_training, supervised_task
+from tests.learning.test_cuda import SENT
 from tests.learning.timelines import buffered, execute, rounds
 from tests.learning.workers.cases import method_of, synchronous
 
@@ -142,12 +148,108 @@ def test_groups_take_a_quarter_of_the_memory(
         assert kernel.largest_group() == max(1, int(clients))
 
 
+COMBINED = (
+    *(
+        "async_sgd",
+        "ata",
+        "ditto",
+        "fedasync",
+        "fedavg",
+        "fedbuff",
+        "fedcompass",
+        "fedlga",
+        "fednova",
+    ),
+    *("fedprox", "malenia", "mindflayer", "rennala", "rescale", "ringmaster", "wait"),
+)
+ONE_BY_ONE = ("fedadam", "fedau", "fedavg_p", "fedper", "ringleader", "scaffold")
+
+
+@pytest.mark.parametrize("name", [*COMBINED, *ONE_BY_ONE])
+def test_versions_in_a_row_are_made_by_one_product(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of up to three updates, and as on the CPU; methods that do more with vectors than add multiples go one by one."""
+    task, timeline, method = supervised_task("mlp"), buffered(12, buffer=1), method_of(name)
+    params = method.Params.model_validate({})
+    options: dict[str, Any] = {"method": method, "params": params}
+    options["training"] = {"dtype": "float64"}
+    expected = on_cpu(task, timeline, **options)
+    request.getfixturevalue("cuda")
+    monkeypatch.setattr("fedsim.learning.updates._ROWS_OF_A_PRODUCT", 3)
+    sizes, combined = [], ServerSide.combined
+
+    def counted(side: ServerSide, instructions: Any, trains: Any) -> Any:
+        states = combined(side, instructions, trains)
+        sizes.append(len(instructions) if states[0] else 1)
+        return states
+
+    monkeypatch.setattr(ServerSide, "combined", counted)
+    tensors, rows = on_device(task, timeline, **options)
+    assert max(sizes) == (3 if name in COMBINED else 1)
+    torch.testing.assert_close(tensors["model"], expected[0]["model"], atol=1e-9, rtol=1e-9)
+    for (version, metrics), (same, values) in zip(rows, expected[1], strict=True):
+        assert version == same
+        assert metrics == pytest.approx(values, rel=1e-6)
+
+
+def test_a_resumed_run_has_the_bits_of_an_uninterrupted_one(
+    cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Although products round otherwise than single versions: which versions are one follows from the timeline."""
+    monkeypatch.setattr("fedsim.learning.updates._ROWS_OF_A_PRODUCT", 3)
+    monkeypatch.setattr("fedsim.learning.learner._CUDA_PENDING", 8)
+    method, timeline = method_of("fedasync"), buffered(24, buffer=1)
+    options: dict[str, Any] = {"method": method, "params": method.Params.model_validate({})}
+    options["training"] = make_training(device="cuda")
+    task = supervised_task("mlp")
+    saved: list[Any] = []
+
+    def save(learner: Learner) -> None:
+        tensors, meta = learner.state()
+        copies = {n: (t.inner if isinstance(t, There) else t).clone() for n, t in tensors.items()}
+        saved.append((copies, json.loads(json.dumps(meta))))
+
+    whole = timeline.play(make_learner(task, on_rest=save, **options))
+    whole.close()
+    assert len(saved) > 2
+    for checkpoint in saved[:-1]:
+        resumed = timeline.play(make_learner(task, checkpoint=checkpoint, **options))
+        resumed.close()
+        assert_same(home((dict(resumed.server), [])), home((dict(whole.server), [])))
+
+
 def test_updates_are_summed_by_products(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Three at a time, up to rounding those of the CPU."""
+    """Three at a time, up to rounding those of the CPU, and in full precision if training has less."""
     task, timeline = supervised_task("mlp"), rounds(3, list(range(8)))
     expected = on_cpu(task, timeline)
     request.getfixturevalue("cuda")
+    precisions: list[str] = []
+
+    def noted(*given: Any) -> Tensor:
+        precisions.append(torch.get_float32_matmul_precision())
+        return uploaded(*given)
+
     monkeypatch.setattr("fedsim.learning.updates._ROWS_OF_A_PRODUCT", 3)
-    torch.testing.assert_close(on_device(task, timeline)[0]["model"], expected[0]["model"])
+    monkeypatch.setattr("fedsim.learning.updates.uploaded", noted)
+    state = on_device(task, timeline, training={"autocast": "tf32"})[0]
+    torch.testing.assert_close(state["model"], expected[0]["model"])
+    assert precisions == 9 * ["highest"]
+
+
+@pytest.mark.parametrize("server", SENT)
+def test_what_is_sent_is_that_of_the_cpu(
+    server: dict[str, Any], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """A whole run, with compressed uploads or parts of the model, recorded."""
+    models = {}
+    for device in ("cpu", "cuda"):
+        if device == "cuda":
+            request.getfixturevalue("cuda")
+        training = {**digits()["training"], "dtype": "float64", "device": device}
+        content = digits(training=training, stop={"rounds": 3})
+        content["server"] = {**content["server"], **server}
+        models[device] = fedsim.run(content, tmp_path / device).model()
+    torch.testing.assert_close(models["cuda"], models["cpu"], atol=1e-9, rtol=1e-9)

@@ -31,12 +31,6 @@ _SINGLE = torch.mm, torch.addmm, Tensor.addmm_
 _STACKED = torch.bmm, torch.baddbmm, Tensor.baddbmm_
 
 
-class _LinearStackSession(StackedSession["LinearStackKernel"]):
-    def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        kernel = self._kernel
-        return kernel.replay(kernel.differentiate, (weights, out), self.padded(step, len(weights)))
-
-
 class LinearStackKernel(SupervisedKernel):
     """Matrix products with hand-derived gradients, for logistic regression and multi-layer perceptrons.
 
@@ -48,7 +42,7 @@ class LinearStackKernel(SupervisedKernel):
     group_invariant = True
     fused = True
     recorded = True
-    session_class = _LinearStackSession
+    session_class = StackedSession
 
     def prepare(self) -> None:
         """Locate the weights among the tensors of the model, and whether biases follow them."""
@@ -77,20 +71,14 @@ class LinearStackKernel(SupervisedKernel):
         return self._steps(weights, factors, (inputs.flatten(3), *others), correction)[0]
 
     def take_steps(
-        self,
-        weights: Tensor,
-        factors: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        mean_weights: Tensor,
-        correction: Correction | None = None,
+        self, models: Tensor, factors: Tensor, *batch: Tensor, correction: Correction | None = None
     ) -> Tensor:
-        correction = correction or Correction(weights, weights)
-        batches = inputs.flatten(3), labels, mean_weights
+        correction = correction or Correction(models, models)
+        batches = [batch[0].flatten(3), *batch[1:]]
         if not self.client_by_client:
-            return self._steps(weights, factors, batches, correction)
-        only = [batch[:, 0] for batch in batches]
-        return self._steps(weights[0], factors[0], only, correction.of(0)).unsqueeze(1)
+            return self._steps(models, factors, batches, correction)
+        only = [each[:, 0] for each in batches]
+        return self._steps(models[0], factors[0], only, correction.of(0)).unsqueeze(1)
 
     def _steps(
         self,

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedsim.learning.batches import Batches
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
@@ -114,10 +113,9 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         self._masks = kernel.masks
         self._views: list[list[Tensor]] = []
 
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
+    def _on_draw(self) -> None:
         # All at once, because it waits for the device.
-        self._counts: list[list[int]] = drawn.counts.tolist()
+        self._counts: list[list[int]] = self._sizes.tolist()
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = []
@@ -141,8 +139,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             row, alpha = rows.start, alphas[rows.start]
             model, total, of_row = weights[row], losses[row], correction.of(row)
             views, moved = self._bound.views(model), self._bound.views(of_row.change)
-            assert self._drawn is not None
-            samples = self._drawn.rows[begin - self._first : end - self._first, rows]
+            samples = self._rows[begin - self._first : end - self._first, rows]
             inputs = self.inputs(begin, samples, first=row)
             for step, images in enumerate(torch.split(inputs, self.width), begin):
                 loss, gradients = self._backward(step, row, images, views)

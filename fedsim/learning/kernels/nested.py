@@ -37,7 +37,8 @@ class _NestedSession(Session):
         self._open: dict[tuple[int, int], tuple[Session, Tensor, Tensor]] = {}
 
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        losses = []
+        # Copied at once: a recording's result is valid until the next call.
+        losses = weights.new_empty(len(weights))
         for row in range(len(weights)):
             number = int(self._drawn[row, step])
             positions = self._kernel.positions(number, weights.device)
@@ -49,10 +50,10 @@ class _NestedSession(Session):
                 self._open[row, number] = session, model, torch.zeros_like(model)
             session, model, gradient = self._open[row, number]
             torch.index_select(weights[row], 0, positions, out=model[0])
-            losses.append(session.gradients(step, model, gradient)[0])
+            losses[row] = session.gradients(step, model, gradient)[0]
             out[row].zero_()
             out[row].index_copy_(0, positions, gradient[0])
-        return torch.stack(losses)
+        return losses
 
 
 class NestedKernel(Kernel):

@@ -27,11 +27,11 @@ class _Recording:
     graph: torch.cuda.CUDAGraph
     fixed: list[Tensor]
     given: list[Tensor]
-    result: Tensor
+    result: Any
 
 
 class Replay:
-    """Calls functions of tensors; if it records, the operations that they launch are replayed in later calls.
+    """Calls functions that return tensors; if it records, the operations that they launch are replayed in later calls.
 
     For small models, most of the time of a local step is spent launching its operations one after the other. A
     recorded function must launch the same operations whatever the values of its tensors, and must not wait for any.
@@ -54,8 +54,8 @@ class Replay:
         self._pool: Any = None
 
     def __call__(
-        self, function: Callable[..., Tensor], fixed: Sequence[Tensor], given: Sequence[Tensor]
-    ) -> Tensor:
+        self, function: Callable[..., Any], fixed: Sequence[Tensor], given: Sequence[Tensor]
+    ) -> Any:
         """The result of ``function(*fixed, *given)``; valid until the next call.
 
         The ``fixed`` tensors, which the function may change, are in the same memory at every call; the ``given`` ones
@@ -96,7 +96,7 @@ class Replay:
         _LOGGER.warning("CUDA graphs are off for the rest of the run: %s", self.failure)
 
     def _record(
-        self, function: Callable[..., Tensor], fixed: Sequence[Tensor], given: Sequence[Tensor]
+        self, function: Callable[..., Any], fixed: Sequence[Tensor], given: Sequence[Tensor]
     ) -> _Recording:
         copies = [tensor.clone() for tensor in given]
         if self._stream is None:

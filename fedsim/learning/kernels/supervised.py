@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedsim.learning.batches import Batches, BatchOrder
+from fedsim.learning.batches import BatchOrder
 from fedsim.learning.kernels.base import Correction, IntArray, Kernel, Session
 from fedsim.learning.kernels.replay import Replay
 from fedsim.learning.samples import Samples
@@ -41,7 +41,7 @@ class SupervisedKernel(Kernel):
         dispatch_loss: see :class:`fedsim.learning.kernels.base.Kernel`.
 
     Attributes:
-        replay: calls the operations of steps.
+        replay, draws: call the operations of steps, and those that draw and prepare their mini-batches.
         client_by_client: whether plain steps are taken client by client.
     """
 
@@ -58,6 +58,7 @@ class SupervisedKernel(Kernel):
         self.execution = execution = samples.execution
         records = execution.cuda_graphs if self.recorded else False
         self.replay = Replay(execution.device, records=records)
+        self.draws = Replay(execution.device, records="auto" if records else False)
         self._most = _CUDA_MOST
         self.prepare()
 
@@ -75,16 +76,15 @@ class SupervisedKernel(Kernel):
     def visited(self, clients: IntArray, steps: IntArray) -> IntArray:
         return self.order.visited(clients, steps)
 
+    def drawn(self, *plan: Tensor) -> tuple[Tensor, ...]:
+        """Sample numbers (S, b, width) of a plan of the order, and what sessions need of these samples."""
+        rows = self.order.draw(*plan)
+        return rows, *self.session_class.prepared(self, rows, plan[-1][1])
+
     def take_steps(
-        self,
-        weights: Tensor,
-        factors: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        mean_weights: Tensor,
-        correction: Correction | None = None,
+        self, models: Tensor, factors: Tensor, *batch: Tensor, correction: Correction | None = None
     ) -> Tensor:
-        """S local steps of plain SGD of ``weights`` (b, P), in place, on :meth:`StackedSession.batches`.
+        """S local steps of plain SGD of ``models`` (b, P), in place, on :meth:`StackedSession.batches`.
 
         ``factors`` are minus the learning rates, (b, 1). Returns the losses before each step, (S, b), as
         :meth:`Session.gradients`.
@@ -113,6 +113,7 @@ class SupervisedKernel(Kernel):
         """Keep groups to this size from now on, and forget recordings, which hold memory."""
         self._most = min(self._most, rows)
         self.replay.forget()
+        self.draws.forget()
 
     def cuda_group(self, activations: int = 0) -> int:
         """Clients whose training takes a fixed part of the GPU's memory, with ``activations`` numbers per sample."""
@@ -149,27 +150,28 @@ class SupervisedSession(Session, Generic[KernelType]):
         self._kernel, self.order, self.samples = kernel, kernel.order, kernel.samples
         self._clients, self._sequences, self._steps, self._phase = clients, sequences, steps, phase
         self.width = int(self.order.widths(clients[:1])[0]) if len(clients) else 0
-        self._drawn: Batches | None = None
-        self._labels = torch.empty(0)
+        # What was drawn: sample numbers (S, b, width) and sizes (S, b) of the batches from step ``_first`` on.
+        self._first, self._rows, self._sizes = 0, torch.empty(0), torch.empty(0)
         self._augmenter = augmenter = self.order.augmenter
         self._streams = augmenter.keys(clients, sequences, phase) if augmenter else torch.empty(0)
 
     def draw(self, step: int, active: int) -> tuple[Tensor, Tensor]:
         """Sample numbers (b, width) and sample counts (b,) of the first b = ``active`` dispatches at ``step``."""
-        drawn = self._drawn
-        if drawn is None or step >= drawn.first + len(drawn.rows):
+        if step >= self._first + len(self._rows):
             ahead = max(1, _MOST_PLACES // (active * self.width))
-            drawn = self.order.batches(
-                self._clients[:active],
-                self._sequences[:active],
-                first=step,
-                last=min(int(self._steps[0]), step + ahead),
-                phase=self._phase,
-            )
-            self._drawn = drawn
-            self._on_draw(drawn)
-        at = step - drawn.first
-        return drawn.rows[at, :active], drawn.counts[at, :active]
+            last = min(int(self._steps[0]), step + ahead)
+            given = self._clients[:active], self._sequences[:active]
+            draws = self._kernel.draws
+            draws.records = padded = draws.records and self._kernel.replay.records
+            plan = self.order.plan(*given, first=step, last=last, phase=self._phase, padded=padded)
+            parts = draws(self._kernel.drawn, plan[:2], plan[2:])
+            if padded:
+                parts = tuple(part.clone() for part in parts)
+            self._rows, self._labels, *self._further = parts
+            self._first, self._sizes = step, plan[-1][1]
+            self._on_draw()
+        at = step - self._first
+        return self._rows[at, :active], self._sizes[at, :active]
 
     def inputs(self, step: int, rows: Tensor, first: int = 0) -> Tensor:
         """Inputs of the samples ``rows`` (S, b, width), (S x b x width, *shape), augmented if requested.
@@ -212,21 +214,31 @@ class SupervisedSession(Session, Generic[KernelType]):
         keys = (int(self._clients[row]), int(self._sequences[row]), self._phase)
         return Stream(self.order.seed, Purpose.DROPOUT, *keys).hash(step) & _SEED_MASK
 
-    def _on_draw(self, drawn: Batches) -> None:
-        """Prepare the labels of the batches just drawn."""
-        self._labels = self.samples.y[drawn.rows]
-        self._first = drawn.first
+    def _on_draw(self) -> None:
+        """Note what was drawn."""
+
+    @staticmethod
+    def prepared(kernel: Any, rows: Tensor, counts: Tensor) -> Sequence[Tensor]:
+        """Labels of samples ``rows`` (S, b, width) in mini-batches of ``counts`` (S, b), and what else is needed."""
+        return (kernel.samples.y[rows],)
 
 
 class StackedSession(SupervisedSession[KernelType]):
     """Mini-batches of several dispatches, padded to one width."""
 
-    def _on_draw(self, drawn: Batches) -> None:
-        super()._on_draw(drawn)
-        position = torch.arange(self.width, device=drawn.counts.device)
-        counts = drawn.counts.clamp(min=1).unsqueeze(2)
-        # (S, B, width): 1 / count, and 0 for padding.
-        self._mean_weights = (position < counts).to(self._kernel.execution.dtype) / counts
+    @staticmethod
+    def prepared(kernel: Any, rows: Tensor, counts: Tensor) -> Sequence[Tensor]:
+        """Labels, and 1 / count for each sample, 0 for padding."""
+        position = torch.arange(rows.shape[-1], device=rows.device)
+        counts = counts.clamp(min=1).unsqueeze(2)
+        mean_weights = (position < counts).to(kernel.execution.dtype) / counts
+        return kernel.samples.y[rows], mean_weights
+
+    def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
+        kernel: Any = self._kernel
+        batch = self.padded(step, len(weights))
+        losses: Tensor = kernel.replay(kernel.differentiate, (weights, out), batch)
+        return losses
 
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
@@ -244,7 +256,8 @@ class StackedSession(SupervisedSession[KernelType]):
                     total += kernel.replay(kernel.take_steps, (models,), given).sum(0)
                 else:
                     # One by one, because the number of steps in a piece depends on the group.
-                    for step in kernel.take_steps(models, *given, correction.of(rows)):
+                    losses_of = kernel.take_steps(models, *given, correction=correction.of(rows))
+                    for step in losses_of:
                         total += step
         return losses
 
@@ -256,9 +269,8 @@ class StackedSession(SupervisedSession[KernelType]):
         """
         self.draw(begin, rows.stop)
         at = slice(begin - self._first, end - self._first)
-        assert self._drawn is not None
         samples, labels, mean_weights = (
-            each[at, rows] for each in (self._drawn.rows, self._labels, self._mean_weights)
+            each[at, rows] for each in (self._rows, self._labels, *self._further)
         )
         inputs = self.inputs(begin, samples, first=rows.start)
         return inputs.view(*samples.shape, *inputs.shape[1:]), labels, mean_weights

@@ -32,14 +32,12 @@ _STREAMS = 8
 
 class _VmapSession(StackedSession["VmapKernel"]):
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
-        kernel = self._kernel
-        active = len(weights)
-        batches = self.padded(step, active)
+        kernel, active = self._kernel, len(weights)
         if kernel.drops:
             seeds = [self.dropout_seed(step, row) for row in range(active)]
             sizes = self.draw(step, active)[1].clamp(min=1).tolist()
             kernel.generators.seed(seeds, sizes, self.width)
-        return kernel.replay(kernel.differentiate, (weights, out), batches)
+        return super().gradients(step, weights, out)
 
 
 class VmapKernel(SupervisedKernel):
@@ -122,19 +120,13 @@ class VmapKernel(SupervisedKernel):
         return losses
 
     def take_steps(
-        self,
-        weights: Tensor,
-        factors: Tensor,
-        inputs: Tensor,
-        labels: Tensor,
-        mean_weights: Tensor,
-        correction: Correction | None = None,
+        self, models: Tensor, factors: Tensor, *batch: Tensor, correction: Correction | None = None
     ) -> Tensor:
         losses = []
-        for batch in zip(inputs, labels, mean_weights, strict=True):
-            gradients = torch.zeros_like(weights)
-            losses.append(self.differentiate(weights, gradients, *batch))
-            weights.addcmul_(gradients, factors)
+        for of_step in zip(*batch, strict=True):
+            gradients = torch.zeros_like(models)
+            losses.append(self.differentiate(models, gradients, *of_step))
+            models.addcmul_(gradients, factors)
         return torch.stack(losses)
 
     def _differentiate(

@@ -40,6 +40,7 @@ from tests.learning.problems import (
     SEED,
     SHAPE,
     Built,
+    batches_of,
     kernel_of,
     make_training,
     quadratic_task,
@@ -72,7 +73,7 @@ def test_gradients_are_those_of_plain_torch(kind: str, model: str, dtype: torch.
     """In double precision also with squared losses, sums over samples; the gradients keep their bits."""
     task, tolerance, sequences = supervised_task(model), TOLERANCE[dtype], np.arange(4)
     order = BatchOrder(SEED, task.offsets, task.rows, BATCH, torch.device("cpu"))
-    batches = order.batches(CLIENTS, sequences, first=0, last=6)
+    batches = batches_of(order, CLIENTS, sequences, first=0, last=6)
     gradients: list[list[Tensor]] = [[], []]
     for squared in (False, True) if dtype == torch.float64 else (False,):
         kernel = build(kind, task, dtype, dispatch_loss=LOSSES[squared])

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -9,10 +10,20 @@ from torch import Tensor
 from fedsim.errors import UserError
 from fedsim.learning.kernels import VmapKernel
 from fedsim.scenario.training import Augmentation
-from tests.learning.imitation_cuda import Graph, assert_same, imitated_cuda, on_cpu, on_device
+from tests.learning.imitation_cuda import (
+    Graph,
+    There,
+    assert_same,
+    imitated_cuda,
+    launches,
+    on_cpu,
+    on_device,
+)
 from tests.learning.problems import (
     Remembering,
     Timeline,
+    make_learner,
+    make_training,
     supervised_task,
 )
 from tests.learning.timelines import buffered
@@ -71,23 +82,59 @@ def test_steps_that_come_once_or_twice_are_not_recorded(monkeypatch: pytest.Monk
         assert Graph.made == before
         timeline.aggregate(*[timeline.dispatch(client, 2) for client in range(3)])
         on_device(task, timeline)
-        assert Graph.made == before + 1
+        # The steps, and the draw of their batches.
+        assert Graph.made == before + 2
 
 
 @pytest.mark.parametrize(("model", "operations"), [("linear", 200), ("mlp", 400)])
-def test_the_steps_of_a_round_are_one_launch(
+def test_a_round_is_two_graphs(
     model: str, operations: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of at most so many operations: the samples, targets and losses of all ten steps are computed at once."""
-    timeline, launched = Timeline(), []
+    """The draw and all ten steps, of at most so many operations: samples, targets and losses are computed at once.
+
+    Around them, a round launches a few more, whatever the numbers of clients and samples.
+    """
+    timeline, launched, counts = Timeline(), [], []
     replay = Graph.replay
     monkeypatch.setattr(Graph, "replay", lambda graph: (launched.append(graph), replay(graph)))
     with imitated_cuda(monkeypatch):
-        for _ in range(5):
-            timeline.aggregate(*[timeline.dispatch(client, 10) for client in range(3)])
-        on_device(supervised_task(model), timeline)
-    assert len(launched) == 5
-    assert len(launched[0]._steps) <= operations
+        monkeypatch.setattr("fedsim.learning.updates._ROWS_OF_A_PRODUCT", 64)
+        learner = make_learner(supervised_task(model), make_training(device="cuda"))
+        widths = learner.station.kernel.shape_class(np.arange(8))
+        wide = np.flatnonzero(widths == widths.max()).tolist()
+        for _ in range(6):
+            timeline.aggregate(*[timeline.dispatch(client, 10) for client in wide])
+        timeline.play(learner)
+        train = learner._train
+
+        def counted(wave: Any) -> None:
+            before = launches[0]
+            train(wave)
+            counts.append(launches[0] - before)
+
+        monkeypatch.setattr(learner, "_train", counted)
+        learner.close()
+    assert len(launched) == 2 * 4
+    assert len(launched[1]._steps) <= operations
+    assert counts[-1] <= 26
+
+
+def test_waves_do_not_wait_for_the_device(cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Losses of several rounds are read at once, after the last."""
+    timeline, reads = Timeline(), []
+    for _ in range(6):
+        timeline.aggregate(*[timeline.dispatch(client, 2) for client in range(3)])
+    learner = make_learner(supervised_task("mlp"), make_training(device="cuda"))
+    timeline.play(learner)
+    tolist = There.tolist
+
+    def read(tensor: There) -> Any:
+        reads.append(tensor)
+        return tolist(tensor)
+
+    monkeypatch.setattr(There, "tolist", read)
+    learner.close()
+    assert len(reads) == 1, reads
 
 
 def test_a_step_that_cannot_be_recorded_ends_the_recording_or_the_run(
@@ -109,6 +156,7 @@ def test_a_step_that_cannot_be_recorded_ends_the_recording_or_the_run(
     # By default the run goes on, has the same result, and says so once.
     before = Graph.made
     assert_same(on_device(task, timeline), expected)
-    assert Graph.made <= before + 1
+    # One was the first draw's, which can be recorded.
+    assert Graph.made <= before + 2
     (message,) = caplog.messages
     assert message.startswith("CUDA graphs are off for the rest of the run: a local step cannot")
