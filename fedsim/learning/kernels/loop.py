@@ -171,12 +171,14 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             if self._masks is not None:
                 outputs = outputs * self._masks[self._clients[row]]
             losses = self._loss.per_sample(outputs, labels)
-            loss = losses.mean()
+            loss, parts = losses.detach().mean(), [losses]
             if self._loss.penalty:
-                loss = loss + self._loss.penalties(bound.parameters)
+                parts.append(self._loss.penalties(bound.parameters))
+                loss = loss + parts[1].detach()
+        shares = [torch.full_like(part, 1 / part.numel()) for part in parts]
         # Zeros for parameters that this mini-batch does not use.
         gradients = torch.autograd.grad(
-            loss, bound.parameters, allow_unused=True, materialize_grads=True
+            parts, bound.parameters, shares, allow_unused=True, materialize_grads=True
         )
         reported = self._kernel.reported(loss, losses)
         return reported.detach().to(views[0].dtype), gradients
