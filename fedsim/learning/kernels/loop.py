@@ -108,10 +108,8 @@ def channels_last(images: Tensor) -> Tensor:
 class _LoopSession(SupervisedSession["LoopKernel"]):
     def __init__(self, kernel: LoopKernel, *dispatches: Any) -> None:
         super().__init__(kernel, *dispatches)
-        self._bound = kernel.bound
-        self._loss = kernel.task.loss
+        self._bound, self._loss, self._masks = kernel.bound, kernel.task.loss, kernel.masks
         self._autocast = kernel.execution.autocast
-        self._masks = kernel.masks
         self._views: list[list[Tensor]] = []
 
     def _on_draw(self, drawn: Batches) -> None:
