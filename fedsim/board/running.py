@@ -241,7 +241,8 @@ def measure(run: Run, question: Question) -> dict[str, float]:
     metric, value = question.target
     costs = reaching(facts, Target(metric, value))
     sign = 1 if facts.definition(metric).higher_is_better else -1
-    worst = facts.progress.get("client_accuracy_worst", pd.Series([math.nan])).dropna()
+    worst = facts.progress.get("client_accuracy_worst", np.zeros(0))
+    worst = worst[~np.isnan(worst)]
     figures, dispatches = facts.figures, run.dispatches
     energy_j = dispatches.loc[dispatches["ended_s"] <= costs["time_s"], "energy_j"]
     return {
@@ -253,7 +254,7 @@ def measure(run: Run, question: Question) -> dict[str, float]:
         "missed_by": sign * (value - facts.best(metric)),
         "at_time_budget": _after(facts, metric, "time_s", question.budget_s),
         "at_byte_budget": _after(facts, metric, "bytes", question.budget_bytes),
-        "worst_tenth": float(worst.iloc[-1]) if len(worst) else math.nan,
+        "worst_tenth": float(worst[-1]) if len(worst) else math.nan,
         "contributed": figures["contributed"],
         "updates_per_h": figures["client_updates_per_h"],
         "staleness": figures["staleness_mean"],
@@ -265,8 +266,8 @@ def measure(run: Run, question: Question) -> dict[str, float]:
 
 
 def _after(facts: RunFacts, metric: str, cost: str, budget: float) -> float:
-    progress = facts.progress.loc[facts.progress[metric].notna()]
-    spent = progress[cost].to_numpy()
+    known = ~np.isnan(facts.progress[metric])
+    spent, values = facts.progress[cost][known], facts.progress[metric][known]
     if spent[-1] < budget:
         return math.nan
-    return float(progress[metric].to_numpy()[np.searchsorted(spent, budget, side="right") - 1])
+    return float(values[np.searchsorted(spent, budget, side="right") - 1])

@@ -9,7 +9,7 @@ import json
 import os
 import stat
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,9 +25,10 @@ def file_sha256(path: Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    require_regular(path)
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    value = hashlib.sha256()
+    for piece in _pieces(path):
+        value.update(piece)
+    return value.hexdigest()
 
 
 def file_crc32(path: Path) -> str:
@@ -36,12 +37,17 @@ def file_crc32(path: Path) -> str:
     Raises:
         OSError: the file cannot be read.
     """
-    require_regular(path)
     value = 0
+    for piece in _pieces(path):
+        value = zlib.crc32(piece, value)
+    return f"{value:08x}"
+
+
+def _pieces(path: Path) -> Iterator[bytes]:
+    require_regular(path)
     with open(path, "rb") as file:
         while piece := file.read(1 << 20):
-            value = zlib.crc32(piece, value)
-    return f"{value:08x}"
+            yield piece
 
 
 def kept_sha256(path: Path) -> str:

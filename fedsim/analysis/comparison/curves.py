@@ -39,7 +39,7 @@ def points(run: RunFacts, metric: str, against: str) -> tuple[Floats, Floats]:
     """Costs and values of a run's evaluations of a metric."""
     if metric not in run.metrics:
         return np.zeros(0), np.zeros(0)
-    values, costs = run.evaluations[metric], run.evaluations[against]
+    values, costs = run.progress[metric], run.progress[against]
     known = ~np.isnan(values)
     if metric in run.lost:
         # The curve ends at the first evaluation that is not finite.
@@ -63,18 +63,17 @@ def curves(
     every = np.unique(np.concatenate([np.zeros(0), *(c for each in measured for c, _ in each)]))
     x = every[thin(len(every), limit)]
     ends = np.unique([c[-1] for each in measured for c, _ in each if len(c)])
-    if (
-        len(ends) <= limit
-    ):  # A run is drawn to its last value, which may be the one that reached the target.
+    if len(ends) <= limit:
+        # A run is drawn to its last value, which may be the one that reached the target.
         x = np.union1d(x, ends)
     return x, [_curve(each, x) for each in measured]
 
 
 def _curve(measured: Sequence[tuple[Floats, Floats]], x: Floats) -> dict[str, Floats]:
     # The last value measured at or before each point, NaN before the first.
-    at = [np.append(np.nan, v)[np.searchsorted(c, x, side="right")] for c, v in measured]
+    at = [np.concatenate([[np.nan], v])[c.searchsorted(x, side="right")] for c, v in measured]
     values = np.stack(at)
-    ends = np.array([costs.max(initial=-np.inf) for costs, _ in measured])
+    ends = np.array([costs[-1] if len(costs) else -np.inf for costs, _ in measured])
     runs = np.where(x > ends[:, None], np.nan, values)
     values[:, x > np.sort(ends)[len(ends) // 2]] = np.nan
     low, high = (values.min(axis=0), values.max(axis=0)) if len(values) > 1 else (x + np.nan,) * 2
@@ -116,9 +115,8 @@ def late_range(
 
 def bounded(run: RunFacts) -> RunFacts:
     """The facts of a run whose evaluations are at their lower bounds instead of their times."""
-    counts = run.progress[CLIENT_UPDATES].to_numpy()
-    times_s = earliest_s(durations_s(Run(RunFolder(run.path))), counts)
-    return replace(run, progress=run.progress.assign(time_s=times_s))
+    times_s = earliest_s(durations_s(Run(RunFolder(run.path))), run.progress[CLIENT_UPDATES])
+    return replace(run, progress=run.progress | {"time_s": times_s})
 
 
 def durations_s(run: Run) -> Floats:
@@ -139,7 +137,7 @@ def durations_s(run: Run) -> Floats:
     return compute_s + transfers_s
 
 
-def earliest_s(durations_s: Floats, counts: npt.NDArray[np.int64]) -> Floats:
+def earliest_s(durations_s: Floats, counts: npt.NDArray[np.number]) -> Floats:
     """The least times at which clients with these durations have done these numbers of updates, to the nanosecond."""
     taus = durations_s[np.isfinite(durations_s)]
     if not taus.all() or not len(taus):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import binascii
 import functools
 import hashlib
 import re
@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 
 from fedsim.analysis import statistics
@@ -122,8 +121,8 @@ class RunFacts:
         path: its folder.
         scenario: see :func:`compared_scenario`.
         seed: the scenario's seed.
-        progress: one row per evaluation: the :data:`COSTS` and :data:`CLIENT_UPDATES` so far, and one column per
-            metric.
+        progress: one value per evaluation: the :data:`COSTS` and :data:`CLIENT_UPDATES` so far, and the metrics; NaN
+            where a metric was not measured.
         metrics: names of the measured metrics, accuracy first.
         figures: the :data:`FIGURES`.
         spent_s: client-seconds by activity.
@@ -141,7 +140,7 @@ class RunFacts:
     path: Path
     scenario: dict[str, Any]
     seed: int
-    progress: pd.DataFrame
+    progress: dict[str, Floats]
     metrics: tuple[str, ...]
     figures: Mapping[str, float]
     spent_s: Mapping[str, float]
@@ -156,12 +155,6 @@ class RunFacts:
     variant: str = ""
     log: str = ""
 
-    @functools.cached_property
-    def evaluations(self) -> Mapping[str, Floats]:
-        """The columns of :attr:`progress` as arrays: a page draws thousands of curves from them."""
-        values = self.progress.to_numpy(dtype=np.float64, na_value=np.nan)
-        return dict(zip(map(str, self.progress), values.T.copy(), strict=True))
-
     @property
     def target(self) -> dict[str, float]:
         """The scenario's ``stop.target``; empty if it has none."""
@@ -173,9 +166,7 @@ class RunFacts:
         """The target if it ended the run: its last evaluation met it; else empty."""
         if not self.target:
             return {}
-        last = {
-            name: values.iloc[-1] for name in self.metrics if len(values := self.progress[name])
-        }
+        last = {name: values[-1] for name in self.metrics if len(values := self.progress[name])}
         return self.target if meets(self.target, last, self.definition) else {}
 
     def definition(self, metric: str) -> MetricDefinition:
@@ -186,14 +177,14 @@ class RunFacts:
         """The last value of a metric; NaN if it was not measured or is not finite."""
         if metric not in self.metrics or metric in self.lost:
             return np.nan
-        values = self.evaluations[metric]
+        values = self.progress[metric]
         return float(values[~np.isnan(values)][-1])
 
     def best(self, metric: str) -> float:
         """The best value of a metric; NaN if it was not measured."""
         if metric not in self.metrics:
             return np.nan
-        return self.definition(metric).best(self.evaluations[metric])
+        return self.definition(metric).best(self.progress[metric])
 
 
 def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
@@ -255,7 +246,6 @@ def results_digest(folder: RunFolder) -> str:
 # Thousands of runs are compared in a tenth of the time if their tables need not be read again. What is kept follows
 # from the tables, and is used only with the ``run.json``, which has their checksums, of the same results.
 
-_WHOLE = ("version", "round", CLIENT_UPDATES)
 _BY_NAME = ("progress", "figures", "spent_s", "waits_s")
 _ARRAYS = ("client_accuracy", "lorenz", "diverged_s")
 
@@ -292,14 +282,15 @@ def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
     facts: dict[str, Any] = {name: kept[name] for name in ("digest", "unequal_samples")}
     facts |= {name: tuple(kept[name]) for name in ("metrics", "lost")}
     facts |= {name: _unpacked(kept[name]) for name in _ARRAYS}
-    facts |= {name: {k: _unpacked(v) for k, v in kept[name]} for name in _BY_NAME}
+    progress = facts["progress"] = {k: _unpacked(v) for k, v in kept["progress"]}
     for name in ("figures", "spent_s", "waits_s"):
-        facts[name] = {key: float(value[0]) for key, value in facts[name].items()}
-    progress = {k: v.astype(np.int64) if k in _WHOLE else v for k, v in facts["progress"].items()}
+        packed = dict(kept[name])
+        facts[name] = dict(zip(packed, _unpacked(*packed.values()).tolist(), strict=True))
     columns = {*COSTS, CLIENT_UPDATES, *facts["metrics"]}
     shares = (facts["lorenz"], facts["client_accuracy"])
     if (
         columns - progress.keys()
+        or len({len(values) for values in progress.values()}) > 1
         or FIGURES.keys() - facts["figures"].keys()
         or {*facts["lost"]} - {*facts["metrics"]}
         or any(np.isnan(progress[name]).all() for name in facts["metrics"])
@@ -310,20 +301,16 @@ def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
         or (progress["time_s"] < 0).any()
     ):
         raise ValueError("entries are missing, or have values that cannot be")
-    return {
-        **facts,
-        "diverged_s": float(facts["diverged_s"][0]),
-        "progress": pd.DataFrame(progress, copy=False),
-    }
+    return facts | {"diverged_s": float(facts["diverged_s"][0])}
 
 
 def _packed(values: Any) -> str:
     """Floats as text that is read fast and exactly, whether they are finite or not."""
-    return base64.b64encode(np.asarray(values, "<f8").tobytes()).decode()
+    return binascii.b2a_base64(np.asarray(values, "<f8").tobytes(), newline=False).decode()
 
 
-def _unpacked(text: str) -> Floats:
-    return np.frombuffer(base64.b64decode(text), "<f8").astype(np.float64)
+def _unpacked(*texts: str) -> Floats:
+    return np.frombuffer(b"".join(map(binascii.a2b_base64, texts)), "<f8").astype(np.float64)
 
 
 def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:
@@ -356,9 +343,10 @@ def _with_digests(value: Any, code: Mapping[str, str | None], files: Mapping[str
     return result
 
 
-def _progress(run: Run) -> pd.DataFrame:
-    frame = run.metrics.copy()
-    times = frame["time_s"].to_numpy()
+def _progress(run: Run) -> dict[str, Floats]:
+    columns = run.metrics.items()
+    progress = {str(name): each.to_numpy(float, na_value=np.nan) for name, each in columns}
+    times = progress["time_s"]
     if run.has_edges:
         entered_s = np.sort(aggregation_times(run.dispatches, run.device_aggregations))
         entered_s = entered_s[~np.isnan(entered_s)]
@@ -366,15 +354,13 @@ def _progress(run: Run) -> pd.DataFrame:
     else:
         entered = np.sort(aggregated_versions(run.dispatches))
         entered = entered[entered > 0]
-        aggregated = np.searchsorted(entered, frame["version"].to_numpy(), side="right")
+        aggregated = np.searchsorted(entered, progress["version"], side="right")
     of_work = run.work.reindex(columns=["energy_j", *SPENT])
-    spent = costs_by(run, times) | {
+    progress |= costs_by(run, times) | {
         str(name): statistics.spent_by(run.work, values.to_numpy(), times)
         for name, values in of_work.items()
     }
-    for column, (name, values) in enumerate({**spent, CLIENT_UPDATES: aggregated}.items(), start=3):
-        frame.insert(column, name, values)
-    return frame
+    return progress | {CLIENT_UPDATES: aggregated.astype(float)}
 
 
 def _figures(run: Run, given: npt.NDArray[np.int64]) -> dict[str, float]:

@@ -264,6 +264,8 @@ def _curves(
 ) -> None:
     """Draw the panels of a metric, one per setting or, if there are any, one per variant in ``alone``, whose others are
     gray; with one vertical range."""
+    from matplotlib.cbook import pts_to_poststep
+    from matplotlib.collections import LineCollection
     from matplotlib.ticker import FixedLocator, NullLocator
 
     definition, (cost, kind) = comparison.definition(metric), COSTS[style.against]
@@ -289,6 +291,7 @@ def _curves(
     per_unit, unit = axis_unit(min(xlim[1], float(frame["x"].max())), kind)
     frame["x"] /= per_unit
     frame[["median", "low", "high"]] *= scale
+    of_runs = list(comparison.series(metric, style.against, 4000)) if runs else []
     bound = frame[:0]
     if style.bound:
         bound = comparison.merged(comparison.curves(metric, points=4000, bound=True))
@@ -315,14 +318,16 @@ def _curves(
             if bands and rows["low"].notna().any():
                 shade = {"step": "post", "color": look.light, "alpha": 0.12, "linewidth": 0}
                 axes.fill_between(rows["x"], rows["low"], rows["high"], **shade)
-        for group, x, curve in comparison.series(metric, style.against, 4000) if runs else ():
+        for group, x, curve in of_runs:
             name = comparison.shown.get((group.setting, group.label))
             if alone and name != alone[number]:
                 continue
             if name and group.setting == setting and len(group.runs) > 1:
-                thin = {"color": variants[name].light, "linewidth": 0.5, "alpha": 0.45}
-                steps = x / per_unit, curve["runs"].T * scale
-                axes.plot(*steps, drawstyle="steps-post", zorder=1, **thin)
+                steps, *values = pts_to_poststep(x / per_unit, *(curve["runs"] * scale))
+                lines = LineCollection([np.column_stack([steps, each]) for each in values])
+                thin = {"linewidth": 0.5, "capstyle": "projecting", "joinstyle": "round"}
+                lines.set(color=variants[name].light, alpha=0.45, zorder=1, **thin)
+                axes.add_collection(lines)
         for label, rows in bound[bound["setting"] == setting].groupby("label", sort=False):
             pale = {"color": variants[str(label)].light, "linewidth": 0.6, "alpha": 0.6}
             bounds = rows["x"] / per_unit, rows["median"] * scale

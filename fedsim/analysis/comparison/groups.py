@@ -89,20 +89,25 @@ def group_runs(
         renamed: replacements for names of variants and settings, by default name.
         settings: dotted paths in the server section that name settings, with all keys below them.
     """
-    flat = [_flat(run.scenario) for run in runs]
-    every = [*flat, *(_flat(scenario) for scenario in others)]
+    flat: dict[str, Values] = {}  # Thousands of runs have few scenarios.
+    texts = [_flatten(run.scenario, flat) for run in runs]
+    between_groups = differing([*flat.values()])
+    for scenario in others:
+        _flatten(scenario, flat)
+    every = [*flat.values()]
     paths = differing(every)
-    between_groups = differing(flat) if others else paths
     of_variants, of_settings = _split(paths, every, settings)
-    written = [_described(values, paths) for values in every]
+    written = {text: _described(values, paths) for text, values in flat.items()}
     first_name = str(every[0].get("server.method.name", "runs")).rpartition(":")[2]
-    name_variant = Namer(of_variants, written, first_name)
-    name_setting = Namer(of_settings, written, "")
+    name_setting = Namer(of_settings, [*written.values()], "")
+    name_variant = Namer(of_variants, [*written.values()], first_name)
+    names = {text: (name_setting(each), name_variant(each)) for text, each in written.items()}
+    keys = {text: key_of(values, paths) for text, values in flat.items()}
     renamed = renamed or {}
     members: dict[tuple[str, int], list[int]] = {}
     copies: Counter[tuple[str, int]] = Counter()
     for number, run in enumerate(runs):
-        key = key_of(flat[number], paths)
+        key = keys[texts[number]]
         copies[key, run.seed] += 1
         members.setdefault((key, copies[key, run.seed]), []).append(number)
     copied = {key for key, copy in members if copy > 1}
@@ -110,12 +115,11 @@ def group_runs(
     seen: Counter[tuple[str, str]] = Counter()
     groups: list[Group] = []
     by_name: dict[tuple[str, str], set[str]] = {}
-    for run, values, in_words in zip(runs, flat, written, strict=False):
-        of_name = by_name.setdefault((run.variant, name_setting(in_words)), set())
-        of_name.add(key_of(values, paths))
+    for run, text in zip(runs, texts, strict=True):
+        by_name.setdefault((run.variant, names[text][0]), set()).add(keys[text])
     for (key, _), numbers in members.items():
-        first = flat[numbers[0]]
-        setting, label = name_setting(written[numbers[0]]), name_variant(written[numbers[0]])
+        first = flat[texts[numbers[0]]]
+        setting, label = names[texts[numbers[0]]]
         setting, label = ("", own_names[numbers[0]]) if own_names else (setting, label)
         if given := runs[numbers[0]].variant:
             label = given if len(by_name[given, setting]) < 2 else f"{given}, {label}"
@@ -133,9 +137,13 @@ def group_runs(
     return Grouping(tuple(groups), tuple(between_groups), tuple(of_settings))
 
 
-def _flat(scenario: Mapping[str, Any]) -> dict[str, Any]:
+def _flatten(scenario: Mapping[str, Any], flat: dict[str, Values]) -> str:
+    """The text under which ``flat`` has the scenario, which it receives if it is the first of its kind."""
     compared = {key: value for key, value in scenario.items() if key not in _LEFT_OUT}
-    return dict(flattened(compared))
+    text = repr(compared)
+    if text not in flat:
+        flat[text] = dict(flattened(compared))
+    return text
 
 
 def _described(flat: Values, paths: Sequence[str]) -> Values:

@@ -238,7 +238,7 @@ class ComparisonTables:
     def needs_log_time(self) -> bool:
         """Whether runs end so far apart that curves are drawn on a logarithmic axis of time."""
         ends_s = [
-            max(run.evaluations["time_s"].max(initial=0.0) for run in group.runs)
+            max(run.progress["time_s"].max(initial=0.0) for run in group.runs)
             for group in self.groups
         ]
         measured = [end_s for end_s in ends_s if end_s > 0]
@@ -253,7 +253,7 @@ class ComparisonTables:
             name
             for name in COSTS
             if name == "time_s"
-            or any(np.nan_to_num(run.evaluations[name]).any() for run in self.facts)
+            or any(np.nan_to_num(run.progress[name]).any() for run in self.facts)
         )
 
     @functools.cached_property
@@ -305,8 +305,11 @@ class ComparisonTables:
 
     def at(self, setting: str, goal: Target, cost: str = "time_s") -> pd.DataFrame:
         """The time or another cost at which a setting's runs reached a target: a row per seed, a column per variant."""
-        rows = self.reached[(self.reached["setting"] == setting) & (self.reached["goal"] == goal)]
-        return rows.pivot(index="seed", columns="label", values=cost)
+        return self._reached_in[setting, goal].pivot(index="seed", columns="label", values=cost)
+
+    @functools.cached_property
+    def _reached_in(self) -> dict[Hashable, pd.DataFrame]:
+        return dict(list(self.reached.groupby(["setting", "goal"], sort=False)))
 
     @functools.cached_property
     def targets(self) -> pd.DataFrame:

@@ -80,16 +80,16 @@ def reaching(run: RunFacts, target: Target) -> dict[str, float]:
     names = (*COSTS, CLIENT_UPDATES)
     if target.metric in run.metrics:
         metric = run.definition(target.metric)
-        reached = metric.reached(run.evaluations[target.metric], target.value)
+        reached = metric.reached(run.progress[target.metric], target.value)
         if reached.any():
             first = int(reached.argmax())
-            return {name: float(run.evaluations[name][first]) for name in names}
+            return {name: float(run.progress[name][first]) for name in names}
     return dict.fromkeys(names, math.nan)
 
 
 def evaluation_gap_s(run: RunFacts, target: Target) -> float:
     """Time from the evaluation before to the one that reached the target; NaN if none did."""
-    times_s = run.evaluations["time_s"][~np.isnan(run.evaluations[target.metric])]
+    times_s = run.progress["time_s"][~np.isnan(run.progress[target.metric])]
     at = int(np.searchsorted(times_s, reaching(run, target)["time_s"]))
     return float(times_s[at] - times_s[at - 1]) if 0 < at < len(times_s) else math.nan
 
@@ -172,7 +172,7 @@ def default_targets(runs: Sequence[RunFacts]) -> tuple[Target, ...]:
     stated = tuple(Target(metric, value) for run in runs for metric, value in run.target.items())
     if stated:
         return tuple(dict.fromkeys(stated))
-    measured = [run.evaluations["accuracy"] for run in runs if "accuracy" in run.metrics]
+    measured = [run.progress["accuracy"] for run in runs if "accuracy" in run.metrics]
     if not measured:
         return ()
     first = float(np.median([values[~np.isnan(values)][0] for values in measured]))

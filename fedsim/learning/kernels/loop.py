@@ -107,10 +107,8 @@ def channels_last(images: Tensor) -> Tensor:
 class _LoopSession(SupervisedSession["LoopKernel"]):
     def __init__(self, kernel: LoopKernel, *dispatches: Any) -> None:
         super().__init__(kernel, *dispatches)
-        self._bound = kernel.bound
-        self._loss = kernel.task.loss
+        self._bound, self._loss, self._masks = kernel.bound, kernel.task.loss, kernel.masks
         self._autocast = kernel.execution.autocast
-        self._masks = kernel.masks
         self._views: list[list[Tensor]] = []
 
     def _on_draw(self) -> None:
@@ -168,12 +166,14 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             if self._masks is not None:
                 outputs = outputs * self._masks[self._clients[row]]
             losses = self._loss.per_sample(outputs, labels)
-            loss = losses.mean()
+            loss, parts = losses.detach().mean(), [losses]
             if self._loss.penalty:
-                loss = loss + self._loss.penalties(bound.parameters)
+                parts.append(self._loss.penalties(bound.parameters))
+                loss = loss + parts[1].detach()
+        shares = [torch.full_like(part, 1 / part.numel()) for part in parts]
         # Zeros for parameters that this mini-batch does not use.
         gradients = torch.autograd.grad(
-            loss, bound.parameters, allow_unused=True, materialize_grads=True
+            parts, bound.parameters, shares, allow_unused=True, materialize_grads=True
         )
         reported = self._kernel.reported(loss, losses)
         return reported.detach().to(views[0].dtype), gradients

@@ -27,9 +27,9 @@ _CUDA_MOST = 2048
 # Rows per client in a group: received model, local model, gradient and update.
 _ROWS_OF_A_CLIENT = 4
 _SEED_MASK = (1 << 63) - 1
-# Bytes of samples that are gathered at once, and the fewest and most steps of a group. On a CPU, they share the cache
-# with the model; on CUDA, one recording holds the steps.
-_PIECES = {"cpu": (1 << 20, 4, 1 << 30), "cuda": (1 << 26, 1, 64)}
+# Bytes of samples that are gathered at once, of a client and of a group, and the most steps of a group. On a CPU, they
+# share the cache with the models; on CUDA, one recording holds the steps.
+_PIECES = {"cpu": (1 << 20, 1 << 23, 1 << 30), "cuda": (1 << 26, 1 << 26, 64)}
 
 
 class SupervisedKernel(Kernel):
@@ -188,20 +188,19 @@ class SupervisedSession(Session, Generic[KernelType]):
 
     def pieces(self, active: IntArray) -> Iterator[tuple[slice, int, int]]:
         """Dispatches, and the first step that they take together and the one after the last; see :meth:`descend`."""
-        kernel, begin = self._kernel, 0
-        device = kernel.execution.device.type
-        most_bytes, fewest, most = _PIECES[device]
+        kernel, begin, device = self._kernel, 0, self.samples.execution.device.type
+        client_bytes, group_bytes, most = _PIECES[device]
         batch_bytes = self.width * self.samples.x[:1].numel() * kernel.execution.dtype.itemsize
         while begin < len(active):
             rows = int(active[begin])
             self.draw(begin, rows)
             end = min(self._first + len(self._labels), len(active))
             if kernel.client_by_client:
-                end = min(end, begin + max(1, most_bytes // batch_bytes))
+                end = min(end, begin + max(1, client_bytes // batch_bytes))
                 for row, until in enumerate(np.minimum(self._steps[:rows], end).tolist()):
                     yield slice(row, row + 1), begin, until
             else:
-                steps = min(most, max(fewest, most_bytes // (batch_bytes * rows)))
+                steps = min(most, max(1, group_bytes // (batch_bytes * rows)))
                 end = min(end, begin + steps, int((active >= rows).sum()))
                 if device == "cuda" and rows > active[-1]:
                     # Numbers of steps differ: powers of two, so that there are few recordings.
@@ -259,6 +258,7 @@ class StackedSession(SupervisedSession[KernelType]):
                     losses_of = kernel.take_steps(models, *given, correction=correction.of(rows))
                     for step in losses_of:
                         total += step
+                del given  # The next piece takes the memory of this one, which is in the cache.
         return losses
 
     def batches(self, rows: slice, begin: int, end: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from fedsim.analysis.comparison import Comparison, Target
 from fedsim.analysis.comparison.facts import RunFacts
 from tests.analysis.comparison.test_groups import facts, server
@@ -39,5 +41,5 @@ def racers(
             path = f"{name}{alpha}-{seed}"
             runs.append(facts(scenario, seed, path, (0.0, last_s - every_s, last_s), values))
             if updates:
-                runs[-1].progress["client_updates"] = [0, 0, updates[number]]
+                runs[-1].progress["client_updates"] = np.array([0.0, 0, updates[number]])
     return runs

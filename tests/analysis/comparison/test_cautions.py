@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedsim.analysis.comparison import Comparison, Target, figures
@@ -104,7 +105,7 @@ def test_runs_that_stopped_at_their_target_are_not_ranked_by_their_final_values(
 
 def test_a_metric_that_only_some_measured_is_a_caution() -> None:
     measured = run("ditto")
-    measured.progress["client_accuracy"] = [0.1, 0.9]
+    measured.progress["client_accuracy"] = np.array([0.1, 0.9])
     measured = dataclasses.replace(measured, metrics=("accuracy", "client_accuracy"))
     comparison = of(run("fedavg"), measured, goals=(Target("client_accuracy", 0.8),))
     assert cautions(comparison) == [

@@ -5,7 +5,9 @@ import logging
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from matplotlib.collections import LineCollection
 
 from fedsim.analysis.comparison import Comparison
 from fedsim.analysis.comparison.figure import FigureStyle, inches, limits, save
@@ -20,7 +22,7 @@ INFINITE = float("inf")
 @pytest.fixture(scope="module")
 def with_loss() -> Comparison:
     made = facts(server("fedavg"), 0, "a", (0.0, 10.0, 20.0), (0.1, 0.5, 0.9))
-    progress = made.progress.assign(loss=[2.3, 1.5, 0.6])
+    progress = made.progress | {"loss": np.array([2.3, 1.5, 0.6])}
     return of(dataclasses.replace(made, progress=progress, metrics=("accuracy", "loss")))
 
 
@@ -145,7 +147,9 @@ def test_variants_differ_without_color(comparison: Comparison) -> None:
 def test_runs_are_drawn_for_few_variants_and_bands_on_request(comparison: Comparison) -> None:
     def drawn(compared: Comparison, **style: Any) -> tuple[int, int]:
         axes = compared.plot("accuracy", **style).axes[0]
-        return len(axes.collections), len(axes.lines)
+        runs = [each for each in axes.collections if isinstance(each, LineCollection)]
+        lines = len(axes.lines) + sum(len(each.get_paths()) for each in runs)
+        return len(axes.collections) - len(runs), lines
 
     seeds = 2 * len(comparison.groups[0].runs)
     assert drawn(comparison) == (0, 2 + seeds)
@@ -219,7 +223,7 @@ def test_the_figure_shows_the_late_range_and_says_so() -> None:
     comparison = of(
         *(
             dataclasses.replace(
-                made, progress=made.progress.rename(columns={"accuracy": "r2"}), metrics=("r2",)
+                made, progress=made.progress | {"r2": made.progress["accuracy"]}, metrics=("r2",)
             )
             for made in (slow, fast)
         )

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fedsim
@@ -27,7 +26,7 @@ def facts(
     times: tuple[float, ...] = (),
     accuracy: tuple[float, ...] = (),
 ) -> RunFacts:
-    progress = pd.DataFrame({"time_s": times, "accuracy": accuracy})
+    progress = {"time_s": np.array(times), "accuracy": np.array(accuracy)}
     for name in (*list(COSTS)[1:], "client_updates"):
         progress[name] = progress["time_s"] * 2
     return RunFacts(

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import fedsim
@@ -57,7 +58,7 @@ def test_the_headline_is_the_hardest_target_that_was_reached_and_the_others_foll
     runs = []
     for name in ("a", "b"):
         made = run(name, accuracy=(0.1, 0.5, 0.8))
-        made.progress["loss"] = [0.9, 0.5, 0.3]
+        made.progress["loss"] = np.array([0.9, 0.5, 0.3])
         runs.append(replace(made, metrics=(*made.metrics, "loss")))
     comparison = of(*runs, goals=tuple(Target(*level) for level in levels))
     assert list(map(str, comparison.goals)) == [

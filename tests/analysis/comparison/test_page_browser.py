@@ -4,6 +4,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from synthetic_runs import build_run
 
@@ -141,11 +142,12 @@ def test_the_page_opens_on_the_range_of_the_figure(
     facts = []
     for number, path in enumerate(folders(sweep, *compared.GROUPS[0])[:2]):
         (run,) = compare([path]).facts
-        progress = run.progress.copy()
+        progress = run.progress | {"loss": run.progress["loss"].copy()}
         # An untrained model that would compress the rest; and a run that ended early at the best value.
-        progress.loc[0, "loss"] = 50.0
+        progress["loss"][0] = 50.0
         if number:
-            progress = progress.iloc[:2].assign(loss=[50.0, 0.01])
+            progress = {name: values[:2] for name, values in progress.items()}
+            progress["loss"] = np.array([50.0, 0.01])
         scenario = {**run.scenario, "server": {"method": {"name": f"m{number}"}}}
         facts.append(replace(run, progress=progress, scenario=scenario))
     comparison = Comparison((tuple(facts), (), None))

@@ -139,7 +139,7 @@ def test_fused_steps_are_bitwise_the_same_in_every_group(
 ) -> None:
     # Long enough for several pieces, and for several draws of the batch order where the group is large.
     monkeypatch.setattr("fedsim.learning.kernels.supervised._MOST_PLACES", 1500)
-    pieces = {"cpu": (17_000, 4, 100)}
+    pieces = {"cpu": (17_000, 68_000, 100)}
     monkeypatch.setattr("fedsim.learning.kernels.supervised._PIECES", pieces)
     task = supervised_task(model, sizes=(50,) * 12)
     kernel = build(kind, task)
