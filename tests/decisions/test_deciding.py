@@ -80,7 +80,7 @@ def test_the_scenario_as_given_is_the_answer_if_it_is_as_good(tmp_path: Path) ->
     assert winner.words == "as given (FedAvg)"
     assert {each.words for each in rivals} == {"deadline 20 min", "deadline 30 min"}
     assert [each.probability for each in found.finalists] == pytest.approx([1.0] * 3)
-    assert "with probability >0.99, equal to that of deadline 20 min and deadline 30 min" in (
+    assert "with probability >0.9, equal to that of deadline 20 min and deadline 30 min" in (
         found.sentence.replace("30 min and deadline 20 min", "20 min and deadline 30 min")
     )
     best = load_scenario(found.path / "best.yaml").scenario

@@ -9,7 +9,10 @@
   const members = () => groups.map((group, index) => ({ ...group, index })).filter((group) => group.setting === current());
   const hidden = new Set();
   const drawings = [];
-  const redraw = () => drawings.forEach((draw) => draw());
+  const redraw = () => {
+    drawings.forEach((draw) => draw());
+    document.querySelectorAll(".of-setting").forEach((name) => { name.textContent = current(); });
+  };
   const toggle = (label) => {
     if (!hidden.delete(label)) hidden.add(label);
     redraw();
