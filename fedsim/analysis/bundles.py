@@ -195,7 +195,7 @@ def _page(every: Sequence[BundleStatistics], panels: list[Figure]) -> str:
     }
     names = [each.name for each in every]
     online = [
-        f"{each.name} {format_share(each.availability.online_share)} online"
+        f"{each.name}: {format_share(each.availability.online_share)} online"
         for each in every
         if each.availability
     ]
@@ -216,7 +216,7 @@ def _page(every: Sequence[BundleStatistics], panels: list[Figure]) -> str:
         "traces.html.j2",
         {**figures, **tables},
         title=f"Traces: {format_names(names)}",
-        headline=format_names(online or names),
+        headline=", ".join(online or names),
         tiles=tiles,
         plots=list(figures.values()),
         tables=list(tables.values()),

@@ -324,7 +324,7 @@ def _with_error(value: float, unit: str, error: float) -> str:
     if math.isnan(error):
         return f"{written}, error unknown"
     exact = error / value < _EXACT
-    return f"{written}, exact" if exact else f"{written} ± {format_share(error / value)}"
+    return f"{written}, exact" if exact else f"{written} ± {format_roughly(100 * error / value)}%"
 
 
 def _seconds(value: float, error: float) -> str:

@@ -112,8 +112,9 @@ def _standings(comparison: ComparisonTables, target: Target) -> pd.DataFrame:
             return ABSENT
         if comparison.baseline in row["label"].split(SAME):
             return "baseline"
-        spread = format_interval(row["speed_low"], row["speed_high"], format_roughly)
-        return format_times(row["speed"], "fast") + (f", {spread}" if spread != ABSENT else "")
+        ends = dict.fromkeys(format_roughly(row[f"speed_{end}"]) for end in ("low", "high"))
+        spread = f", {' to '.join(ends)}" if len(ends) > 1 else ""
+        return f"{format_times(row['speed'], 'fast')}{spread}"
 
     frame = comparison.standings(target)
     rows = frame.to_dict("records")

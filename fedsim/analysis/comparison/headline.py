@@ -118,7 +118,9 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
         return [f"No variant reached {phrase} in at least half of the runs."]
     clear = [lead for lead in every if not lead.doubts]
     reasons = Counter(next(iter(lead.doubts.values())) for lead in every if lead.doubts)
-    why = ", ".join(f"{r} in {n}" if len(reasons) > 1 else r for r, n in reasons.most_common())
+    why = ", ".join(
+        f"{r} in {n} of them" if len(reasons) > 1 else r for r, n in reasons.most_common()
+    )
     if len(settings) == 1:
         main = _first(comparison, target, every[0])
     else:

@@ -25,6 +25,7 @@ from fedsim.analysis.figures.base import (
     time_bins,
 )
 from fedsim.analysis.figures.learning import targets
+from fedsim.analysis.figures.lines import cumulative, places
 from fedsim.runs import Run
 from fedsim.runs.critical import (
     CAUSES,
@@ -328,33 +329,19 @@ def durations(run: Run) -> Figure | None:
             ("of the updates arrived", "of their dispatch"),
         ),
     )
-    known = [(label, np.sort(seconds), words) for label, seconds, words in every if len(seconds)]
+    known = [(label, seconds, words) for label, seconds, words in every if len(seconds)]
     if not known:
         return None
-    together = np.concatenate([seconds for _, seconds, _ in known])
-    positive = together[together > 0]
-    edges = np.unique(np.quantile(positive if len(positive) else together, np.linspace(0, 1, 101)))
+    x = places([seconds for _, seconds, _ in known], log=True, times=True)
+    shares = (Column(label, label, "share", cumulative(each, x)) for label, each, _ in known)
+    dashes = (
+        {"key": label, "dash": dash} for (label, *_), dash in zip(known, ([], [4, 2]), strict=False)
+    )
     return Figure(
         "durations",
         " ".join(f"{shares_within(seconds, *words)}." for _, seconds, words in known),
-        (
-            Column("at_most_s", "at most", "time", edges),
-            *(
-                Column(
-                    label, label, "share", np.searchsorted(seconds, edges, "right") / len(seconds)
-                )
-                for label, seconds, _ in known
-            ),
-        ),
-        drawn_as_lines(
-            *(
-                {"key": label, "dash": [4, 2] if number else [], "step": True}
-                for number, (label, _, _) in enumerate(known)
-            ),
-            unit="share at most this long",
-            log=bool(edges[0] > 0),
-            label="duration",
-        ),
+        (Column("at_most_s", "at most", "time", x), *shares),
+        drawn_as_lines(*dashes, unit="share at most this long", log=True, label="duration"),
     )
 
 

@@ -422,7 +422,7 @@ const fedsim = (() => {
       const shared = shares(host, x);
       const roomy = width > ROOMY;
       // Names that are cut to the same letters would tell nothing; the legend has all.
-      const read = shown.filter((s) => !s.silent), ends = spec.ends && roomy ? read.map((s) => short(s.label)) : [];
+      const read = shown.filter((s) => !s.silent), ends = spec.ends && roomy ? read.map((s) => short(s.label, width > 900 ? 26 : 18)) : [];
       if (new Set(ends).size < ends.length) ends.length = 0;
       const beside = !roomy ? [] : [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...ends];
       const margin = shared ? aligned.right : Math.max(0, ...beside.map((text) => textWidth(text))) + 18;
@@ -513,7 +513,7 @@ const fedsim = (() => {
     });
   }
   /* What `plot` needs of a chart with an axis in each direction. */
-  function plane(width, height, { box, x, y, xa, ya, places, series, graphic }) {
+  function plane(width, height, { box, x, y, xa, ya, places, series, graphic = [] }) {
     const value = (pixel) => xa.value(pixel - box.left);
     return {
       box, places,
@@ -569,7 +569,7 @@ const fedsim = (() => {
         const values = series.filter((s) => s.values[index]).map((s) => `${s.label} ${show("count", s.values[index])}`);
         return [{ x: (px(from) + px(ends[index])) / 2, lines: [`${x.label} ${name}`, ...(values.length ? values : ["none"])] }];
       });
-      return plane(width, height, { box, x, y, xa, ya, places, series: [drawn], graphic: [] });
+      return plane(width, height, { box, x, y, xa, ya, places, series: [drawn] });
     });
   }
   /* A matrix of counts. spec: columns {label, names}, rows {label, names}, values [row][column]. */
