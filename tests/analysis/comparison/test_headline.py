@@ -123,8 +123,8 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"a": QUICK[:2], "b": SLOW[:2]}] * 2 + [{"a": (50, 54, 70), "b": (60, 64, 75)}],
             (),
             [
-                "No clear winner to 80% accuracy in any of 3 settings: only 2 common seeds in 2 of them, the ranges of their "
-                "times overlap in 1 of them.",
+                "No clear winner to 80% accuracy in any of 3 settings: only 2 common seeds in 2 of them, the ranges of "
+                "their times overlap in 1 of them.",
                 "First on average: a in 3 of 3 settings.",
             ],
         ),
