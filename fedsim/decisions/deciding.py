@@ -381,7 +381,8 @@ class _Work:
             values = np.hstack([self._known, fresh])
             probabilities[: len(rows)] = probability_good(values)[rows]
             best = preferred(probabilities, values[rows])
-            if np.array_equal(scores[best], scores[-1]):  # The change changes nothing.
+            # The change changes nothing.
+            if len(rows) == len(settings) and np.array_equal(scores[best], scores[-1]):
                 probabilities[-1], best = probabilities[best], len(settings) - 1
             if best:
                 measured, _ = self._values(settings, first + self.seeds, self.seeds)

@@ -87,6 +87,15 @@ def test_the_scenario_as_given_is_the_answer_if_it_is_as_good(tmp_path: Path) ->
     assert best.server.schedule.params.deadline == 600  # type: ignore[attr-defined]
 
 
+def test_a_change_that_changes_nothing_is_not_the_answer(tmp_path: Path) -> None:
+    """Of a dozen equal settings, some are run with more seeds than the scenario as given."""
+    server = {"schedule": {"name": "sync", "deadline": "10min"}, "selection": {"cohort": 2}}
+    over = {"server.schedule.deadline": [f"{n}min" for n in range(20, 32)]}
+    found = decided(tmp_path / "d", scenario=world(server=server), over=over, settings=12, seeds=2)
+    assert found.finalists[0].words == "as given (FedAvg)"
+    assert found.finalists[0].chance == found.finalists[1].chance
+
+
 def test_the_choice_is_better_than_the_scenario_as_given(made: Decision) -> None:
     given = made.finalists[-1]
     assert given.words == "as given (FedAvg)"
