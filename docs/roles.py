@@ -1,6 +1,12 @@
 """Hooks of the site: roles of docstrings, such as that of ``:class:`Run```, and what keyboards and readers need."""
 
 import re
+from typing import Any
+
+
+def on_config(config: Any, **_: object) -> None:
+    """Without a page for missing addresses: from an address of any depth, it would not find its style."""
+    config.theme.static_templates.discard("404.html")
 
 
 def on_page_content(html: str, **_: object) -> str:
@@ -12,7 +18,7 @@ def on_post_page(output: str, **_: object) -> str:
     """The page, in which wide tables, which scroll, can be reached by keyboard, and lists of contents have names of
     their own: those of their headings, as classes of two modules may be called alike."""
     output = re.sub(
-        r"<table>(?=\s*<thead>\s*<tr>(?:\s*<th[^>]*>.*?</th>){8})", '<table tabindex="0">', output
+        r"<table>(?=\s*<thead>\s*<tr>(?:\s*<th[^>]*>.*?</th>){4})", '<table tabindex="0">', output
     )
     link = r'href="#([^"]+)" class="md-nav__link">\s*<span class="md-ellipsis">(?:(?!</a>).)*</a>'
     name = r'\s*<nav class="md-nav" aria-label="'

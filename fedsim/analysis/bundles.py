@@ -20,6 +20,7 @@ from fedsim.traces.statistics import BundleStatistics, Spread
 from fedsim.vocabulary.formatting import (
     Kind,
     format_count,
+    format_counted,
     format_names,
     format_number,
     format_share,
@@ -193,20 +194,29 @@ def _page(every: Sequence[BundleStatistics], panels: list[Figure]) -> str:
         for number, title in enumerate(titles)
     }
     names = [each.name for each in every]
-    observed = sum(each.device_days for each in every)
+    online = [
+        f"{each.name}: {format_share(each.availability.online_share)} online"
+        for each in every
+        if each.availability
+    ]
     tiles = [
-        Tile("Devices", format_count(sum(each.devices for each in every))),
-        Tile("With a usable trace", format_count(sum(each.valid_devices for each in every))),
-        *(
-            [Tile("Device-days observed", format_number(observed))]
-            if math.isfinite(observed)
-            else []
-        ),
+        Tile(
+            each.name,
+            format_counted(each.devices, "device"),
+            f"{format_count(each.valid_devices)} with a usable trace"
+            + (
+                f", {format_number(days)} device-days"
+                if math.isfinite(days := each.device_days)
+                else ""
+            ),
+        )
+        for each in every
     ]
     return rendered(
         "traces.html.j2",
         {**figures, **tables},
         title=f"Traces: {format_names(names)}",
+        headline=", ".join(online or names),
         tiles=tiles,
         plots=list(figures.values()),
         tables=list(tables.values()),

@@ -108,9 +108,9 @@ def explanation(run: Run, waiting: Figure | None) -> list[str]:
     sentences = [waiting.extra["bottleneck"]]
     changes = waiting.extra["changes"]
     if changes and changes[0]["share"] >= _NOTABLE:
-        change, effect = changes[0]["words"].split(": ")
+        change, effect = changes[0]["words"].replace("−", "").split(": ")
         sentences.append(
-            f"What would help most: {change}, {effect} of the time if as many server updates are needed."
+            f"{sentence(change)} would help most: {effect} less time per server update."
         )
     return [*sentences, *late_rise(run)]
 

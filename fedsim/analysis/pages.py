@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedsim.analysis.figures.base import Figure
 
 TEMPLATES = Path(__file__).with_name("templates")
+_LONG_NAME = 24
 _MARK = b'<meta name="generator" content="fedsim">'
 """Marks a page as written by fedsim; in the first bytes of every page."""
 
@@ -75,11 +76,15 @@ def embedded(data: dict[str, Any]) -> Markup:
 
 
 def unbroken(text: str) -> Markup:
-    """Text that breaks neither between numbers and units nor inside durations, and in names such as
-    ``server.method.lr=0.1`` only after their separators."""
+    """Text that breaks neither between numbers and units nor inside durations, and in long names such as
+    ``server.schedule.over_selection=1.3`` only after their separators."""
     joined = re.sub(r"(?<![\w=.,])(\d[\d.,]*) (?=[^\W\d])", "\\1\u00a0", text)
     joined = re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
-    return Markup("<wbr>").join(re.split(r"(?<=[\w/][_=/.:])(?=[^\W\d])", joined))
+    words = (
+        re.split(r"(?<=[\w/][_=/.:])(?=[^\W\d])", word) if len(word) > _LONG_NAME else [word]
+        for word in joined.split(" ")
+    )
+    return Markup(" ").join(Markup("<wbr>").join(pieces) for pieces in words)
 
 
 class _Drawn(dict[str, Any]):

@@ -14,7 +14,7 @@ from fedsim.analysis.pages import rendered, write_page
 from fedsim.board.results import Table, verdict, why
 from fedsim.board.suite import BASELINE, MEASURED, Cell, Suite
 from fedsim.bundled import located
-from fedsim.vocabulary.formatting import Kind, format_counted, format_value
+from fedsim.vocabulary.formatting import Kind, format_counted, format_times, format_value
 
 COLUMNS = (
     "",
@@ -128,14 +128,15 @@ def headline(tables: Sequence[Table], marked: str) -> str:
     name, ratios = grid(tables)[0]
     known = [ratio for ratio in ratios if ratio is not None]
     where = f"on average over {format_counted(len(known), 'scenario')}"
-    text = f"{name} ranks first: {_mean(ratios):.2f} times as long as {BASELINE} {where}"
+    speed = format_times(1 / _mean(ratios), "fast")
+    text = f"{name} ranks first: {speed} as {BASELINE} {where}"
     if name == BASELINE:
         text = f"No entry is faster than {BASELINE} {where}"
     own = [ratio for ratio in dict(grid(tables)).get(marked, []) if ratio is not None]
     if marked in (BASELINE, name) or not own:
-        return f"{text}."
+        return text
     faster = sum(ratio < 1 for ratio in own)
-    return f"{text}; {marked} is faster than {BASELINE} in {faster} of its {format_counted(len(own), 'scenario')}."
+    return f"{text}; {marked} is faster than {BASELINE} in {faster} of its {format_counted(len(own), 'scenario')}"
 
 
 def grid(tables: Sequence[Table]) -> list[tuple[str, list[float | None]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -26,8 +25,8 @@ from fedsim.vocabulary.formatting import (
     format_interval,
     format_level,
     format_number,
+    format_roughly,
     format_share,
-    format_value,
 )
 
 _DEVICES = 200
@@ -86,7 +85,7 @@ def summary(calibration: Calibration) -> list[Tile]:
     if estimates.knows_links:
         medians = (("down", down, errors[1]), ("up", up, errors[2]))
         for (way, rate, error), rates in zip(medians, estimates.rates_bps, strict=True):
-            note = f"varies by {_variation(rates)}" if rates.shows_spread else ""
+            note = f"varies by {_variation(rates)}" if rates.cv >= _EXACT else ""
             rows.append(Tile(f"median rate {way}", _rate(rate, error), note))
         note = _LATENCY_FROM[estimates.latency_from]
         latency = _seconds(latency_s, 0.0 if note else errors[3])
@@ -230,7 +229,7 @@ def _coverage(predictions: list[Prediction]) -> Figure:
     rows = []
     for each in predictions:
         title, kind = _named(each.name)
-        written = functools.partial(format_value, kind=kind)
+        written = format_roughly if kind == "number" else format_duration
         low, mean, high = (float(np.mean(values)) for values in (each.low, each.logged, each.high))
         band = format_interval(low, high, written)
         rows.append((sentence(title), len(each.logged), written(mean), band, each.coverage))
@@ -310,24 +309,30 @@ def _table(
     return Figure(id_, finding, tuple(columns))
 
 
-def _with_error(written: str, value: float, error: float) -> str:
-    """A value with its relative standard error (NaN: unknown), unless that is 0: the value is given or unknown."""
+def _with_error(value: float, unit: str, error: float) -> str:
+    """A value with its relative standard error (NaN: unknown), unless that is 0: the value is given or unknown.
+
+    It has one digit more than the error leaves certain, and at least two.
+    """
     if math.isnan(value):
         return ABSENT
+    certain = -math.log10(error / value) if value and error > 0 else 3.0
+    digits = min(max(1 + math.ceil(certain), 2), 4)
+    written = f"{format_number(float(f'{value:.{digits}g}'))}{unit}"
     if not value or not error:
         return written
     if math.isnan(error):
         return f"{written}, error unknown"
     exact = error / value < _EXACT
-    return f"{written}, exact" if exact else f"{written} ± {format_share(error / value)}"
+    return f"{written}, exact" if exact else f"{written} ± {format_roughly(100 * error / value)}%"
 
 
 def _seconds(value: float, error: float) -> str:
-    return _with_error(f"{format_number(value)} s", value, error)
+    return _with_error(value, " s", error)
 
 
 def _rate(value: float, error: float) -> str:
-    return _with_error(f"{format_number(value / 1e6)} Mbit/s", value, error)
+    return _with_error(value / 1e6, " Mbit/s", error / 1e6)
 
 
 def _variation(of: Varying) -> str:
@@ -336,4 +341,4 @@ def _variation(of: Varying) -> str:
         return _LATENCY_FROM["nothing"]
     if of.cv < _EXACT:
         return format_share(0.0)
-    return _with_error(format_share(of.cv), of.cv, of.cv * of.cv_error)
+    return _with_error(100 * of.cv, "%", 100 * of.cv * of.cv_error)

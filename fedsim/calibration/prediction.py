@@ -98,19 +98,25 @@ class Lateness:
 
 
 def verdict(predictions: list[Prediction]) -> str:
-    """Whether the bands can be trusted, in one sentence.
+    """Whether the bands can be trusted, and whether their middle is biased, in one sentence without a period.
 
     The bands are too narrow if bands that hold 90% would contain so few values with a probability below 5% (binomial).
     """
     if not predictions:
-        return "Not tested: no rounds of the log were predicted."
+        return "Not tested: no rounds of the log were predicted"
     rounds = predictions[0]
     values, inside = len(rounds.logged), rounds.inside
     fact = f"{inside} of {values} later rounds fell into the 90% band"
     if stats.binom.cdf(inside, values, BAND) < _UNLIKELY:
-        return f"Too confident: {fact}."
+        return f"Too confident: {fact}"
     few = ", too few to tell more" if values < _TELLING else ""
-    return f"In agreement with the log: {fact}{few}."
+    off = np.subtract(rounds.logged, rounds.middle)
+    above, below = (int((side > 1e-9 * np.abs(rounds.middle)).sum()) for side in (off, -off))
+    most, where = max((above, "above"), (below, "below"))
+    # Half of the values would lie on each side of the right middle.
+    is_biased = 2 * stats.binom.sf(most - 1, above + below, 0.5) < _UNLIKELY
+    biased = f", but {most} lay {where} its middle" if is_biased else ""
+    return f"In agreement with the log: {fact}{biased}{few}"
 
 
 def _close(value: float) -> float:

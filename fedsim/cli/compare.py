@@ -263,7 +263,8 @@ def _print_table(comparison: Comparison) -> None:
     for goal in comparison.goals:
         standings = frame[["setting", "label"]].merge(comparison.standings(goal))
         reached = standings.to_dict("records")
-        columns[f"time to {comparison.phrase(goal)}"] = list(map(_reached, reached))
+        times = [_reached(row, comparison.baseline) for row in reached]
+        columns[f"time to {comparison.phrase(goal)}"] = times
         if goal in main:
             columns[f"client updates to {comparison.phrase(goal)}"] = [
                 format_mean_count(row["client_updates"])
@@ -299,13 +300,14 @@ def _print_differing(console: Any, paths: Sequence[str]) -> None:
         console.print(more)
 
 
-def _reached(at: dict[Hashable, Any]) -> str:
-    """When a variant reached a target, by how many of its runs if not by all, and its relative speed."""
-    from fedsim.vocabulary.formatting import format_duration, format_ratio
+def _reached(at: dict[Hashable, Any], baseline: str) -> str:
+    """When a variant reached a target, by how many of its runs if not by all, and its speed relative to a baseline."""
+    from fedsim.analysis.comparison.tables import SAME
+    from fedsim.vocabulary.formatting import format_duration, format_times
 
     parts = [format_duration(at["time_s"])]
     if at["reached"] < at["runs"]:
         parts.append(f"[{at['reached']} of {at['runs']}]")
-    if math.isfinite(at["speed"]):
-        parts.append(f"({format_ratio(at['speed'])} as fast)")
+    if math.isfinite(at["speed"]) and baseline not in at["label"].split(SAME):
+        parts.append(f"({format_times(at['speed'], 'fast')})")
     return " ".join(parts)

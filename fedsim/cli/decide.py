@@ -12,7 +12,7 @@ from fedsim.cli import options
 from fedsim.cli.progress import following, same_command
 from fedsim.files import terminal
 from fedsim.units import parse_duration_s
-from fedsim.vocabulary.formatting import ABSENT, format_command, format_probability
+from fedsim.vocabulary.formatting import ABSENT, format_command
 
 if TYPE_CHECKING:
     from fedsim.decisions.decision import Decision
@@ -138,7 +138,7 @@ def _print(decision: Decision, as_json: bool) -> None:
         described = map(each.described, range(len(decision.objectives)))
         cells = [ABSENT if end == ABSENT else f"{middle} ({end})" for middle, end in described]
         missed = f"{each.missed} of {len(each.runs)}"
-        row = [each.words, *cells, missed, format_probability(each.probability)]
+        row = [each.words, *cells, missed, each.chance]
         rows.append(row[: len(headings)])
     terminal.secho(decision.sentence, bold=True)
     options.print_table(headings, rows)

@@ -280,7 +280,9 @@ def print_table(
     right: Collection[str] = (),
     **look: Any,
 ) -> None:
-    """Print a table whose cells wrap at the width of a terminal; in a file or a pipe, its lines stay whole.
+    """Print a table without its empty columns; in a file or a pipe, its lines stay whole.
+
+    In a terminal, cells wrap between words. If the longest words do not fit side by side, each row is a block of lines.
 
     Args:
         headings: titles of the columns.
@@ -288,16 +290,34 @@ def print_table(
         right: headings of the columns that are aligned at the right.
         look: arguments of ``rich.table.Table``.
     """
+    from rich.cells import cell_len
     from rich.table import Table
 
-    table = Table(**{"show_edge": False, **look})
-    for heading in headings:
-        justify: Any = "right" if heading in right else "left"
-        table.add_column(heading, overflow="fold", justify=justify)
-    for row in rows:
+    columns = [each for each in zip(headings, *rows, strict=True) if any(each[1:])]
+    heads, *cells = zip(*columns, strict=True)
+    console = terminal.console(width=None if sys.stdout.isatty() else _WIDEST)
+    table = Table(*heads, **{"show_edge": False, **look})
+    for row in cells:
         table.add_row(*row)
-    width = None if sys.stdout.isatty() else _WIDEST
-    terminal.console(width=width).print(table)
+    for column, head in zip(table.columns, heads, strict=True):
+        column.justify = "right" if head in right else "left"
+    lines, words = (
+        [max(cell_len(part) for text in each for part in (split(text) or [""])) for each in columns]
+        for split in (str.splitlines, str.split)
+    )
+    whole = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
+    room = console.width - (whole - sum(lines))
+    while sum(lines) > room and lines != words:
+        # The widest column that can still wrap.
+        lines[max(range(len(lines)), key=lambda k: (lines[k] > words[k]) * lines[k])] -= 1
+    if sum(lines) <= room:
+        for column, width in zip(table.columns, lines, strict=True):
+            column.width = width
+        console.print(table)
+        return
+    for name, *values in cells:
+        named = (f"  {head}: {text}" for head, text in zip(heads[1:], values, strict=True) if text)
+        terminal.secho("\n".join([name, *named]))
 
 
 def echo_bullet(text: str, **style: Any) -> None:

@@ -11,7 +11,14 @@ import click
 from fedsim.cli import options
 from fedsim.cli.progress import following
 from fedsim.errors import UserError
-from fedsim.vocabulary.formatting import Kind, format_command, format_share, format_value
+from fedsim.vocabulary.formatting import (
+    ABSENT,
+    Kind,
+    format_command,
+    format_difference,
+    format_share,
+    format_value,
+)
 
 if TYPE_CHECKING:
     from fedsim.analysis.run import Run
@@ -93,10 +100,13 @@ def _print(rows: list[tuple[str, Kind, float, float]], run: Path, folder: Path) 
         return
     cells = []
     for label, kind, old, new in rows:
-        change = format_share(new / old - 1) if old and math.isfinite(new / old) else "–"
-        sign = "+" if change != "–" and new > old else ""
         both = ["not reached" if math.isnan(v) else format_value(v, kind) for v in (old, new)]
-        cells.append([label, *both, sign + change])
+        change = ABSENT  # A change that the values do not show means nothing.
+        if both[0] != both[1] and kind == "share":
+            change = format_difference(new - old, kind)
+        elif both[0] != both[1] and old and math.isfinite(new / old):
+            change = ("+" if new > old else "") + format_share(new / old - 1)
+        cells.append([label, *both, change])
     title: Any = {"title": f"{run.name}: what if", "title_justify": "left", "show_edge": True}
     headings = ["", "run", "what if", "change"]
     options.print_table(headings, cells, right=headings[1:], **title)

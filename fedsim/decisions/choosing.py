@@ -24,6 +24,8 @@ SEEDS = 1 + sum(seeds for _, seeds in ROUNDS)
 """Seeds of the search and of these rounds."""
 _QUANTILES, _POINTS, _SMOOTH = 9, 200, 10
 _WARM = 20
+_ROUNDING = 1e-6
+"""The least deviation of the noise: equal settings differ by rounding errors, which would rule all of them out."""
 
 
 def raced(
@@ -90,7 +92,7 @@ def probability_good(values: Floats) -> Floats:
         deviation = math.sqrt(squares / float(chdtri(freedom, quantile)))
         low, high = means.min() - 3 * deviation, means.max() + deviation
         points, step = np.linspace(low, high, _POINTS, retstep=True)
-        variance = max(deviation, float(step), 1e-9) ** 2
+        variance = max(deviation, float(step), _ROUNDING) ** 2
         prior, seeds = np.full(_POINTS, 1 / _POINTS), effects(means, known)
         for _ in range(_SMOOTH):
             sums = (filled - known * seeds).sum(axis=1)[:, None]

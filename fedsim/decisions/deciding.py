@@ -366,8 +366,8 @@ class _Work:
     def _confirmed(self, chosen: Sequence[Tried]) -> tuple[Finalist, ...]:
         """The chosen settings and the scenario as given with fresh seeds.
 
-        Of one objective, the first is :func:`preferred`, given these seeds as well. If that is not the choice, all
-        numbers come from further seeds, the same for all.
+        Of one objective, the first is :func:`preferred`, given these seeds as well, or the scenario as given if its
+        values are the same. If that is not the choice, all numbers come from further seeds, the same for all.
         """
         first = self.loaded.scenario.seed + SEEDS
         settings: list[Setting] = [*(each.setting for each in chosen), {}]
@@ -381,6 +381,9 @@ class _Work:
             values = np.hstack([self._known, fresh])
             probabilities[: len(rows)] = probability_good(values)[rows]
             best = preferred(probabilities, values[rows])
+            # The change changes nothing.
+            if len(rows) == len(settings) and np.array_equal(scores[best], scores[-1]):
+                probabilities[-1], best = probabilities[best], len(settings) - 1
             if best:
                 measured, _ = self._values(settings, first + self.seeds, self.seeds)
                 order.insert(0, order.pop(best))
@@ -430,7 +433,7 @@ class _Work:
         given = [f"; {each.words}: {value(each)}" for each in finalists[1:] if not each.setting]
         return (
             f"{winner.words}: {of}{value(winner)}{bounds}; best of {count} (to within {INDIFFERENCE:.0%}) with "
-            f"probability {chance}{also}{''.join(given)}"
+            f"probability {winner.chance}{also}{''.join(given)}"
         )
 
     def _binding(self, finalists: Sequence[Finalist], tried: Sequence[Tried]) -> str:

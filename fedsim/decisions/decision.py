@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison.targets import THROUGHPUT
+from fedsim.analysis.comparison.targets import FEW, THROUGHPUT
 from fedsim.analysis.precision import students_half_width
 from fedsim.decisions.goal import QUANTITIES, Measured
 from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
-from fedsim.vocabulary.formatting import ABSENT, Kind, format_value
+from fedsim.vocabulary.formatting import ABSENT, Kind, format_probability, format_value
 
 Floats = npt.NDArray[np.float64]
 
@@ -79,6 +79,11 @@ class Finalist:
             return ABSENT, ABSENT
         words = [format_objective(self.objectives[objective], each) for each in (middle, *ends)]
         return words[0], "median" if math.isnan(mean) else f"{words[1]} to {words[2]}"
+
+    @property
+    def chance(self) -> str:
+        """The probability in words, with one digit from few seeds."""
+        return format_probability(self.probability, 1 if len(self.runs) <= FEW else 2)
 
     @property
     def missed(self) -> int:

@@ -239,7 +239,7 @@ def _page(forecast: Forecast, title: str) -> str:
         Tile("Median", format_duration(median) if math.isfinite(median) else ABSENT, ""),
         Tile(f"{level} interval", written, "of the runs that reach the target"),
         Tile(
-            "Probability to reach it",
+            "Probability of reaching it",
             format_probability(forecast.probability),
             "before the runs end",
         ),

@@ -13,10 +13,10 @@ from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, sentenc
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import rendered, write_page
 from fedsim.decisions.choosing import INDIFFERENCE
-from fedsim.decisions.decision import PAGE, Decision, joined, label_of, shown
+from fedsim.decisions.decision import PAGE, Decision, format_objective, joined, label_of, shown
 from fedsim.decisions.search import FAILED, RULED_OUT, STOPPED
 from fedsim.decisions.space import Choices, Range
-from fedsim.vocabulary.formatting import ABSENT, format_counted, format_probability, format_share
+from fedsim.vocabulary.formatting import ABSENT, format_counted, format_share
 
 
 def write_decision_page(decision: Decision) -> None:
@@ -41,10 +41,8 @@ def _tiles(decision: Decision) -> Iterator[Tile]:
     if math.isnan(winner.probability):
         yield Tile(sentence(label_of(name)[0]), *winner.described())
     else:  # The headline has the value.
-        chance = format_probability(winner.probability)
-        yield Tile(
-            "Probability of being good", chance, f"at most {INDIFFERENCE:.0%} worse than the best"
-        )
+        note = f"at most {INDIFFERENCE:.0%} worse than the best"
+        yield Tile("Probability of being good", winner.chance, note)
     for given in decision.finalists[1:]:
         if not given.setting:
             yield Tile("As given", given.described()[0], given.words[10:-1])
@@ -80,7 +78,7 @@ def _finalists(decision: Decision) -> Figure:
     missed = [f"{each.missed} of {len(each.runs)}" for each in finalists]
     columns.append(Column("missed", "Missed the target", "text", missed))
     if len(decision.objectives) == 1:
-        good = [format_probability(each.probability) for each in finalists]
+        good = [each.chance for each in finalists]
         columns.append(Column("probability", "Probability of being good", "text", good))
     return Figure("finalists", "The choice, its rivals and the scenario as given", tuple(columns))
 
@@ -163,9 +161,12 @@ def _slices(decision: Decision) -> Figure:
                 else int(np.flatnonzero(order == rows.index(chosen))[0]),
             }
         )
-    finding = f"The {label} of the settings by each key. The large square is the choice."
+    finding = f"The {label} of the settings by each key, with one seed."
     if not choice:
-        finding = f"The {label} of the settings by each key. The choice is the scenario as given."
+        finding += " The choice is the scenario as given."
+    elif chosen is not None:
+        value = format_objective(decision.objectives[0], good[chosen])
+        finding += f" The large square is the choice: {value} with this seed."
     if importance:
         finding += " Shares are of the variation that a key explains, the most important first."
     return Figure("slices", finding, tuple(columns), {"keys": keys})

@@ -106,6 +106,17 @@ def format_number(value: float) -> str:
     return _signed(value, written)
 
 
+def format_roughly(value: float) -> str:
+    """A number with two significant digits, for one beside its spread: ``13``, ``0.93``, ``1,300``."""
+    return format_number(float(f"{value:.2g}"))
+
+
+def format_times(ratio: float, word: str) -> str:
+    """A ratio as a comparison with two significant digits: ``6.8 times as fast``, ``about as many``."""
+    text = format_roughly(ratio)
+    return f"about as {word}" if text == "1" else f"{text} times as {word}"
+
+
 def format_bytes(value: float) -> str:
     """A size with an SI prefix and three significant digits: ``1.23 GB``."""
     return _prefixed(value, "B")
@@ -138,10 +149,12 @@ def format_decimals(value: float, decimals: int) -> str:
     return _signed(value, lambda size: f"{_rounded(size, decimals):,f}")
 
 
-def format_probability(value: float) -> str:
+def format_probability(value: float, decimals: int = 2) -> str:
     """An estimated probability, which is never certain: ``0.87``, ``>0.99``, ``<0.01``."""
-    text = format_decimals(value, 2)
-    return {"0.00": "<0.01", "1.00": ">0.99"}.get(text, text)
+    text, step = format_decimals(value, decimals), 10.0**-decimals
+    least, most = (format_decimals(each, decimals) for each in (step, 1 - step))
+    ends = {format_decimals(0, decimals): f"<{least}", format_decimals(1, decimals): f">{most}"}
+    return ends.get(text, text)
 
 
 def format_ratio(ratio: float) -> str:

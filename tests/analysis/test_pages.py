@@ -61,5 +61,7 @@ def test_numbers_stay_with_their_units() -> None:
 
 
 def test_names_break_only_after_their_separators() -> None:
-    assert unbroken("server.buffer_size=4") == "server.<wbr>buffer_<wbr>size=4"
-    assert unbroken("runs/a<b, 0.5 of v2.0.") == "runs/<wbr>a&lt;b, 0.5\u00a0of v2.0."
+    assert unbroken("over_selection=1.3") == "over_selection=1.3"
+    long = "server.schedule.buffer_size=4"
+    assert unbroken(long) == "server.<wbr>schedule.<wbr>buffer_<wbr>size=4"
+    assert unbroken("a<b, 0.5 of v2.0.") == "a&lt;b, 0.5\u00a0of v2.0."

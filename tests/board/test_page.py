@@ -31,5 +31,5 @@ def test_entries_of_too_few_scenarios_are_not_ranked(rows, question):
     assert names[0] == "FedAvg"
     assert headline([table, *others], "FedBuff") == (
         "No entry is faster than FedAvg on average over 3 scenarios; "
-        "FedBuff is faster than FedAvg in 1 of its 1 scenario."
+        "FedBuff is faster than FedAvg in 1 of its 1 scenario"
     )

@@ -58,6 +58,14 @@ def test_without_rounds_the_verdict_is_that_nothing_was_tested() -> None:
     assert verdict([]).startswith("Not tested")
 
 
+def test_the_verdict_says_if_the_middle_of_the_bands_is_biased() -> None:
+    bands = ([1.0] * 12, [3.0] * 12, [4.0] * 12)
+    assert verdict([Prediction("", [2.0] * 10 + [3.5] * 2, *bands)]) == (
+        "In agreement with the log: 12 of 12 later rounds fell into the 90% band, but 10 lay below its middle"
+    )
+    assert "middle" not in verdict([Prediction("", [2.0, 3.5] * 6, *bands)])
+
+
 def test_a_round_lasts_until_the_next_begins() -> None:
     log = pd.DataFrame({"round": [1, 1, 0, 0, 2], "start_s": [3.0, 4.0, 1.0, 0.5, 9.0]})
     assert round_durations_s(log).to_dict() == {0: 2.5, 1: 6.0}

@@ -105,6 +105,9 @@ def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
     old, new = _renaming(option)
     assert new == "FedAvg 25 s"
     assert Comparison((runs, (), None), labels={old: new}).groups[0].label == new
+    # A new name may hold "=", too.
+    old, new = _renaming("deadline=60=FedAvg, T=1min")
+    assert Comparison((runs, (), None), labels={old: new}).groups[1].label == "FedAvg, T=1min"
 
 
 MISTAKES = r"""

@@ -1,9 +1,40 @@
 """Options that several commands share."""
 
+import io
+import sys
+
+import click
 import pytest
 from click.testing import CliRunner
 
 from fedsim.cli import cli
+from fedsim.cli.options import print_table
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("width", "lines"),
+    [
+        (60, ["state target", "run_10 ready 80% accuracy: 1 h 2 min"]),
+        (30, ["state target", "run_10 ready 80% accuracy:", "1 h 2 min"]),
+        (20, ["run_10", "state: ready", "target: 80% accuracy: 1 h 2 min"]),
+    ],
+)
+def test_tables_wrap_between_words(
+    width: int, lines: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = Terminal()
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("TERM", "xterm")
+    row = ["run_10", "ready", "", "80% accuracy: 1 h 2 min"]
+    print_table(["", "state", "tags", "target"], [row], box=None)
+    printed = [" ".join(line.split()) for line in click.unstyle(screen.getvalue()).splitlines()]
+    assert printed == lines
 
 
 @pytest.mark.parametrize(

@@ -151,7 +151,7 @@ def test_without_a_change_the_predictions_are_shown(before: Path) -> None:
     result = invoke("what-if", before)
     assert result.exit_code == 0, result.output
     assert "75.0% went to: local steps" in result.output
-    assert "devices twice as fast: about −37.5%" in result.output
+    assert "devices twice as fast: about −38%" in result.output
     assert f"fedsim what-if {before} -s devices.compute.step=0.5x" in result.output
     shown = fedsim.what_if(before, {"devices.compute.step": "0.5x"}).set_index("figure")
     assert shown.loc["simulated time", ["before", "after"]].tolist() == [40, pytest.approx(25)]

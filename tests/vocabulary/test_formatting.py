@@ -116,6 +116,7 @@ def test_other_texts() -> None:
     assert format_ratio(1.466) == "1.47×"
     chances = map(format_probability, (0.004, 0.006, 0.994, 0.996, math.nan))
     assert list(chances) == ["<0.01", "0.01", "0.99", ">0.99", "–"]
+    assert [format_probability(share, 1) for share in (0.04, 0.86, 0.96)] == ["<0.1", "0.9", ">0.9"]
     assert format_interval(60.0, 90.0, format_duration) == "1 min to 1 min 30 s"
     by_seed = format_interval(0.0, 0.014, lambda value: format_difference(value, "share"))
     assert by_seed == "0.0 pp to +1.4 pp"

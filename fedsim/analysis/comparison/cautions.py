@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
 from fedsim.analysis.comparison.facts import RunFacts
-from fedsim.analysis.comparison.groups import Group
+from fedsim.analysis.comparison.groups import Group, listed
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import sentence
 from fedsim.parts.component import is_user_reference
@@ -28,7 +28,7 @@ def cautions(comparison: ComparisonTables) -> list[str]:
             for caution in rule(comparison, comparison.grouping.of(setting)):
                 where[caution].append(setting)
         for caution, names in where.items():
-            limited = f"{_listed(names)}: " if len(names) < len(settings) else ""
+            limited = f"{listed(names, 3)}: " if len(names) < len(settings) else ""
             sentences.append(f"{limited}{caution}")
     return sentences
 
@@ -58,7 +58,7 @@ def left_out(comparison: ComparisonTables) -> Iterator[str]:
     """Runs are missing."""
     reasons = Counter(item.reason for item in comparison.left_out)
     if reasons:
-        names = _listed([item.path.name for item in comparison.left_out])
+        names = listed([item.path.name for item in comparison.left_out], 3)
         yield f"{format_counted(reasons.total(), 'run')} left out ({names}): {'; '.join(reasons)}."
 
 
@@ -90,10 +90,10 @@ def other_world(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterat
     data = [path for path in paths if path.startswith("task.dataset.")]
     world = [path for path in paths if path.startswith(("task.", "devices."))]
     if data:
-        yield f"Variants learn from different data: {_listed(data)}."
+        yield f"Variants learn from different data: {listed(data, 3)}."
     elif world and any(path.startswith("server.") for path in paths):
         yield (
-            f"Variants differ in more than the server, so the cause of a difference is unclear: {_listed(world)}."
+            f"Variants differ in more than the server, so the cause of a difference is unclear: {listed(world, 3)}."
         )
 
 
@@ -113,7 +113,9 @@ def other_weights(comparison: ComparisonTables, groups: Sequence[Group]) -> Iter
         if run.unequal_samples and weights is not None:
             by_weights[weights].append(group.label)
     if len(by_weights) > 1:
-        each = "; ".join(f"{weights} for {_listed(names)}" for weights, names in by_weights.items())
+        each = "; ".join(
+            f"{weights} for {listed(names, 3)}" for weights, names in by_weights.items()
+        )
         yield f"Clients have different weights: {each}; set {path}.weights to compare the rules alone."
 
 
@@ -124,7 +126,7 @@ def other_seeds(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterat
     others = [group.label for group in groups if seeds.isdisjoint(run.seed for run in group.runs)]
     if others:
         yield (
-            f"The runs of {_listed(others)} share no seed with those of {first.label}: devices and data differ too; "
+            f"The runs of {listed(others, 3)} share no seed with those of {first.label}: devices and data differ too; "
             "run them with the same seeds."
         )
 
@@ -137,7 +139,7 @@ def copies(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[st
     for alike in (alike for alike in by_values.values() if len(alike) > 1):
         results = {(run.seed, run.digest) for group in alike for run in group.runs}
         is_equal = len(results) == len({seed for seed, _ in results})
-        names = _listed([group.label for group in alike])
+        names = listed([group.label for group in alike], 3)
         outcome = "identical: one is enough" if is_equal else "different: code or libraries changed"
         yield f"{names} are runs of one scenario with the same seeds, and their results are {outcome}."
 
@@ -160,8 +162,4 @@ IN_SETTINGS: tuple[Callable[[ComparisonTables, Sequence[Group]], Iterator[str]],
 def _groups_of(comparison: ComparisonTables, runs: Sequence[RunFacts]) -> str:
     paths = {run.path for run in runs}
     groups = comparison.groups
-    return _listed([g.name for g in groups if paths.intersection(run.path for run in g.runs)])
-
-
-def _listed(names: Sequence[str]) -> str:
-    return format_names([f"'{name}'" if "," in name else name for name in names], 3)
+    return listed([g.name for g in groups if paths.intersection(run.path for run in g.runs)], 3)

@@ -22,13 +22,14 @@ from fedsim.analysis.comparison.findings import ahead
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, targets_in_order
 from fedsim.analysis.comparison.reference import ReferenceTable
-from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.comparison.tables import SAME, ComparisonTables
+from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.lines import cumulative
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
 from fedsim.runs.records import SWEEP_PRECISION
-from fedsim.scenario.comparing import by_section
+from fedsim.scenario.comparing import by_section, flattened
+from fedsim.scenario.description import with_units
 from fedsim.vocabulary.formatting import (
     ABSENT,
     Kind,
@@ -41,7 +42,9 @@ from fedsim.vocabulary.formatting import (
     format_mean,
     format_mean_count,
     format_ratio,
+    format_roughly,
     format_share,
+    format_times,
     format_value,
 )
 
@@ -107,11 +110,11 @@ def _standings(comparison: ComparisonTables, target: Target) -> pd.DataFrame:
     def speed(row: Mapping[Hashable, Any]) -> str:
         if not math.isfinite(row["speed"]):
             return ABSENT
-        if comparison.baseline in row["label"].split(" = "):
+        if comparison.baseline in row["label"].split(SAME):
             return "baseline"
-        low, high = row["speed_low"], row["speed_high"]
-        spread = f", {low:.3g} to {high:.3g}" if math.isfinite(low) else ""
-        return f"{row['speed']:.3g} times as fast{spread}"
+        ends = dict.fromkeys(format_roughly(row[f"speed_{end}"]) for end in ("low", "high"))
+        spread = f", {' to '.join(ends)}" if len(ends) > 1 else ""
+        return f"{format_times(row['speed'], 'fast')}{spread}"
 
     frame = comparison.standings(target)
     rows = frame.to_dict("records")
@@ -255,6 +258,8 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         ("bytes", "data moved", "bytes"),
         ("compute_s", "client compute", "time"),
     )
+    if frame["runs"].max() < INTERVAL_RUNS:  # The median of two runs would be the faster one.
+        columns = [column for column in columns if column[0] != "time_median_s"]
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
         without = f" There are no speeds relative to {comparison.baseline}, which did not reach it."
@@ -301,6 +306,8 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     if len(frame) == 1:
         excludes = bool(((frame[lows] > 0) | (frame[highs] < 0)).all())
         finding = f"The {spread} of the difference {'excludes' if excludes else 'includes'} zero."
+        if frame["seeds"].iloc[0] == 1:
+            finding = "The differences are those of one seed."
 
     def written(row: Mapping[Hashable, Any], key: str) -> str:
         return format_difference(row[key], quantities[row["quantity"]][1])
@@ -516,13 +523,23 @@ def differences(comparison: ComparisonTables) -> Figure | None:
     if not by_name:
         return None
     paths = [path for inside in by_name.values() for path in inside]
-    columns = [Column("path", "key", "text", list(paths))]
-    for number, group in enumerate(comparison.groups):
-        values = [group.values.get(path, ABSENT) for path in paths]
-        texts = ["none" if value is None else str(value) for value in values]
-        columns.append(Column(f"group{number}", group.name, "text", texts))
+    names = [group.name for group in comparison.groups]
+    written = (
+        with_units(dict(flattened(group.runs[0].scenario)), paths) for group in comparison.groups
+    )
+    texts = [
+        ["none" if (value := values.get(path, ABSENT)) is None else str(value) for path in paths]
+        for values in written
+    ]
     differ = "differs" if len(paths) == 1 else "differ"
     finding = f"{format_counted(len(paths), 'key')} {differ}, apart from the seed."
+    if len(paths) < min(len(names), KEYS_SHOWN):  # A row per key would be wider.
+        cells = zip(paths, zip(*texts, strict=True), strict=True)
+        keys = (Column(path, path, "text", values) for path, values in cells)
+        return Figure("differences", finding, (Column("label", "variant", "text", names), *keys))
+    columns = [Column("path", "key", "text", list(paths))]
+    for number, (name, values) in enumerate(zip(names, texts, strict=True)):
+        columns.append(Column(f"group{number}", name, "text", values))
     sections: list[dict[str, Any]] = []
     end = 0
     for name, inside in by_name.items():

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
+from fedsim.analysis.comparison.groups import listed
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, evaluation_gap_s
-from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
+from fedsim.vocabulary.formatting import format_counted, format_duration
 
 
 def why_uncertain(
@@ -180,7 +181,7 @@ def ahead(
     if settings > 1:
         return most_often(first["label"], settings)
     everyone = len(first) == len(frame) > 1
-    names = "all variants" if everyone else format_names(first["label"].tolist())
+    names = "all variants" if everyone else listed(first["label"].tolist())
     return f"{written(best.iloc[0])} with {names}"
 
 
@@ -189,4 +190,4 @@ def most_often(labels: Iterable[str], settings: int) -> str:
     counts = Counter(labels)
     most = max(counts.values())
     names = [label for label, count in counts.items() if count == most]
-    return f"{format_names(names)} in {most} of {settings} settings"
+    return f"{listed(names)} in {most} of {settings} settings"

@@ -15,6 +15,7 @@ from typing import Any
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.scenario.comparing import Namer, Values, differing, distinct_tail, flattened, key_of
 from fedsim.scenario.description import with_units
+from fedsim.vocabulary.formatting import format_names
 
 _OF_VARIANTS = ("server.", "app.", "run_config.")
 _UNRELATED = 20
@@ -174,6 +175,11 @@ def _split(
         if len(pairs) == len(kinds) * len(values):
             settings.append(path)
     return [path for path in paths if path not in settings], settings
+
+
+def listed(names: Sequence[str], most: int | None = None) -> str:
+    """Names of groups, keys or folders in a sentence; those with a comma are quoted."""
+    return format_names([f"“{name}”" if "," in name else name for name in names], most)
 
 
 def is_below(path: str, prefix: str) -> bool:

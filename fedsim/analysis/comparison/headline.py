@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.findings import Lead, ahead, leads, losses_of, most_often, waits_of
+from fedsim.analysis.comparison.groups import listed
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
@@ -21,7 +22,9 @@ from fedsim.vocabulary.formatting import (
     format_mean_count,
     format_names,
     format_number,
+    format_roughly,
     format_share,
+    format_times,
 )
 
 
@@ -109,21 +112,28 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
     noun = "combinations of variant and setting" if len(settings) > 1 else "variants"
     count = f"{good} of {len(frame)} {noun} reached {phrase} in at least half of the runs."
     if stopped := [group.name for group in comparison.stopped_before(target)]:
-        own = f"runs of {format_names(stopped, 3)} had stopped at their own target"
+        own = f"runs of {listed(stopped, 3)} had stopped at their own target"
         return [count, f"Times are not comparable: {own}."]
     if not every:
         return [f"No variant reached {phrase} in at least half of the runs."]
     clear = [lead for lead in every if not lead.doubts]
     reasons = Counter(next(iter(lead.doubts.values())) for lead in every if lead.doubts)
-    why = ", ".join(f"{r} ({n})" if len(reasons) > 1 else r for r, n in reasons.most_common())
+    why = ", ".join(
+        f"{r} in {n} of them" if len(reasons) > 1 else r for r, n in reasons.most_common()
+    )
     if len(settings) == 1:
         main = _first(comparison, target, every[0])
     else:
         most = most_often((label for lead in clear or every for label in lead.tied), len(settings))
         main = [f"First to {phrase}: {most}."]
         if not clear:
-            none = f"No clear winner to {phrase} in any of {format_count(len(every))} settings"
-            main = [f"{none}: {why}.", f"First on average: {most}."]
+            where = (
+                "either setting"
+                if len(every) == 2
+                else f"any of {format_count(len(every))} settings"
+            )
+            none = f"No clear winner to {phrase} in {where}: {why}."
+            main = [none, f"First on average: {most}."]
         elif reasons.total() > 1:
             uncertain = f"{format_count(reasons.total())} of {len(every)} settings"
             main.append(f"Leads are uncertain in {uncertain}: {why}.")
@@ -144,35 +154,48 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         reached, runs = rows.loc[label, ["reached", "runs"]]
         return "" if reached == runs else f" ({reached} of {runs} runs)"
 
-    goal, first = comparison.phrase(target), format_names(lead.tied)
+    goal, first = comparison.phrase(target), listed(_named(comparison, lead, lead.tied))
     text = f"after {format_duration(rows['time_s'][lead.first])}{some(lead.first)}"
     if lead.speedup > 1:
-        text += f": {_times_as(lead.speedup, 'fast')} as {lead.second}{some(lead.second)}"
-        ends = [f"{end:.3g}" for end in (lead.slowest, lead.fastest)]
+        text += (
+            f": {format_times(lead.speedup, 'fast')} as {listed([lead.second])}{some(lead.second)}"
+        )
+        ends = [format_roughly(end) for end in (lead.slowest, lead.fastest)]
         if lead.seeds:
             spread = f", {' to '.join(ends)} over" if ends[0] != ends[1] else " on"
             text += f"{spread} {format_counted(lead.seeds, 'common seed')}"
     if not lead.doubts:
         return [f"{first} reached {goal} first, {text}."]
-    labels = [(lead.setting, label) for label in (*lead.tied, *lead.doubts)]
-    variants = [comparison.shown[each] for each in labels if each in comparison.shown]
-    names = f"{'between' if len(variants) == 2 else 'among'} {format_names(variants, 4)}"
+    variants = _named(comparison, lead, [*lead.tied, *lead.doubts])
+    names = f"{'between' if len(variants) == 2 else 'among'} {listed(variants)}"
+    if len(variants) > _NAMED:
+        names = f"among {len(variants)} variants"
     return [
         f"No clear winner {names} to {goal}: {next(iter(lead.doubts.values()))}.",
         f"{first} reached it first on average, {text}.",
     ]
 
 
+_NAMED = 3
+"""Maximum number of variants that the first sentence names."""
+
+
+def _named(comparison: ComparisonTables, lead: Lead, labels: Sequence[str]) -> list[str]:
+    """What pages call variants of a lead; those with identical results are one."""
+    every = [(lead.setting, label) for label in labels]
+    return [comparison.shown[each] for each in every if each in comparison.shown]
+
+
 def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
     """How certain a lead is, and why the first variant was faster if it is clear."""
     where = f" ({lead.setting})" if lead.setting else ""
     both = "on the seeds with which both reached it"
-    if len(lead.tied) > 1:
-        yield f"A tie{where}: {format_names(lead.tied)} were equally fast {both}."
+    if len(tied := _named(comparison, lead, lead.tied)) > 1:
+        yield f"A tie{where}: {listed(tied)} were equally fast {both}."
     if lead.quickest not in lead.tied:
-        yield f"{lead.quickest} has the shortest mean time{where}, but another variant was faster {both}."
+        yield f"{listed([lead.quickest])} has the shortest mean time{where}, but another variant was faster {both}."
     for rival, reason in list(lead.doubts.items())[:1] if lead.setting else ():
-        yield f"{lead.first}'s lead over {rival}{where} is uncertain: {reason}."
+        yield f"The lead of {listed([lead.first])} over {listed([rival])}{where} is uncertain: {reason}."
     if lead.has_cause:
         yield explanation(lead)
     yield from causes(comparison, lead.first, lead.second, lead.setting)
@@ -184,16 +207,16 @@ def explanation(lead: Lead) -> str:
     updates = " against ".join(map(format_mean_count, lead.client_updates))
     rates = " against ".join(map(format_number, lead.client_updates_per_h))
     return (
-        f"{lead.first} was {_times_as(lead.speedup, 'fast')} as {lead.second}{where}: it needed "
-        f"{_times_as(lead.updates_ratio, 'many')} client updates ({updates}) and aggregated them "
-        f"{_times_as(lead.rate_ratio, 'fast')} ({rates} per hour)."
+        f"{listed([lead.first])} was {format_times(lead.speedup, 'fast')} as {listed([lead.second])}{where}: it "
+        f"needed {format_times(lead.updates_ratio, 'many')} client updates ({updates}) and aggregated them "
+        f"{format_times(lead.rate_ratio, 'fast')} ({rates} per hour)."
     )
 
 
 _LOSSES = {
-    "idle": "of the clients' time idle",
-    "waiting": "of the clients' time waiting for the server to use an update",
-    "lost": "of the local steps lost",
+    "idle": "of the clients’ time was idle",
+    "waiting": "of the clients’ time was spent waiting for the server to use an update",
+    "lost": "of the local steps were lost",
 }
 
 # Of a share; a smaller difference explains nothing.
@@ -215,24 +238,17 @@ def causes(
     losses, waits = map(losses_of, runs.values()), map(waits_of, runs.values())
     pairs = pd.DataFrame(losses).reindex(columns=list(_LOSSES)).T.dropna()
     apart = pairs[(pairs[0] - pairs[1]).abs() >= _LEAST_DIFFERENCE]
-    parts = [
-        f"{format_share(own)} against {format_share(other)} {_LOSSES[str(name)]}"
-        for name, own, other in apart.itertuples()
-    ]
+    parts = [f"{format_share(share)} {_LOSSES[str(name)]}" for name, share in apart[0].items()]
+    others = list(map(format_share, apart[1]))
     most = [(str(shares.index[0]), shares.iloc[0]) for shares in waits if len(shares)]
     if len({cause for cause, _ in most}) > 1:
         went = [f"{CAUSES[cause]} ({format_share(share)})" for cause, share in most]
-        parts.append(f"most of the server's time in {went[0]} against {went[1]}")
+        parts.append(f"most of the server’s time went to {went[0]}")
+        others.append(went[1])
     if parts:
         where = f" ({setting})" if setting else ""
-        yield f"{first} against {rival}{where}: {', '.join(parts)}."
-
-
-def _times_as(ratio: float, word: str) -> str:
-    """A ratio as a comparison: ``6.82 times as fast``, ``92.6% as fast``."""
-    rounded = float(f"{ratio:.3g}")
-    size = format_share(ratio) if rounded < 1 else f"{format_number(rounded)} times"
-    return f"{size} as {word}"
+        own = f"With {listed([first])}{where}, {format_names(parts)}"
+        yield f"{own}; with {listed([rival])}, {format_names(others)}."
 
 
 def causes_document(comparison: ComparisonTables) -> list[dict[str, Any]]:

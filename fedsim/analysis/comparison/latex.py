@@ -35,6 +35,7 @@ _SPECIAL = str.maketrans(
         "~": r"\textasciitilde{}",
         "^": r"\textasciicircum{}",
         "\\": r"\textbackslash{}",
+        "≡": r"$\equiv$",
     }
 )
 

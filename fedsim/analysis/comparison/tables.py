@@ -7,7 +7,7 @@ import itertools
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,8 @@ from fedsim.vocabulary.metrics import MetricDefinition, definition
 
 Floats = npt.NDArray[np.float64]
 
+SAME = " ≡ "
+"""Joins the names of variants with identical results."""
 _KEY = ["setting", "label"]
 _FAR = 3.0
 """Ratio of the ends of two variants' runs from which the axis of time is logarithmic."""
@@ -80,13 +82,16 @@ class ComparisonTables:
         self.facts, self.left_out, self.reference = loaded
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
         self.labels: Mapping[str, str] = labels or {}
+        if any("=" in old for old in self.labels):
+            unnamed = group_runs(self.facts, scenarios, settings=settings)
+            self.labels = dict(_renaming(*names, unnamed) for names in self.labels.items())
         self.renamed = {**(self.reference.labels if self.reference else {}), **self.labels}
         self.requested: Sequence[str] = settings
         settings = settings or (self.reference.settings if self.reference else [])
         self.grouping: Grouping = group_runs(self.facts, scenarios, self.renamed, settings)
         for key in self.requested:
             _check_setting(key, self.grouping)
-        known = {name for group in self.groups for name in (group.label, group.setting)}
+        known = _names(self.groups)
         if missing := [old for old, new in self.labels.items() if new not in known]:
             unnamed = group_runs(self.facts, scenarios, settings=settings)
             raise _no_such_name(missing[0], self.labels[missing[0]], unnamed)
@@ -203,12 +208,12 @@ class ComparisonTables:
     @functools.cached_property
     def shown(self) -> dict[tuple[str, str], str]:
         """What pages and documents call the groups, by setting and label: variants with identical results are one,
-        named ``a = b``, and the others of them are absent."""
+        named ``a ≡ b``, and the others of them are absent."""
         names = {(group.setting, group.label): group.label for group in self.groups}
         for same in self.alike:
             for group in same[1:]:
                 del names[group.setting, group.label]
-            names[same[0].setting, same[0].label] = " = ".join(group.label for group in same)
+            names[same[0].setting, same[0].label] = SAME.join(group.label for group in same)
         return names
 
     def merged(self, frame: pd.DataFrame, *columns: str) -> pd.DataFrame:
@@ -554,9 +559,21 @@ def _check_setting(key: str, grouping: Grouping) -> None:
     )
 
 
+def _names(groups: Iterable[Group]) -> list[str]:
+    names = {name: None for group in groups for name in (group.label, group.setting)}
+    return list(filter(None, names))
+
+
+def _renaming(old: str, new: str, unnamed: Grouping) -> tuple[str, str]:
+    """The current and the new name of ``old=new``, of which both may hold ``=``."""
+    text, names = f"{old}={new}", _names(unnamed.groups)
+    meant = [name for name in names if text.startswith(f"{name}=")]
+    name = old if old in names else max(meant, key=len, default=old)
+    return name, text[len(name) + 1 :]
+
+
 def _no_such_name(name: str, new: str, unnamed: Grouping) -> UserError:
-    names = {name: None for group in unnamed.groups for name in (group.label, group.setting)}
-    known = list(filter(None, names))
+    known = _names(unnamed.groups)
     # ``fedprox, mu=1`` means fedprox, and fedprox means ``fedprox, mu=1``.
     meant = next((each for each in known if name in each or each in name), known[0])
     option = f"--labels {shlex.quote(f'{meant}={new}')}"

@@ -86,7 +86,9 @@ def places(samples: Sequence[npt.NDArray[Any]], *, log: bool, times: bool) -> np
     low, high = (float(positive.min()), float(positive.max())) if len(positive) else (1.0, 10.0)
     if times and low < _SHORTEST_S < high and high > 60:
         low = _SHORTEST_S
-    return shortened(np.geomspace(low, max(high, low * 1.01), _POINTS), 5)
+    high = max(high, low * 1.01)
+    # Rounded down, the last value would leave the largest sample out.
+    return np.append(shortened(np.geomspace(low, high, _POINTS), 5)[:-1], high)
 
 
 def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np.float64]:

@@ -25,6 +25,7 @@ from fedsim.analysis.figures.base import (
     time_bins,
 )
 from fedsim.analysis.figures.learning import targets
+from fedsim.analysis.figures.lines import cumulative, places
 from fedsim.runs import Run
 from fedsim.runs.critical import (
     CAUSES,
@@ -42,7 +43,6 @@ from fedsim.vocabulary.formatting import (
     format_counted,
     format_duration,
     format_energy,
-    format_mean_count,
     format_names,
     format_share,
 )
@@ -81,8 +81,8 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
             ("flops_per_s", "2x"),
         )
     ),
-    ("half the deadline", ("deadline",), "server.schedule.deadline", "0.5x"),
-    ("half the pause between rounds", ("pause",), "server.schedule.pause", "0.5x"),
+    ("halving the deadline", ("deadline",), "server.schedule.deadline", "0.5x"),
+    ("halving the pause between rounds", ("pause",), "server.schedule.pause", "0.5x"),
     ("aggregation twice as fast", ("aggregation",), "server.aggregation_time", "0.5x"),
     ("failures detected twice as fast", ("detection",), "server.failure_detection", "0.5x"),
 )
@@ -124,7 +124,7 @@ def waiting(run: Run) -> Figure | None:
         shares = every / every.sum()
         after = f"_{number}" if number else ""
         columns.append(Column(f"seconds{after}", f"until {end}", "time", every.tolist()))
-        columns.append(Column(f"share{after}", "of the time", "share", shares.tolist()))
+        columns.append(Column(f"share{after}", "share", "share", shares.tolist()))
         bars.append({"label": f"Simulated time until {end}", "shares": shares.fillna(0).tolist()})
     parts = [_COLORS.get(cause, cause) for cause in causes]
     changes = predicted_changes(run, path)
@@ -180,14 +180,15 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
     share = float(saved_s / path["to_s"].iloc[-1])
     cohort = section(run, "server", "selection").get("cohort")
     everybody = cohort is None or used.groupby("round").size().max() < cohort
-    words = f"without client {client}: {'about' if everybody else 'at most'} −{format_share(share)}"
+    words = f"leaving out client {client}: {'about' if everybody else 'at most'} −{_percent(share, share)}"
     command = format_command("what-if", run.path, "--without-clients", client)
     return {"words": words, "share": share, "command": command} if share >= _LEAST_SHARE else None
 
 
 def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
     """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`): the change
-    and its prediction in words, the ``share`` of the time that it saves, and the command that tries it.
+    and its prediction in words, the ``share`` of the time that it saves (0 if its error is larger), and
+    the command that tries it.
 
     A setting that a note of the run warns about is left as it is. With edge servers, there are changes of their links
     and of the clients' work in their rounds.
@@ -215,18 +216,24 @@ def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
             if setting in noted or not (in_rounds or spent.reindex(causes).any()):
                 continue
             saved = (_saving_in_rounds if in_rounds else saving)(run, path, causes)
-            if saved.share < _LEAST_SHARE or saved.error > saved.share:
-                continue  # not predicted
-            about = "at most" if saved.is_bound else "about"
-            error = (
-                f" ± {format_share(saved.error)}"
-                if saved.error > _LEAST_ERROR and not saved.is_bound
-                else ""
-            )
-            words = f"{words}: {about} −{format_share(saved.share)}{error}"
+            if saved.share < _LEAST_SHARE:
+                continue
+            share, effect = saved.share, "not predictable from this run"
+            # A bound includes its error.
+            if saved.error > share - saved.error * saved.is_bound:
+                share = 0.0
+            else:
+                effect = f"{'at most' if saved.is_bound else 'about'} −{_percent(share, share)}"
+                if saved.error > _LEAST_ERROR and not saved.is_bound:
+                    effect += f" ± {_percent(saved.error, share)}"
             command = format_command("what-if", run.path, "-s", f"{setting}={factor}")
-            changes.append({"words": words, "share": saved.share, "command": command})
+            changes.append({"words": f"{words}: {effect}", "share": share, "command": command})
     return sorted(changes, key=lambda change: -change["share"])[:_MOST_CHANGES]
+
+
+def _percent(value: float, share: float) -> str:
+    """A share of the time, or its error, as finely as a prediction of the share deserves."""
+    return f"{100 * value:.{0 if share >= 0.1 else 1}f}%"
 
 
 def _saving_in_rounds(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving:
@@ -276,7 +283,7 @@ def time_spent(run: Run) -> Figure:
             Column("part", "spent on", "text", [PHASE_LABELS[name] for name in spent]),
             Column("seconds", "client time", "time", list(spent.values())),
             *([Column("share", "of all time", "share", shares)] if clients is not None else []),
-            Column("work_share", "of time on dispatches", "share", work_shares),
+            Column("work_share", "of dispatches", "share", work_shares),
         ),
         {
             "parts": list(spent),
@@ -316,33 +323,19 @@ def durations(run: Run) -> Figure | None:
             ("of the updates arrived", "of their dispatch"),
         ),
     )
-    known = [(label, np.sort(seconds), words) for label, seconds, words in every if len(seconds)]
+    known = [(label, seconds, words) for label, seconds, words in every if len(seconds)]
     if not known:
         return None
-    together = np.concatenate([seconds for _, seconds, _ in known])
-    positive = together[together > 0]
-    edges = np.unique(np.quantile(positive if len(positive) else together, np.linspace(0, 1, 101)))
+    x = places([seconds for _, seconds, _ in known], log=True, times=True)
+    shares = (Column(label, label, "share", cumulative(each, x)) for label, each, _ in known)
+    dashes = (
+        {"key": label, "dash": dash} for (label, *_), dash in zip(known, ([], [4, 2]), strict=False)
+    )
     return Figure(
         "durations",
         " ".join(f"{shares_within(seconds, *words)}." for _, seconds, words in known),
-        (
-            Column("at_most_s", "at most", "time", edges),
-            *(
-                Column(
-                    label, label, "share", np.searchsorted(seconds, edges, "right") / len(seconds)
-                )
-                for label, seconds, _ in known
-            ),
-        ),
-        drawn_as_lines(
-            *(
-                {"key": label, "dash": [4, 2] if number else [], "step": True}
-                for number, (label, _, _) in enumerate(known)
-            ),
-            unit="share at most this long",
-            log=bool(edges[0] > 0),
-            label="duration",
-        ),
+        (Column("at_most_s", "at most", "time", x), *shares),
+        drawn_as_lines(*dashes, unit="share at most this long", log=True, label="duration"),
     )
 
 
@@ -367,7 +360,8 @@ def work(run: Run) -> Figure:
             f" {format_counted(len(others), 'message')} without training moved another {format_bytes(moved)} and "
             f"took another {format_energy(others['energy_j'].sum())}."
         )
-    return Figure("work", finding, columns_of(by_outcome.reset_index(), _WORK))
+    occurred = by_outcome[(by_outcome["dispatches"] > 0) | (by_outcome.index == "aggregated")]
+    return Figure("work", finding, columns_of(occurred.reset_index(), _WORK))
 
 
 def _spare(run: Run) -> str:
@@ -438,8 +432,7 @@ def outcomes(run: Run) -> Figure | None:
     table = run.dispatches
     if not len(table):
         return None
-    begun = table["dispatched_s"].to_numpy()
-    edges = _intervals(begun, run.simulated_s)
+    begun, edges = table["dispatched_s"].to_numpy(), _intervals(run)
     codes = outcome_codes(table)
     # A dispatch at the very end belongs to the last bin.
     counts = [counts_in(begun[codes == code], edges) for code in range(len(OUTCOME_LABELS))]
@@ -468,13 +461,14 @@ def outcomes(run: Run) -> Figure | None:
     )
 
 
-def _intervals(begun_s: npt.NDArray[np.float64], duration_s: float) -> npt.NDArray[np.float64]:
+def _intervals(run: Run) -> npt.NDArray[np.float64]:
     """Edges of the intervals of time in which dispatches are counted.
 
     If many clients are dispatched at once, as in rounds, an interval goes from one such moment to the next (or to a
-    later one): bins of equal width would hold one, two or no rounds.
+    later one): bins of equal width would hold one, two or no rounds. Edge servers have rounds at different times.
     """
-    if not len(begun_s):
+    begun_s, duration_s = run.dispatches["dispatched_s"].to_numpy(), run.simulated_s
+    if run.has_edges or not len(begun_s):
         return time_bins(duration_s)
     moments, counts = np.unique(begun_s, return_counts=True)
     # A few dispatches between two rounds are not a round.
@@ -491,7 +485,7 @@ def online(run: Run) -> Figure | None:
     """Clients online, and clients working, over simulated time; None if neither is known."""
     table = run.online
     # Between the starts of rounds, if there are any: means over other intervals would zigzag.
-    edges = _intervals(run.dispatches["dispatched_s"].to_numpy(), run.simulated_s)
+    edges = _intervals(run)
     columns, drawn = [], []
     finding = "The number of clients online was not recorded."
     if table is not None and len(table):
@@ -517,11 +511,13 @@ def online(run: Run) -> Figure | None:
     if not peak and not columns:
         return None
     began_s = run.info.get("time_of_day_s")
-    has_night = began_s is not None and not 6 <= began_s / 3600 <= 22 - run.simulated_s / 3600
+    hour, hours = (began_s or 0.0) / 3600, run.simulated_s / 3600
+    # If all of the run is at night, shading it would say nothing.
+    has_night = began_s is not None and not 6 <= hour <= 22 - hours and (hour + 2) % 24 + hours > 8
     return Figure(
         "online",
         f"{finding} At most {format_counted(peak, 'client')} {'was' if peak == 1 else 'were'} working at once; "
-        f"the curve shows means and peaks at {format_mean_count(mean)}.",
+        f"the curve shows means and peaks at {format_count(mean)}.",
         (
             Column("time_s", "simulated time", "time", np.minimum(edges, run.simulated_s)),
             *columns,

@@ -317,8 +317,11 @@ const fedsim = (() => {
     });
     return entry;
   }
-  /* A name as an axis shows it. */
-  const short = (name, most = 18) => (String(name).length > most ? `${String(name).slice(0, most - 1)}…` : String(name));
+  /* A name as an axis shows it: names often begin alike, so it is cut in its middle. */
+  const short = (name, most = 18) => {
+    const text = String(name), half = (most - 1) >> 1;
+    return text.length > most ? `${text.slice(0, half)}…${text.slice(-half)}` : text;
+  };
   const textWidth = (() => {
     const context = document.createElement("canvas").getContext("2d");
     return (text, font = "12px system-ui, sans-serif") => { context.font = font; return context.measureText(text).width; };
@@ -418,7 +421,10 @@ const fedsim = (() => {
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
       const shared = shares(host, x);
       const roomy = width > ROOMY;
-      const beside = !roomy ? [] : [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...(spec.ends ? shown.filter((s) => !s.silent).map((s) => short(s.label)) : [])];
+      // Names that are cut to the same letters would tell nothing; the legend has all.
+      const read = shown.filter((s) => !s.silent), ends = spec.ends && roomy ? read.map((s) => short(s.label, width > 900 ? 26 : 18)) : [];
+      if (new Set(ends).size < ends.length) ends.length = 0;
+      const beside = !roomy ? [] : [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...ends];
       const margin = shared ? aligned.right : Math.max(0, ...beside.map((text) => textWidth(text))) + 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
@@ -461,10 +467,11 @@ const fedsim = (() => {
         },
       });
       // The names of lines are beside the plot, at the heights of their ends, moved apart if they would touch.
-      const named = spec.ends && roomy ? shown.filter((s) => !s.silent).map((s) => {
+      const named = ends.map((text, number) => {
+        const s = read[number];
         const index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
-        return index < 0 ? null : { text: short(s.label), color: s.color, y: py(s.values[index]) - 7 };
-      }).filter(Boolean).sort((a, b) => a.y - b.y) : [];
+        return index < 0 ? null : { text, color: s.color, y: py(s.values[index]) - 7 };
+      }).filter(Boolean).sort((a, b) => a.y - b.y);
       named.forEach((each, k) => { if (k) each.y = Math.max(each.y, named[k - 1].y + 14); });
       // The names of target values are beside the plot, or inside it, moved apart if they would touch.
       const tops = [];
@@ -485,7 +492,6 @@ const fedsim = (() => {
         drawn.push(words(text, Math.max(box.left, Math.min(at - half, width - 2 * half - 2)), box.top - 18, { fill: ink("text") }));
         return drawn;
       });
-      const read = shown.filter((s) => !s.silent);
       const places = x.values.flatMap((value, index) => {
         if (!inside[index] || value < first) return [];
         const values = Object.fromEntries(read.map((s) => {
@@ -507,7 +513,7 @@ const fedsim = (() => {
     });
   }
   /* What `plot` needs of a chart with an axis in each direction. */
-  function plane(width, height, { box, x, y, xa, ya, places, series, graphic }) {
+  function plane(width, height, { box, x, y, xa, ya, places, series, graphic = [] }) {
     const value = (pixel) => xa.value(pixel - box.left);
     return {
       box, places,
@@ -563,7 +569,7 @@ const fedsim = (() => {
         const values = series.filter((s) => s.values[index]).map((s) => `${s.label} ${show("count", s.values[index])}`);
         return [{ x: (px(from) + px(ends[index])) / 2, lines: [`${x.label} ${name}`, ...(values.length ? values : ["none"])] }];
       });
-      return plane(width, height, { box, x, y, xa, ya, places, series: [drawn], graphic: nights(x, first, last, box, px) });
+      return plane(width, height, { box, x, y, xa, ya, places, series: [drawn] });
     });
   }
   /* A matrix of counts. spec: columns {label, names}, rows {label, names}, values [row][column]. */

@@ -6,6 +6,7 @@
   const host = (name) => byId(`chart-${name}`);
   const chooser = byId("setting");
   const current = () => (chooser ? chooser.value : settings[0]);
+  const labelled = (label) => (chooser ? `${label}, ${current()}` : label);
   const members = () => groups.map((group, index) => ({ ...group, index })).filter((group) => group.setting === current());
   const hidden = new Set();
   const drawings = [];
@@ -49,7 +50,7 @@
       const ylim = requested && view.ylim ? fedsim.focus(view.ylim) : fedsim.focus(late, metric.kind);
       const plain = (s) => s.runs.map((run) => ({ ...s, symbol: null, values: run, plain: true, thin: true, silent: true, dash: [] }));
       const drawn = (target, own, faint, more) => curves(target, finding("curves"), {
-        x: { ...axis, values: x }, y: metric, bands: byId("bands").checked, smooth: Number(byId("smooth").value), scales, xlim, ylim,
+        x: { ...axis, values: x }, y: { ...metric, label: labelled(metric.label) }, bands: byId("bands").checked, smooth: Number(byId("smooth").value), scales, xlim, ylim,
         series: [...faint, ...(byId("bands").checked ? [] : own.flatMap(plain)), ...own], ...more,
         marks: goals.map((goal) => ({ value: goal.value, label: own.length === 1 && faint.length ? "" : `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
       });
@@ -97,7 +98,7 @@
       named(name);
       const shown = series().filter((s) => !s.hidden);
       if (diagonal) shown.push({ label: "if all contributed equally", plain: true, color: "muted", dash: [1, 2], values: x.values });
-      curves(host(name), finding(name), { x, y: { kind: "share", label: y, zero: true }, series: shown, ylim: [0, 1] });
+      curves(host(name), finding(name), { x, y: { kind: "share", label: labelled(y), zero: true }, series: shown, ylim: [0, 1] });
       files(name, () => ({ columns: [x, ...series().map((s) => ({ key: s.label, label: s.label, kind: "share", values: s.values }))] }));
     });
   }

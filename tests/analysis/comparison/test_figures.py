@@ -10,10 +10,12 @@ import fedsim
 from fedsim.analysis.comparison import Comparison, Target, compare, figures
 from fedsim.analysis.comparison.findings import most_often
 from fedsim.analysis.comparison.page import page_figures
+from fedsim.analysis.comparison.tables import SAME
 from fedsim.sweeps import Sweep
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import GROUPS, SETTINGS, cells, folders
 from tests.analysis.comparison.made import GOAL, of, racers, run
+from tests.analysis.comparison.test_groups import facts
 from tests.analysis.documents import drawn
 from tests.composition.test_closing import simulate
 
@@ -50,7 +52,7 @@ def test_tables_of_the_page_show_the_frames(comparison: Comparison, comparison_p
         names = ("time_s", "low_s", "high_s", "time_median_s")
         mean, low, high, median = (format_duration(known[name]) for name in names)
         assert line[3:6] == [mean, f"{low} to {high}", median]
-        speed = f"{1 / known['relative']:.3g} times as fast"
+        speed = f"{1 / known['relative']:.2g} times as fast"
         assert line[6] == "baseline" or line[6].startswith(speed)
     for line, known in zip(
         cells(page, "quality"), comparison.summary.to_dict("records"), strict=True
@@ -140,7 +142,7 @@ def test_identical_variants_are_one_row(sweep: Sweep, tmp_path: Path) -> None:
     comparison = compare([folder, copy, other], targets=["accuracy=0.5"])
     rows = drawn(figures.first_to(comparison)).extra["rows"]
     assert len(rows) == 2
-    assert any(" = " in row["label"] for row in rows)
+    assert any(SAME in row["label"] for row in rows)
 
 
 def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
@@ -153,6 +155,23 @@ def test_pairs_have_the_baseline_first_in_order_and_second_in_place() -> None:
     # Nobody reached the target: nothing to subtract, no row.
     shown = next(column for column in figure.columns if column.key == "difference")
     assert shown.values == ["−20.0 pp", "−30.0 pp", "+10.0 pp"]
+    two = figures.pairs(of(*runs[:2], goals=(Target("accuracy", 0.99),)))
+    assert drawn(two).finding == "The differences are those of one seed."
+
+
+def test_many_variants_that_differ_in_few_keys_have_a_row_each() -> None:
+    """With a column each, nine would not fit on paper; durations have their units."""
+    schedules = [{"name": "sync", "deadline": 60.0 * n, "over_selection": n} for n in range(2, 11)]
+    runs = [facts({"server": {"method": "fedavg", "schedule": each}}, 0) for each in schedules]
+    figure = drawn(figures.differences(of(*runs)))
+    assert [column.label for column in figure.columns[1:]] == [
+        "server.schedule.deadline",
+        "server.schedule.over_selection",
+    ]
+    assert [row[1:] for row in figure.rows[:2]] == [("2min", "2"), ("3min", "3")]
+    assert drawn(figures.differences(of(*runs[:2]))).rows[0] == (
+        "server.schedule.deadline", "2min", "3min"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

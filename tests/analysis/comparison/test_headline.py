@@ -13,6 +13,7 @@ import fedsim
 from fedsim.analysis.comparison import Target, compare
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.page import render
+from fedsim.analysis.comparison.tables import SAME
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.compared import GROUPS, folders
@@ -34,7 +35,7 @@ def test_copies_of_a_run_show_no_difference(sweep: Sweep, tmp_path: Path) -> Non
     assert [[group.label for group in groups] for groups in more.alike] == [names]
     assert len(more.shown) == 2
     merged = more.merged(more.summary)["label"].tolist()
-    assert " = ".join(names) in merged
+    assert SAME.join(names) in merged
     assert "bit-identical results for every seed" in render(more)
 
 
@@ -82,7 +83,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (100, 80),
             [
                 "quick reached 80% accuracy first, after 10 s: 2 times as fast as slow on 3 common seeds.",
-                "quick was 2 times as fast as slow: it needed 80.0% as many client updates (80 against 100) and "
+                "quick was 2 times as fast as slow: it needed 0.8 times as many client updates (80 against 100) and "
                 "aggregated them 1.6 times as fast (28,800 against 18,000 per hour).",
             ],
         ),
@@ -92,7 +93,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (),
             [
                 "No clear winner between a and b to 80% accuracy: only 2 common seeds.",
-                "a reached it first on average, after 1 min 18 s: 3.85 times as fast as b (2 of 4 runs), 2 to 5 over "
+                "a reached it first on average, after 1 min 18 s: 3.8 times as fast as b (2 of 4 runs), 2 to 5 over "
                 "2 common seeds.",
                 "b has the shortest mean time, but another variant was faster on the seeds with which both reached it.",
             ],
@@ -123,8 +124,8 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"a": QUICK[:2], "b": SLOW[:2]}] * 2 + [{"a": (50, 54, 70), "b": (60, 64, 75)}],
             (),
             [
-                "No clear winner to 80% accuracy in any of 3 settings: only 2 common seeds (2), the ranges of their "
-                "times overlap (1).",
+                "No clear winner to 80% accuracy in any of 3 settings: only 2 common seeds in 2 of them, the ranges of "
+                "their times overlap in 1 of them.",
                 "First on average: a in 3 of 3 settings.",
             ],
         ),
@@ -133,9 +134,10 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (10, 10),
             [
                 "First to 80% accuracy: a in 1 of 2 settings.",
-                "a was 2 times as fast as b (alpha=0): it needed 1 times as many client updates (10 against 10) and "
+                "a was 2 times as fast as b (alpha=0): it needed about as many client updates (10 against 10) and "
                 "aggregated them 2 times as fast (3,600 against 1,800 per hour).",
-                "a's lead over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations (1 s).",
+                "The lead of a over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations "
+                "(1 s).",
             ],
         ),
     ],
@@ -158,15 +160,15 @@ def test_sentences(
             ],
             [{"compute": 3, "upload": 1}, {"too_few_online": 90, "compute": 10}],
             [0.0, 0.25],
-            "quick against slow: 10.0% against 60.0% of the clients' time waiting for the server to use an update, "
-            "0.0% against 25.0% of the local steps lost, most of the server's time in local steps (75.0%) against too "
-            "few online (90.0%).",
+            "With quick, 10.0% of the clients’ time was spent waiting for the server to use an update, 0.0% of the "
+            "local steps were lost and most of the server’s time went to local steps (75.0%); with slow, 60.0%, 25.0% "
+            "and too few online (90.0%).",
         ),
         (
             [{"compute": 60, "idle": 40}, {"compute": 10, "idle": 90}],
             [{"compute": 996, "upload": 4}, {"compute": 999, "upload": 1}],
             [0.0, 0.0],
-            "quick against slow: 40.0% against 90.0% of the clients' time idle.",
+            "With quick, 40.0% of the clients’ time was idle; with slow, 90.0%.",
         ),
         ([{}, {}], [{}, {}], [0.1, 0.1], ""),
     ],
@@ -182,7 +184,7 @@ def test_causes_are_what_two_variants_wasted(
             figures = {**each.figures, "lost_steps": lost[row]}
             runs.append(replace(each, spent_s=spent[row], waits_s=waits[row], figures=figures))
         last = headline(of(*runs, goals=(GOAL,)))[-1]
-        assert last == said or (not said and "against slow:" not in last)
+        assert last == said or (not said and "with slow," not in last)
 
 
 def test_a_page_writes_only_the_first_sentence_large(sweep: Sweep) -> None:

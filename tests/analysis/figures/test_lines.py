@@ -30,6 +30,8 @@ def test_places_cover_all_samples_but_times_too_short_for_the_axis() -> None:
     assert np.allclose(np.diff(np.log(x)), np.log(4) / (len(x) - 1), rtol=1e-2)
     assert places([np.array([0.01, 100.0])], log=True, times=True)[0] == 0.5
     assert places([np.array([0.01, 100.0])], log=True, times=False)[0] == 0.01
+    ties = np.array([1.0, 6.7000019, 6.7000019])  # The last place is not rounded below them.
+    assert cumulative(ties, places([ties], log=True, times=True))[-1] == 1
     assert list(places([np.array([0.2])], log=False, times=False)[[0, -1]]) == [0.0, 1.0]
 
 

@@ -9,7 +9,7 @@ import pytest
 import fedsim
 from fedsim.analysis.figures import participation, time
 from fedsim.analysis.run import Run
-from fedsim.vocabulary.formatting import format_mean_count
+from fedsim.vocabulary.formatting import format_count
 from tests.analysis.documents import columns, drawn, parquet
 from tests.devices.worlds import LINKS, STEPS, timing
 from tests.traces.cases import bundle_of
@@ -32,7 +32,7 @@ def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
         )
         assert shown["working"][index] == pytest.approx(worked.sum() / (end - begin), abs=1e-9)
     # The finding gives the highest point of the curve beside the most clients at one moment.
-    highest = format_mean_count(max(mean for mean in shown["working"] if mean is not None))
+    highest = format_count(max(mean for mean in shown["working"] if mean is not None))
     figure = drawn(time.online(run))
     assert figure.finding.endswith(f"means and peaks at {highest}.")
 

@@ -175,7 +175,7 @@ def test_waiting_is_split_by_cause(tmp_path: Path) -> None:
     ].sum()
     (change,) = [each for each in figure.extra["changes"] if each["words"].startswith("devices")]
     assert change["share"] == pytest.approx(spent / sum(shown["seconds"]) / 2)
-    assert f"devices twice as fast: about −{format_share(change['share'])}" in render(run)
+    assert f"devices twice as fast: about −{100 * change['share']:.0f}%" in render(run)
 
 
 def test_waiting_until_the_target_of_a_run_that_goes_on(tmp_path: Path) -> None:
