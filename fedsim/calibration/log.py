@@ -275,6 +275,8 @@ def _complete(
         log[name] = log[name].where(span_s.notna() | total_s.notna())
         given_s += log[name].where(span_s.isna()).fillna(0)
         log[name] = log[name].fillna(span_s.clip(lower=resolution_s))
+    rest_s = total_s - log["download_s"] - log["upload_s"]
+    log["compute_s"] = log["compute_s"].fillna(rest_s.where(rest_s > resolution_s))
     beyond = (given_s > total_s + max(resolution_s, _ROUNDING_S)) & (total_s >= 0)
     message = f"{format_names(list(WORK))} are {{:g}} s, but it is {{:g}} s from start to end"
     check(beyond, message, f"give seconds of work, {_OR_EMPTY}", given_s, total_s)

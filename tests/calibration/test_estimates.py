@@ -84,6 +84,8 @@ def test_seconds_of_work_without_instants_separate_steps_from_transfers(tmp_path
     estimates = calibrated(tmp_path, lone).estimates
     assert estimates.step_s.mean.tolist() == pytest.approx([61, 20])
     assert any("has no times of transfers" in flag for flag in estimates.flags)
+    rest = log.drop(columns="compute_s").to_csv(index=False)
+    assert calibrated(tmp_path, rest).estimates.step_s.mean.tolist() == pytest.approx([61, 20])
 
 
 def _log(seconds: np.ndarray) -> pd.DataFrame:
