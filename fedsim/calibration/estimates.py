@@ -312,7 +312,8 @@ def estimate(
             " they are milliseconds, divide them by 1000.",
         )
     dropped = log["outcome"] == "dropped"
-    absent = log["client"][dropped & log["ended_s"].notna()]
+    endless = dropped & log["ended_s"].isna()
+    absent = log["client"][dropped if endless.sum() < dropped.sum() else []]
     lacks = "without dropped dispatches"
     if dropped.any():
         lacks = f"it does not say when its dropped dispatches ({format_count(int(dropped.sum()))}) ended, so"
@@ -323,6 +324,8 @@ def estimate(
         else f"Availability is estimated from the dropped dispatches ({format_count(len(absent))}) of"
         f" {format_counted(absent.nunique(), 'client')}, which count as offline from such a dispatch to their next one:"
         " they may have been back earlier, and away at other times."
+        + f" {format_count(int(endless.sum()))} of these do not say when they ended: offline from their start."
+        * bool(endless.any())
     )
     return Estimates(
         **{**vars(transfers), "flags": tuple(flags)},
@@ -357,9 +360,11 @@ def _links(
         # Two copies of a long log's transfers would be the peak of memory.
         del by, link, by_client
     if not all(any(len(link.sizes) for link in one_way) for one_way in links):
+        lacks, columns = "bytes", "bytes_down and bytes_up"
+        if done[["download_s", "upload_s"]].isna().all().any():
+            lacks, columns = "times of transfers", "download_s and upload_s"
         flags.append(
-            "The log has no bytes, so the rates of the links cannot be estimated; give bytes_down and"
-            " bytes_up, or a scenario."
+            f"The log has no {lacks}, so the rates of the links cannot be estimated; give {columns}, or a scenario."
         )
         return None
     pairs = list(zip(*links, strict=True))
@@ -389,14 +394,14 @@ def _links(
 
 def _online(log: pd.DataFrame, clients: Sequence[str]) -> tuple[tuple[str, float, float], ...]:
     """Intervals (client, start, end) from one return to the next drop; none if no dispatch was dropped."""
-    dropped = (log["outcome"] == "dropped") & log["ended_s"].notna()
-    if not dropped.any():
+    dropped = log["outcome"] == "dropped"
+    if not log["ended_s"][dropped].notna().any():
         return ()
     # Only a drop and the dispatch after it change whether a client is online.
     after = dropped.groupby(log["client"]).shift(fill_value=False)
     rows = log.assign(dropped=dropped, after=after)[dropped | after]
     by_client = rows["client"]
-    rows["left_s"] = rows["ended_s"].where(rows["dropped"])
+    rows["left_s"] = rows["ended_s"].fillna(rows["start_s"]).where(rows["dropped"])
     gone_s = rows["left_s"].groupby(by_client).cummax().groupby(by_client).ffill()
     # A client may get work before the loss of its previous dispatch is noticed.
     back_s = rows["start_s"].clip(lower=gone_s.groupby(by_client).shift())

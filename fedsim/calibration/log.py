@@ -25,6 +25,7 @@ from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
     format_duration,
+    format_names,
     natural_order,
 )
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
@@ -251,7 +252,7 @@ def _complete(
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
     spans_s = {name: log[end] - log[begin] for name, (begin, end) in WORK.items()}
-    computed_s, has_steps = spans_s["compute_s"], log["steps"] != 0
+    computed_s, has_steps = spans_s["compute_s"].fillna(log["compute_s"]), log["steps"] != 0
     message = "steps is 0, but the client computed for {:g} s"
     fix = f"give the number of local steps that it did, {_OR_EMPTY}"
     check(~has_steps & (computed_s > 0) & delivered, message, fix, computed_s)
@@ -259,15 +260,26 @@ def _complete(
         instantly = (log[begin] == log[end]) & has_steps & delivered & (not resolution_s)
         message = f"{end[:-2]} is {begin[:-2]}, but local steps take time"
         check(instantly, message, f"correct it, {_OR_EMPTY}")
+    instantly = (log["compute_s"] == 0) & has_steps & delivered
+    check(instantly, "compute_s is 0, but local steps take time", f"correct it, {_OR_EMPTY}")
     total_s = log["end_s"] - log["start_s"]
     log["end_s"] += resolution_s * (total_s == 0)
+    given_s = pd.Series(0.0, index=log.index)
     for name, span_s in spans_s.items():
         marks = " to ".join(each[:-2] for each in WORK[name])
         beyond = (log[name] < 0) | (log[name] > span_s + _ROUNDING_S)
         message = f"{name} is {{:g}} s, but it is {{:g}} s from {marks}"
         fix = f"{name} is the time of work in this phase in seconds, without pauses; leave it empty if unknown"
         check(beyond, message, fix, log[name], span_s)
-        log[name] = log[name].where(span_s.notna()).fillna(span_s.clip(lower=resolution_s))
+        # Of a dispatch that did not arrive, a phase without its instants may not have been completed.
+        log[name] = log[name].where(span_s.notna() | total_s.notna())
+        given_s += log[name].where(span_s.isna()).fillna(0)
+        log[name] = log[name].fillna(span_s.clip(lower=resolution_s))
+    rest_s = total_s - log["download_s"] - log["upload_s"]
+    log["compute_s"] = log["compute_s"].fillna(rest_s.where(rest_s > resolution_s))
+    beyond = (given_s > total_s + max(resolution_s, _ROUNDING_S)) & (total_s >= 0)
+    message = f"{format_names(list(WORK))} are {{:g}} s, but it is {{:g}} s from start to end"
+    check(beyond, message, f"give seconds of work, {_OR_EMPTY}", given_s, total_s)
     unknown, fix = log["outcome"].notna(), f"outcomes are {', '.join(OUTCOME_LABELS)}, {_OR_EMPTY}"
     unknown &= ~log["outcome"].isin(OUTCOME_LABELS)
     check(unknown, "unknown outcome '{}'", fix, log["outcome"])

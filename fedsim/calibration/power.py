@@ -111,7 +111,8 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
         flags.append("No power reading lies between dispatches: the watts include those of idling.")
     if (watts < 0).any() or (clock.is_local and not log.clock.is_local):
         flags.append(
-            "Check the clock of the power readings: without an offset they are read as UTC."
+            "Check the clock of the power readings (without an offset they are read as UTC), and that each stands for "
+            "the time before it: a meter that reports changes needs durations."
         )
     return {str(name): max(float(watts[name]), 0.0) for name in watts.index}, flags
 
@@ -126,6 +127,8 @@ def _by_phase(readings: pd.DataFrame, dispatches: pd.DataFrame) -> pd.DataFrame:
         right_on="start_s",
         by="client",
     )
+    first_s = at["client"].map(dispatches.groupby("client")["start_s"].min())
+    next_s = at["next_s"].where(at["start_s"].notna(), first_s)
     whole = at["downloaded_s"].isna() & at["computed_s"].isna()
     gone_s = at["end_s"].fillna(at["ended_s"]).fillna(np.inf).mask(at["start_s"].isna(), -np.inf)
     is_in = (
@@ -133,7 +136,7 @@ def _by_phase(readings: pd.DataFrame, dispatches: pd.DataFrame) -> pd.DataFrame:
         (at["from_s"] >= at["downloaded_s"].mask(whole, -np.inf))
         & (at["to_s"] <= at["computed_s"].mask(whole, at["end_s"])),
         (at["from_s"] >= at["computed_s"]) & (at["to_s"] <= at["end_s"]),
-        (at["from_s"] >= gone_s) & ~(at["to_s"] > at["next_s"]) & (at["client"] >= 0),
+        (at["from_s"] >= gone_s) & ~(at["to_s"] > next_s) & (at["client"] >= 0),
     )
     at["phase"] = np.select(is_in, _PHASES, "")
     by_part = at[at["phase"] != ""].groupby(["client", "part", "phase"])["w"].mean()

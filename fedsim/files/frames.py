@@ -402,11 +402,14 @@ def _flat(table: Any) -> Any:
 
 
 def _converted(rows: Any) -> Any:
-    """A pandas table of objects, or rows, in Arrow: text where the types of a column's cells differ."""
+    """A pandas table of objects, or rows, in Arrow: text where the types of a column's cells differ.
+
+    Whole numbers stay whole if a cell is missing.
+    """
     import pandas as pd
 
     columns = {}
-    for name, column in pd.DataFrame(rows).items():
+    for name, column in pd.DataFrame(rows, dtype=object).items():
         try:
             cells_ = pa.array(column, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):

@@ -61,6 +61,31 @@ def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) ->
     later = calibrated(tmp_path, header + rows).estimates
     assert later.online == (("a", 0.0, 2.0), ("a", 3.0, 8.0), ("a", 9.0, 12.0))
     assert any("Availability is estimated" in flag for flag in estimates.flags)
+    # Of drops, some of which do not say when they ended, a client is offline from their start.
+    rows = "a,0,2,2,aggregated\na,3,,,dropped\na,9,11,11,late\nb,0,,4,dropped\nc,0,,,dropped\n"
+    endless = calibrated(tmp_path, header + rows).estimates
+    assert endless.online == (("a", 0.0, 3.0), ("a", 9.0, 12.0), ("b", 0.0, 4.0))
+    assert any("2 of these do not say when they ended" in flag for flag in endless.flags)
+
+
+def test_seconds_of_work_without_instants_separate_steps_from_transfers(tmp_path: Path) -> None:
+    log = pd.DataFrame(
+        [("a", 0, 100, 30, 60, 10), ("a", 200, 300, 28, 62, 10), ("b", 0, 50, 20, 20, 10)],
+        columns=["client", "start", "end", "download_s", "compute_s", "upload_s"],
+    ).assign(bytes_down=10**6, bytes_up=10**6)
+    estimates = calibrated(tmp_path, log.to_csv(index=False)).estimates
+    assert estimates.step_s.mean.tolist() == pytest.approx(
+        log.groupby("client")["compute_s"].mean().tolist()
+    )
+    for way, rates in zip(("download_s", "upload_s"), estimates.rates_bps, strict=True):
+        exact = (8e6 / log[way]).groupby(log["client"]).mean()
+        assert rates.mean.tolist() == pytest.approx(exact.tolist())
+    lone = log.drop(columns=["download_s", "upload_s"]).to_csv(index=False)
+    estimates = calibrated(tmp_path, lone).estimates
+    assert estimates.step_s.mean.tolist() == pytest.approx([61, 20])
+    assert any("has no times of transfers" in flag for flag in estimates.flags)
+    rest = log.drop(columns="compute_s").to_csv(index=False)
+    assert calibrated(tmp_path, rest).estimates.step_s.mean.tolist() == pytest.approx([61, 20])
 
 
 def _log(seconds: np.ndarray) -> pd.DataFrame:

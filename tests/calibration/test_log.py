@@ -74,6 +74,10 @@ MISTAKES = [
     ),
     ("client,start,end\na,1,soon\n", "log.csv:2: end is 'soon', which is not an instant"),
     ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
+    ("client,start,end,compute_s\na,0,5,6\nb,0,5,7\n", "log.csv:3: .* are 7 s, but it is 5 s from"),
+    ("client,start,end,compute_s,upload_s\na,0,9,5,6\n", "log.csv:2: .* are 11 s, but it is 9 s"),
+    ("client,start,end,compute_s,steps\na,0,5,4,0\n", "steps is 0, but the client computed for 4"),
+    ("client,start,end,compute_s\na,0,5,0\n", "compute_s is 0, but local steps take time"),
     ("client,start,end\na,1,\n", "no dispatch of the log ended"),
     ("client,start,end,steps\na,1,2,3\n\nb,1,2\n", "log.csv:4: has 3 cells"),
     ("clien;start;end\na;1;2\n", r"no column client\n  did you mean 'clien'\? it needs client"),
@@ -110,11 +114,13 @@ def test_timestamps_some_of_which_have_an_offset_are_refused(tmp_path: Path, fir
 
 def test_seconds_of_work_are_those_given_or_those_between_the_instants(tmp_path: Path) -> None:
     header = "client,start,downloaded,computed,end,compute_s\n"
-    log = read(tmp_path, header + "a,0,1,40,42,10\na,50,51,61,63,\na,70,71,,,4\n")
-    assert log["download_s"].tolist() == [1, 1, 1]
+    log = read(tmp_path, header + "a,0,1,40,42,10\na,50,51,61,63,\na,70,71,,,4\na,80,,,100,15\n")
+    assert log["download_s"].tolist()[:3] == [1, 1, 1]
     assert log["compute_s"].tolist()[:2] == [10, 10]
     # Local steps that were not finished do not show how long they take.
     assert math.isnan(log["compute_s"].iloc[2])
+    # Those of a dispatch that arrived were, even if it is unknown when.
+    assert log["compute_s"].iloc[3] == 15
 
 
 def test_pauses_of_a_run_are_not_taken_for_slow_steps_or_links(tmp_path: Path) -> None:

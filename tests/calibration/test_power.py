@@ -150,6 +150,17 @@ def test_readings_that_are_means_of_the_time_before(form: str, tmp_path: Path) -
         assert [result[name] for name in names] == pytest.approx(right.tolist(), rel=0.01)
 
 
+def test_a_reading_that_begins_before_the_first_dispatch_is_not_idle(tmp_path: Path) -> None:
+    """Means of 10 s: of 2 W idle, and of 50 W for the steps, from 14 s to 58 s; two cross the borders."""
+    log = "client,start,downloaded,computed,end\na,12,14,58,60\n"
+    (tmp_path / "log.csv").write_text(log, encoding="utf-8")
+    readings = {10: 2, 20: 39.6, 30: 50, 40: 50, 50: 50, 60: 44, 70: 2, 80: 2}
+    text = "".join(f"{time},{watts}\n" for time, watts in readings.items())
+    (tmp_path / "a.csv").write_text(f"time,power\n{text}", encoding="utf-8")
+    watts, _ = read_power([tmp_path / "a.csv"], read_log(tmp_path / "log.csv"))
+    assert (watts["compute_w"], watts["idle_w"]) == (48, 2)
+
+
 BAD_POWER = {
     "no header": (
         "007.csv",

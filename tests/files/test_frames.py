@@ -192,3 +192,11 @@ def test_ids_of_json_stay_text(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
     frame = frame_of(tmp_path / "a.jsonl")
     assert frame.load(["device"]).text("device")[1] == ["007", "7"]
+
+
+def test_whole_numbers_of_json_stay_whole_where_a_cell_is_missing(tmp_path: Path) -> None:
+    ids = [9007199254740993, 9007199254740992, None]
+    lines = [json.dumps({"device": number, "size": -(2**65)}) for number in ids]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
+    frame = frame_of(tmp_path / "a.jsonl").load(["device"])
+    assert frame.text("device")[1] == ["9007199254740993", "9007199254740992"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import NamedTuple
 
 from fedsim.files.cells import NOT_NEGATIVE, POSITIVE, SHARE, Bounds
@@ -66,29 +65,32 @@ def missing_columns(frame: Frame, given: Mapping[str, str]) -> tuple[str, str]:
     mapping = dict(given)
     for role, words in _SYNONYMS.items():
         same = [name for name, word in own.items() if word in words.split()]
-        same = same or get_close_matches(role, [*own], 1, 0.8)
         if role not in frame and len(same) == 1:
             mapping[role] = same[0]
     edges = {"start", "end", "duration"} & {*frame.names, *mapping}
     has_time = "time" in mapping or "time" in frame
+    intervals: dict[str, str] = {}
+    if len(edges) == 1 and has_time and not {"time", "start", "end"} & {*given}:
+        # Of changes and checks, some say how long they took.
+        mapping.setdefault("time", "time")
+        intervals = {**mapping, _OTHER_EDGE["".join(edges)]: mapping["time"]}
+        del intervals["time"]
     for role in ["time"] if len(edges) > 1 else edges if has_time else ():
         if role not in given:
             mapping.pop(role, None)
-    if edges == {"duration"} and "duration" in frame and has_time:
-        # Of changes and checks, some say how long they took.
-        mapping["time"] = mapping.get("time", "time")
     roles = {*frame.names, *mapping}
     has_rows = has_time or len(edges) > 1 or {*NUMBERS} & roles
     lacks = ["device"] * ("device" not in roles)
     lacks += [] if has_rows else [f"time, two of start, end and duration, or {', '.join(NUMBERS)}"]
-    mapping = {
-        **({} if "device" in roles else {"device": "NAME"}),
-        **mapping,
-        **({} if has_rows else {_OTHER_EDGE.get("".join(edges), "time"): "NAME"}),
-    }
+    device = {} if "device" in roles else {"device": "NAME"}
+    rows = {} if has_rows else {_OTHER_EDGE.get("".join(edges), "time"): "NAME"}
+    option = columns_option({**device, **mapping, **rows})
+    if intervals:
+        lasts = "lasts its duration" if edges == {"duration"} else "is an interval"
+        option += f" if each row is a change, {columns_option(device | intervals)} if each {lasts}"
     file = TableFile(frame.files[0].source)  # Another reading would change the places of rows.
-    rows = file.read(file.names)
-    first = [str(column[0])[:_SHOWN] if len(column) else "" for column in rows.columns]
+    cells = file.read(file.names)
+    first = [str(column[0])[:_SHOWN] if len(column) else "" for column in cells.columns]
     shown = [f"{role_name(n)} ({cell})" for n, cell in zip(file.names, first, strict=True)]
     hint = f"; its columns, with their first cells: {', '.join(shown)}" if shown else ""
     if file.nested:
@@ -96,15 +98,14 @@ def missing_columns(frame: Frame, given: Mapping[str, str]) -> tuple[str, str]:
         lines = (
             f"; if its rows are a list, write them as lines, as with jq -c '.{file.nested[0]}[]'"
         )
-        hint += lines * (len(rows) <= 1)
+        hint += lines * (len(cells) <= 1)
     elif "device" not in roles:
         hint += (
             "; device: file, if each file is one; device: column, if each column beside time is one"
         )
-    what = (
-        f"has no column {' and no column '.join(lacks)}" if lacks else "has other names of columns"
-    )
-    return what, f"say which column is which, as in {columns_option(mapping)}{hint}"
+    what = f"has both time and {''.join(edges)}" if intervals else "has other names of columns"
+    what = f"has no column {' and no column '.join(lacks)}" if lacks else what
+    return what, f"say which column is which, as in {option}{hint}"
 
 
 def may_be_points(names: list[str]) -> list[str]:

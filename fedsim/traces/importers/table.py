@@ -324,7 +324,8 @@ class _Log:
             raise frame.error(message, hint)
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
-        others = [name for name in frame.names if name not in fields.union(COLUMNS)]
+        left_out = {name for name in params.columns if name.startswith("other")} - named
+        others = [name for name in frame.names if name not in fields.union(COLUMNS, left_out)]
         if params.online is None and not any(map(STATE.fullmatch, others)):
             others += [name for name in frame.names if name in fields and STATE.fullmatch(name)]
         ends = {"start", "end", "duration"} & set(frame.names)
@@ -349,21 +350,26 @@ class _Log:
         states = [name for name in others if name in named]
         if params.online is not None and {"key", "state"} <= set(others):
             states = others
-        elif not rows:
-            used = {*states, *COLUMNS}
-            self.unused = [n for n in frame.names if n in fields.union(others) and n not in used]
-            if self.unused:
-                shown = ", ".join(self.unused[: 2 * _FEW]) + " ..." * (len(self.unused) > 2 * _FEW)
-                self.caveats.append(f"columns that are not used: {shown}")
-        if params.online is None:
-            return others if rows else []
-        return states or others
+        states = (states or others) if params.online is not None else others if rows else []
+        used = {"device", *self.edges, *NUMBERS, *TEXTS, "radio", *states, *left_out}
+        used |= {"access_point", "place"} if rows else {"duration"}
+        idle = [name for name in frame.names if name not in used]
+        if not rows:
+            self.unused = [name for name in idle if name in fields.union(others)]
+        # What has a role, by its name or by the mapping, is used, or said not to be.
+        roles = {*COLUMNS, "key", *params.columns, *self.unused}
+        if unused := [name for name in idle if name in roles or STATE.fullmatch(name)]:
+            shown = ", ".join(unused[: 2 * _FEW]) + " ..." * (len(unused) > 2 * _FEW)
+            self.caveats.append(f"columns that are not used: {shown}")
+        return states
 
     def _mapping(self, role: str, name: str) -> str:
         """The option that gives a column another role."""
         given = dict(self.params.columns)
-        name = given.pop(name, name)
-        return columns_option({**given, role: name})
+        own = given.pop(name, name)
+        # Several columns may be left out.
+        role += f"_{name}" * (role == "other" in given)
+        return columns_option({**given, role: own})
 
     @property
     def _without_duration(self) -> str:
@@ -507,7 +513,7 @@ class _Log:
                 if 2 * len(words) <= len(code) and 2 * np.count_nonzero(differs) >= len(over):
                     shown = f"sessions that overlap or touch differ in the column {name}, {format_names(words, 8)}"
                     mapping = self._mapping("device", name)
-                    rule = f"-s online='{name} == \"{words[0].lower()}\"'"
+                    rule = f"-s online='{name} == VALUE'"
                     self.caveats.append(
                         f"{shown}: if it names the device, give {mapping}; if some count, {rule}"
                     )
@@ -873,7 +879,7 @@ class _Log:
             if 2 <= len(words) <= _FEW and 2 * pairs < len(log):
                 within = log["value"] - log.groupby(["device", "kind"])["value"].transform("mean")
                 if (within**2).sum() < _UNEXPLAINED * (spread**2).sum():
-                    rule = f"-s online='{each} == \"{words[0].lower()}\"'"
+                    rule = f"-s online='{each} == VALUE'"
                     self.caveats.append(
                         f"{name} differs by {each} ({format_names(words, _FEW)}): if only some count, give {rule}"
                     )
@@ -884,9 +890,9 @@ class _Log:
         By the columns of ``table``, one of the ``needed`` of which the file must have.
         """
         if not any(name in self.frame for name in needed):
-            hint = (
-                "ram_bytes needs a compute speed; loss and radio need a rate or a round-trip time"
-            )
+            alone = next(name for name in ("loss", "radio", "ram_bytes") if name in self.frame)
+            needs = "a compute speed" if table == "compute" else "a rate or a round-trip time"
+            hint = f"{alone} needs {needs}; or leave it out: {self._mapping('other', alone)}"
             raise self.frame.error(f"has none of the columns {', '.join(needed)}", hint)
         result, self.frame.chosen = {}, self.measuring
         for name, (own, column, bounds, option) in NUMBERS.items():

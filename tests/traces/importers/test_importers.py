@@ -230,7 +230,7 @@ REFUSED: list[tuple[Any, ...]] = [
     (
         "table",
         "device,strat,end\na,1,2\n",
-        "-s columns='{start: strat}'",
+        "-s columns='{start: NAME}'; its columns, with their first cells: device (a), strat (1)",
     ),
     ("table", "device,start\na,1\n", ": has no column time, two of start, end and duration, or"),
     ("table", "device,start,end\na,1,2\n\nb,1,2,3\n", ":4: has 4 cells"),
@@ -243,6 +243,20 @@ REFUSED: list[tuple[Any, ...]] = [
     ("table", "device,down,loss\na,3,1.5\n", ":2: loss is '1.5'"),
     ("table", "device,down,bandwidth\na,3,3\n", "both bandwidth and down"),
     ("table", "device,loss\na,.3\n", "none of the columns down, up, bandwidth"),
+    *(
+        ("table", f"device,x,{own},{alone}\na,0,1,2\n", hint, {"columns": columns, **options})
+        for own, alone, columns, options, hint in (
+            ("step_time", "loss", {}, {"compute_unit": "s"}, "-s columns='{other: loss}'"),
+            (
+                "relative_speed",
+                "radio",
+                {"other": "x"},
+                {},
+                "-s columns='{other: x, other_radio: radio}'",
+            ),
+            ("down", "ram_bytes", {}, {"rate_unit": "B/s"}, "-s columns='{other: ram_bytes}'"),
+        )
+    ),
     ("table", "device,start,end\n", "has no rows"),
     ("table", "", "is empty"),
     ("table", b"PAR1" + b"x" * 50, "cannot be read as a table"),

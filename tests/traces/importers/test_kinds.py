@@ -385,6 +385,14 @@ CHARGES = "Started,Finished,Odometer (km),Car\n" + "".join(
     f"2024-05-01 0{n}:00,2024-05-01 0{n + 2}:00,{n},{'ab'[n % 2]}\n" for n in range(6)
 )
 AT_ONE_CAR = {"device": "file", "start": "started", "end": "finished"}
+AFK = pd.DataFrame(
+    {
+        "device": ["a", "a", "b", "a"],
+        "timestamp": [(T0 + pd.Timedelta(hours=h)).isoformat() for h in (0, 4, 5, 6)],
+        "duration": [3600, 600, 900, 1800],
+        "status": ["active", "idle", "active", "active"],
+    }
+)
 HISTORIAN = "device,metric,start,end\n" + "".join(
     f"p,{metric},{start},{end}\n"
     for start in (0, 100, 200)
@@ -1218,7 +1226,14 @@ PROPOSED: dict[str, tuple[str, str]] = {
         "",
     ),
     # A check or an event that says how long it took.
-    "deviceId,time,status,duration\na,1,up,2\n": ("device: deviceid, time: time", ""),
+    "deviceId,time,status,duration\na,1,up,2\n": (
+        "device: deviceid, time: time",
+        "change, -s columns='{device: deviceid, start: time}' if each lasts",
+    ),
+    "device,time,status,duration\na,1,up,2\n": ("time: time", "has both time and duration"),
+    "device,ts,status,stop\na,1,up,2\n": ("time: ts", "'{end: stop, start: ts}' if each is an int"),
+    # Short words are not alike because they differ in one letter.
+    "host,timestamp,dup,rt\na,1,100,5\n": ("device: host, time: timestamp", "dup (100), rt (5)"),
     # Names that say less are shown with their cells.
     INCIDENTS: ("device: NAME, time: NAME", "service_id (a), created_on (2024-05-01T08:00Z)"),
     PINGS: ("device: NAME, time: ts", "pop_ping_drop_rate (0.0), pop_ping_latency_ms (40)"),
@@ -1490,7 +1505,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
         "table",
         HISTORIAN,
         {"time_unit": "s"},
-        lambda bundle: "-s online='metric == \"plugged\"'" in notes("differ in")(bundle)[0],
+        lambda bundle: "-s online='metric == VALUE'" in notes("differ in")(bundle)[0],
         True,
     ),
     "overlapping sessions at access points": (
@@ -1669,7 +1684,7 @@ KINDS: dict[str, tuple[Any, ...]] = {
         {"compute_unit": "ms"},
         notes("differs"),
         [
-            "step_time differs by test (pp and tg): if only some count, give -s online='test == \"pp\"'"
+            "step_time differs by test (pp and tg): if only some count, give -s online='test == VALUE'"
         ],
     ),
     "files of one device": (
@@ -1740,6 +1755,51 @@ KINDS: dict[str, tuple[Any, ...]] = {
         OF_STEPS,
         lambda bundle: [each for each in bundle.manifest.caveats if "note" in each],
         ["columns that are not used: note"],
+    ),
+    **{
+        f"what is not used, {name}": ("table", content, options, notes("not used"), [*said])
+        for name, content, options, *said in (
+            (
+                "a duration beside changes",
+                "device,time,status,duration\na,0,on,2\na,9,off,2\n",
+                {"columns": {"time": "time"}, "time_unit": "s"},
+                "columns that are not used: duration",
+            ),
+            (
+                "intervals, a state and a mapped column beside changes",
+                "device,time,start,end,status,net,x\na,0,1,2,up,1,1\na,9,1,2,down,0,1\n",
+                {
+                    "columns": {"time": "time", "mine": "x"},
+                    "time_unit": "s",
+                    "online": "net == 1",
+                },
+                "columns that are not used: start, end, status, mine",
+            ),
+            (
+                "access points beside intervals",
+                "device,start,end,access_point\na,0,9,x\n",
+                {"time_unit": "s"},
+                "columns that are not used: access_point",
+            ),
+            (
+                "access points beside measurements",
+                "device,down,access_point\na,9,x\n",
+                {"rate_unit": "B/s"},
+                "columns that are not used: access_point",
+            ),
+            (
+                "a column that is left out",
+                "device,time,status,loss\na,0,on,2\na,9,off,2\n",
+                {"columns": {"other": "loss"}, "time_unit": "s"},
+            ),
+        )
+    },
+    "each row lasts its duration": (
+        "table",
+        AFK.to_csv(index=False),
+        {"columns": {"start": "timestamp"}, "duration_unit": "s", "online": "status == active"},
+        hours,
+        (AFK[AFK["status"] == "active"].groupby("device")["duration"].sum() / 3600).to_dict(),
     ),
     "a counter that is not declared": (
         "throughput",
