@@ -92,7 +92,7 @@ class Run:
     @property
     def path(self) -> Path:
         """The run folder."""
-        return self.folder.path
+        return self.folder.given
 
     @property
     def name(self) -> str:

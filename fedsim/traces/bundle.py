@@ -403,14 +403,18 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         content = parsed(file.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
     except (ValueError, OSError) as error:
-        problem = str(error)
-        if isinstance(error, ValidationError):
-            entries = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
-            problem = "; ".join(f"{name}: {message}" for name, message in entries)
-        message = f"the manifest cannot be read: {problem}"
+        message = f"the manifest cannot be read: {problem_of(error)}"
         hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
         raise UserError(message, where=str(file), hint=hint) from error
     return manifest, bool(manifest.manifest_sha256) and not is_unchanged(content, MANIFEST_DIGEST)
+
+
+def problem_of(error: Exception) -> str:
+    """What is wrong with a manifest or its tables, from the error of a library."""
+    if not isinstance(error, ValidationError):
+        return str(error) or type(error).__name__
+    entries = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
+    return "; ".join(f"{name}: {message}" for name, message in entries)
 
 
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:

@@ -268,13 +268,13 @@ def keep_facts(run: Run) -> None:
             name: [[k, _packed(v)] for k, v in facts[name].items()] for name in _BY_NAME
         }
         packed |= {name: _packed(facts[name]) for name in _ARRAYS}
-        FACTS.write(run.path, {**facts, **packed, "run": run.entry("sha256")})
+        FACTS.write(run.folder.path, {**facts, **packed, "run": run.entry("sha256")})
 
 
 def _kept(run: Run) -> dict[str, Any] | None:
     """The :func:`_measured` of a run from ``facts.json``; None if it is absent, or of other results."""
     try:
-        kept = FACTS.read(run.path)
+        kept = FACTS.read(run.folder.path)
     except FileNotFoundError:
         return None
     if kept["run"] != run.entry("sha256"):
