@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedsim import bundled
 from fedsim.errors import UserError, printable
+from fedsim.files.cells import time_zone
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
 from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
@@ -117,6 +118,10 @@ class Manifest(BaseModel):
         for key, value in self.model_dump().items():
             if printable(value) != value:
                 raise ValueError(f"{key} contains a control character: {value!r}")
+        try:
+            time_zone(self.zone)
+        except UserError as error:
+            raise ValueError(f"zone: {error.message}") from error
         return self
 
 

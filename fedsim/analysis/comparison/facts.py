@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
+from fedsim.analysis.run import read_scenario
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.runs import Run, RunFolder
@@ -27,7 +27,6 @@ from fedsim.runs.phases import aggregated_versions, aggregation_times
 from fedsim.runs.records import FACTS
 from fedsim.runs.run import has_diverged, lost_metrics, lost_since
 from fedsim.runs.tables import read_parquet
-from fedsim.scenario.source import parse_yaml
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition, definition, meets
 from fedsim.vocabulary.outcomes import LOST_LABELS
@@ -197,13 +196,8 @@ class RunFacts:
 
 
 def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
-    """The numbers of a complete run; ``sections`` caches parsed sections of scenarios by their text, because parsing
-    YAML takes longer than all else."""
-    texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
-    for text in texts:
-        if text not in sections:
-            sections[text] = parse_yaml(text, str(run.folder.scenario)).data or {}
-    run.scenario = {key: value for text in texts for key, value in sections[text].items()}
+    """The numbers of a complete run; ``sections`` is that of :func:`read_scenario`."""
+    read_scenario(run, sections)
     return RunFacts(
         path=run.path,
         scenario=compared_scenario(run, run.scenario),
