@@ -81,4 +81,6 @@ def read_scenario(run: RunTables, sections: dict[str, dict[str, Any]]) -> None:
         if text not in sections:
             sections[text] = parse_yaml(text, str(run.folder.scenario)).data or {}
     parts = [run.require_scenario(sections[text]) for text in texts]
-    run.scenario = {key: value for part in parts for key, value in part.items()}
+    content = {key: value for part in parts for key, value in part.items()}
+    run.scenario = run.require_scenario(content or None)
+    run.scenario.setdefault("server", {})
