@@ -100,7 +100,7 @@ class Rows:
             raise BOARD.damaged(path, f"is not listed in {BOARD.file}")
         BOARD.require_intact(self._folder, self._record, ROWS)
         try:
-            frame: pd.DataFrame = open_parquet(path, path).read().to_pandas()
+            frame: pd.DataFrame = open_parquet(path, path).read().to_pandas(ignore_metadata=True)
         except (OSError, ValueError, pa.ArrowException) as error:
             raise BOARD.damaged(path, f"cannot be read: {error}") from error
         words = (*_WORDS, *Cell._fields[:3])
@@ -113,6 +113,11 @@ class Rows:
         for name, kind in kinds.items():
             if not all(type(row.get(name)) is kind for row in rows):
                 raise BOARD.damaged(path, f"the column {name} is missing, or of another type")
+        figures = frame[[*FIGURES]].to_numpy(float)
+        if (np.abs(figures) > 2**53).any() or (frame["time_s"] < 1e-9).any():
+            raise BOARD.damaged(path, "has values that no run has")
+        if frame.duplicated([*Cell._fields]).any():
+            raise BOARD.damaged(path, "has two rows of one run")
         return rows
 
 

@@ -21,6 +21,7 @@ from fedsim.files.frames import Frame, TableFile, readable
 from fedsim.files.lines import as_table
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.tables import run_starts
+from fedsim.units import LONGEST_S
 from fedsim.vocabulary.formatting import (
     format_count,
     format_counted,
@@ -189,6 +190,11 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     seconds, clock = instants(frame, {name: column[name] for name in INSTANTS if name in column})
     for name in INSTANTS:
         log[name] = seconds.pop(name, np.nan)
+    origin_s = float(log["start_s"].min())
+    for name in filter(column.__contains__, INSTANTS):
+        late = (log[name] - origin_s > LONGEST_S).to_numpy()
+        hint = "it must be within a hundred years of the first start"
+        frame.refuse(late, f"{column[name]} is {{}}", hint, column[name])
     for name in ("client", "start_s"):
         every = "every dispatch needs its client, and when it started"
         unknown = log[name].isna().to_numpy()
@@ -198,7 +204,6 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         log[name] = frame.number(column[name], 1.0, cells.Bounds()) if name in column else np.nan
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
-    origin_s = float(log["start_s"].min())
     for name in INSTANTS:
         log[name] -= origin_s
     flags = [flag for _, flag in sources if flag] + list(clock.flags)

@@ -26,7 +26,8 @@ from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
 from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, Vector
-from fedsim.network.base import NetworkContext
+from fedsim.network.base import Network, NetworkContext
+from fedsim.parts.functions import returned
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import EdgeNearest, Energy, EnergyClass, Scenario
 from fedsim.simulation.facts import Work
@@ -190,6 +191,7 @@ class Devices:
             DeviceContext(**self._context("compute", offset_ns), **facts)
         )
         network = devices.network.create().build(self.network_context(offset_ns))
+        returned(devices.network.type, "build", network, Network)  # type: ignore[type-abstract]
         power = _power(devices.energy, *self._main(), clients)
         return Population(
             clients=clients,

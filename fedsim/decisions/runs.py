@@ -15,7 +15,7 @@ from fedsim.runs.run import Run
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.sweeps.execution import perform, write_own_code
-from fedsim.sweeps.folder import changed_since
+from fedsim.sweeps.folder import changed_since, digest_of
 from fedsim.sweeps.local import Shares
 from fedsim.sweeps.task import Result, Task, is_done
 
@@ -88,4 +88,11 @@ class Runs:
             raise UserError(
                 f"none of the runs succeeded; the first failed with:\n{errors[names[0]]}"
             )
-        return [errors[name] if name in errors else load_run(self._folder / name) for name in names]
+        done: list[Run | str] = []
+        sections = dict[str, Any]()
+        for name in names:
+            done.append(run := errors.get(name) or load_run(self._folder / name))
+            if isinstance(run, Run) and digest_of(run, sections)[:_DIGITS] != name:
+                hint = "remove this folder, and repeat the command"
+                raise UserError("is the run of another scenario", where=str(run.path), hint=hint)
+        return done

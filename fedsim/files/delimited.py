@@ -46,8 +46,7 @@ def checked_rows(
 
 def repeated(names: Iterable[str]) -> str | None:
     """The name that occurs most often; None if each occurs once."""
-    ((name, count),) = Counter(names).most_common(1)
-    return name if count > 1 else None
+    return next((name for name, count in Counter(names).most_common(1) if count > 1), None)
 
 
 def hint_of_header(header: Iterable[str], otherwise: str) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.errors import UserError
+from fedsim.files.delimited import repeated
 from fedsim.units import parse_size_bytes
 
 _LIMIT = "FEDSIM_MAX_UNPACKED"
@@ -46,6 +47,8 @@ def open_parquet(content: Any, where: object) -> Any:
         return pq.ParquetFile(source, page_checksum_verification=True, **options)
 
     file = opened()
+    if twice := repeated(file.schema_arrow.names):
+        raise ValueError(f"has the column '{twice}' twice")
     packed = content.stat().st_size if isinstance(content, Path) else len(content)
     metadata = file.metadata
     total, texts = 0.0, dict[str, list[Any]]()

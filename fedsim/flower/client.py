@@ -106,7 +106,7 @@ def answer(app: fl.ClientApp, job: Job) -> Answer:
         torch.set_num_threads(job.threads)
     # Messages carry simulated time, from which the time to live of a reply is computed.
     delivered = datetime.datetime.fromtimestamp(job.delivered_s, datetime.UTC)
-    problem, unseeded = None, list[str]()
+    problem, examples, unseeded = None, 0, list[str]()
     with (
         thread_on(None),
         isolated(job.seed),
@@ -125,6 +125,7 @@ def answer(app: fl.ClientApp, job: Job) -> Answer:
                 raise TypeError(
                     f"the ClientApp returned a {type(reply).__name__} instead of a Message"
                 )
+            examples = _examples(reply)
             state = fl.recorddict_to_proto(context.state).SerializeToString()
         except KeyboardInterrupt:
             raise
@@ -134,14 +135,20 @@ def answer(app: fl.ClientApp, job: Job) -> Answer:
             code = fl.ErrorCode.CLIENT_APP_RAISED_EXCEPTION
             reply = fl.Message(fl.Error(code=code, reason=reason), reply_to=message)
     reply.metadata.__dict__["_message_id"] = job.reply_id
-    examples = 0
-    if reply.has_content():
-        for record in reply.content.metric_records.values():
-            value = record.get("num-examples", record.get("num_examples"))
-            if isinstance(value, int | float):
-                examples = int(value)
     line = "".join(unseeded)
     return Answer(serialized(reply), state, counts, examples, problem, node.now_ns, line)
+
+
+def _examples(reply: fl.Message) -> int:
+    """The number of examples that a reply reports; 0 if it reports none."""
+    examples: float = 0
+    for record in reply.content.metric_records.values() if reply.has_content() else ():
+        value = record.get("num-examples", record.get("num_examples"))
+        if isinstance(value, int | float):
+            examples = value
+            if not 0 <= value <= 2**53:  # NaN is not, either.
+                raise ValueError(f"the reply has num-examples {value}, not 0 or more")
+    return int(examples)
 
 
 def serialized(message: fl.Message) -> bytes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -34,6 +35,9 @@ class AppSource:
     def load(self, kind: type[Any] = fl.ClientApp) -> Any:
         """Import the app, which must be a ``kind``."""
         reference, folder = self.reference, self.folder
+        if not re.fullmatch(r"[\w-]+(\.[\w-]+)*:[\w.]+", reference):
+            hint = "correct it in pyproject.toml: package.module:app"
+            raise UserError("is not a module and an app", where=f"{folder}: {reference}", hint=hint)
         if folder is not None:
             announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
         try:

@@ -7,6 +7,7 @@ its kind, where it is found without being listed anywhere, or in a user's file
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import importlib
@@ -162,6 +163,8 @@ _USER_MODULE = "fedsim_user_"
 
 def users_traceback(error: BaseException) -> TracebackType | None:
     """The traceback of ``error`` from fedsim's innermost call of a user's file on; None if it passed through none."""
+    if isinstance(error.__cause__, StopIteration):  # Python's error for one in a generator.
+        error = error.__cause__
     trace, call, users = error.__traceback__, None, None
     while trace is not None:
         module = trace.tb_frame.f_globals.get("__name__", "")
@@ -242,6 +245,7 @@ def load_user_component(
         assert spec.loader is not None
         module = importlib.util.module_from_spec(spec)
         sys.modules[module_name] = module
+        working_folder = os.getcwd()
         try:
             spec.loader.exec_module(module)
         except (Exception, SystemExit, BaseExceptionGroup) as error:
@@ -258,6 +262,9 @@ def load_user_component(
             raise UserError(
                 f"{path} cannot be imported: {type(error).__name__}: {error}", hint=hint
             ) from error
+        finally:
+            with contextlib.suppress(OSError):
+                os.chdir(working_folder)
     names = vars(sys.modules[module_name])
     value = names.get(class_name)
     if of_function is not None and inspect.isfunction(value):

@@ -10,15 +10,16 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, get_type_hints
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 from pydantic import Field, TypeAdapter, create_model
 
 from fedsim.errors import UserError
-from fedsim.parts.component import defined_at, is_bundled, place
+from fedsim.parts.component import defined_at, import_path, is_bundled, place
 from fedsim.parts.parameters import Parameters
 from fedsim.vocabulary.formatting import format_names
 
+_Kind = TypeVar("_Kind")
 _SHORT = reprlib.Repr()
 _SHORT.maxlevel = 1
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -126,6 +127,13 @@ def called(part: type[Any]) -> str:
 def wrong_return(user_class: type[Any], function: str, what: str, hint: str) -> UserError:
     """The error for ``what`` a function of a user's class returns."""
     return UserError(f"returns {what}", where=place(user_class, function), hint=hint)
+
+
+def returned(user_class: type[Any], function: str, value: Any, kind: type[_Kind]) -> _Kind:
+    """The value that a function of a user's class returns, which must be of this kind."""
+    if not isinstance(value, kind):
+        raise wrong_return(user_class, function, shown(value), f"return a {import_path(kind)}")
+    return value
 
 
 def shown(value: Any) -> str:

@@ -67,10 +67,9 @@ class Checkpoints:
         self.path = Path(path)
 
     def _numbered(self) -> list[Path]:
-        return sorted(
-            (path for path in self.path.glob("*") if path.name.isdecimal()),
-            key=lambda path: int(path.name),
-        )
+        # A folder that may not be read is an error, not one without checkpoints.
+        names = os.listdir(self.path) if self.path.is_dir() else []
+        return [self.path / name for name in sorted(filter(str.isdecimal, names), key=int)]
 
     def save(self, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
         """Add a checkpoint, and remove all but the one before it.

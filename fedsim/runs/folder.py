@@ -45,7 +45,19 @@ class RunFolder:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.given = Path(path)
+        """The folder as it was given, for messages and pages."""
+        self._start = Path() if self.given.is_absolute() else Path.cwd()
+        self._place(self.given)
+
+    def _return(self) -> None:
+        """Go back to the working folder, which the code of a part may have changed."""
+        if not self.given.is_absolute():
+            os.chdir(self._start)
+        self._place(self.given)
+
+    def _place(self, path: Path) -> None:
+        self.path = path
         self.scenario = self.path / "scenario.yaml"
         """The resolved scenario."""
         self.info = self.path / RUN.file
@@ -88,6 +100,7 @@ class RunFolder:
             overwrite: replace an existing run: remove the files that fedsim wrote, and nothing else. A run that failed
                 is replaced without it.
         """
+        self._return()
         self.require_free(overwrite)
         is_held = False
         try:
@@ -122,12 +135,16 @@ class RunFolder:
     @contextlib.contextmanager
     def _noting_interruption(self) -> Iterator[None]:
         """Set the status ``interrupted`` even if the process is stopped while the run is being prepared."""
+        # The code of a part may change the working folder.
+        self._place(self._start / self.given)
         try:
             yield
         except KeyboardInterrupt:
             if self.info.exists() and self.read_info()["status"] == Status.RUNNING:
                 self.close(Status.INTERRUPTED)
             raise
+        finally:
+            self._return()
 
     def require_free(self, overwrite: bool) -> None:
         """Check that a new run may take the folder."""
@@ -135,7 +152,7 @@ class RunFolder:
             return
         hint = "choose another output folder with -o (in Python: output)"
         if not self.path.is_dir():
-            raise UserError("a file with this name exists", where=str(self.path), hint=hint)
+            raise UserError("a file with this name exists", where=str(self.given), hint=hint)
         # A run that was killed before it had written anything may have left its lock and temporary files.
         names = [item.name for item in self.path.iterdir()]
         if all(name in LOCK_NAMES or name.startswith(TEMPORARY_PREFIX) for name in names):
@@ -155,7 +172,7 @@ class RunFolder:
                 info = self.read_info()
                 if info["status"] != Status.COMPLETE:
                     hint += f"; {self.next_step(info)}"
-        raise UserError(message, where=str(self.path), hint=hint)
+        raise UserError(message, where=str(self.given), hint=hint)
 
     @property
     def has_begun(self) -> bool:
@@ -173,10 +190,10 @@ class RunFolder:
         """The error for a run that ran out of disk space, with the command that continues it."""
         command = "run the scenario again"
         if self.has_begun:
-            command = f"continue with: {format_command('resume', self.path)}"
+            command = f"continue with: {format_command('resume', self.given)}"
         return UserError(
             "the disk is full, or a quota or file size limit has been reached",
-            where=str(self.path),
+            where=str(self.given),
             hint=f"free space, then {command}",
         )
 
@@ -278,13 +295,13 @@ class RunFolder:
         hint = "give the folder that 'fedsim run' printed (in Python: the run's path)"
         if not self.path.is_dir():
             hint += "; if it was stopped before it wrote anything, run it again"
-            raise UserError("no such run folder", where=str(self.path), hint=hint)
+            raise UserError("no such run folder", where=str(self.given), hint=hint)
         try:
             return RUN.read(self.path)
         except FileNotFoundError:
             raise UserError(
                 "the folder has no run.json, so it is not a fedsim run",
-                where=str(self.path),
+                where=str(self.given),
                 hint="give a run in it, or continue the sweep by repeating the 'fedsim sweep' command or the "
                 "fedsim.sweep() call that started it"
                 if is_sweep(self.path)
@@ -319,7 +336,7 @@ class RunFolder:
             return UserError(
                 "no such file; the run has not ended",
                 where=str(path),
-                hint=f"finish it: {format_command('resume', self.path)}",
+                hint=f"finish it: {format_command('resume', self.given)}",
             )
         return UserError(
             "no such file, though the run is complete: the folder is damaged",
@@ -331,14 +348,14 @@ class RunFolder:
         """What to do with a run that is not complete, with the command."""
         status = self.status(info)
         if status is Status.RUNNING:
-            return f"in progress; to watch it: {format_command('watch', self.path)}"
+            return f"in progress; to watch it: {format_command('watch', self.given)}"
         after_fixing = "after fixing the cause, " if status is Status.FAILED else ""
         if is_sweep(self.path.parent):
             return f"{after_fixing}repeat the command of the sweep"
         if info.get("app") or not self.has_begun:
             return f"{after_fixing}repeat the command that began the run"
         if status is Status.INTERRUPTED:
-            return f"continue with: {format_command('resume', self.path)}"
+            return f"continue with: {format_command('resume', self.given)}"
         return f"{after_fixing}run the scenario again: {self._repeated(info)}"
 
     def _repeated(self, info: Mapping[str, Any], *options: str) -> str:

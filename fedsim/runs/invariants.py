@@ -10,7 +10,6 @@ import pandas as pd
 
 from fedsim.errors import InvariantViolation
 from fedsim.runs.phases import (
-    DISPATCH_PARTS,
     INSTANTS,
     WORK_PHASES,
     aggregated_versions,
@@ -18,7 +17,7 @@ from fedsim.runs.phases import (
     rows_by_client,
 )
 from fedsim.runs.run import Run
-from fedsim.runs.schema import SPENT
+from fedsim.runs.schema import LASTING_S, SPENT
 from fedsim.vocabulary.outcomes import Outcome
 
 Mask = npt.NDArray[np.bool_]
@@ -249,8 +248,7 @@ def _clients(run: Run, messages: list[str]) -> None:
         table["recharging_s"].to_numpy() > table["idle_s"].to_numpy(),
         "recharged for longer than idle",
     )
-    parts = [f"{phase}_s" for phase in (*DISPATCH_PARTS, "idle", "offline")]
-    whole = table[parts].sum(axis=1).to_numpy()
+    whole = table[[*LASTING_S]].sum(axis=1).to_numpy()
     forbid(_differ(whole, run.simulated_s), "its seconds do not add up to the run's")
     _rules("dispatch", dispatches["dispatch_id"].to_numpy(), messages)(
         ~known, "its client is not in the table of clients"

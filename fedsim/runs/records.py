@@ -131,7 +131,7 @@ class _Facts(TypedDict):
 
 def _plain_name(name: str) -> str:
     """Refuse a name that leads outside the folder of a sweep."""
-    if name != Path(name).name or name in ("", "..") or "\\" in name:
+    if name != Path(name).name or name in ("", "..") or "\\" in name or not name.isprintable():
         raise ValueError(f"{name!r} is not the name of a folder")
     return name
 
@@ -168,7 +168,7 @@ class _Answer(TypedDict):
 
 @entries
 class _Decision(_Answer):
-    batch: Annotated[Whole, Field(ge=1, le=10_000)]
+    batch: Annotated[Whole, Field(ge=1, le=1_000)]
     batches: Count
     spent_s: Amount
 

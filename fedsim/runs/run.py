@@ -56,6 +56,7 @@ from fedsim.vocabulary.metrics import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+_SECTIONS = ("task", "devices", "server", "training", "evaluation", "stop")
 _NULLABLE = {"staleness", "aggregated_version", "staleness_max"}
 """Whole numbers that may be null, besides the ``dispatch_id`` of a message."""
 _NULLABLE_INTEGERS = {pa.int64(): pd.Int64Dtype()}
@@ -92,7 +93,7 @@ class Run:
     @property
     def path(self) -> Path:
         """The run folder."""
-        return self.folder.path
+        return self.folder.given
 
     @property
     def name(self) -> str:
@@ -124,13 +125,16 @@ class Run:
     @functools.cached_property
     def scenario(self) -> dict[str, Any]:
         """The resolved scenario as plain data."""
-        path = self.folder.scenario
-        content = parse_yaml(self.scenario_text, str(path)).data
-        if isinstance(content, dict):
-            sections: dict[str, Any] = {"stop": {}, "server": {}} | content
-            if isinstance(sections["stop"], dict) and isinstance(sections["server"], dict):
-                return sections
-        raise RUN.damaged(path, "is not a scenario")
+        content = parse_yaml(self.scenario_text, str(self.folder.scenario)).data
+        return {"stop": {}, "server": {}} | self.require_scenario(content)
+
+    def require_scenario(self, content: Any) -> dict[str, Any]:
+        """The content of a scenario's file; refuse one without sections."""
+        if isinstance(content, dict) and all(
+            isinstance(content.get(name) or {}, dict) for name in _SECTIONS
+        ):
+            return content
+        raise RUN.damaged(self.folder.scenario, "is not a scenario")
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:

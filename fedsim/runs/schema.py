@@ -16,6 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from fedsim.runs.phases import DISPATCH_PARTS
 from fedsim.vocabulary.outcomes import CAUSE_LABELS, OUTCOME_LABELS
 
 LABEL_TYPE = pa.dictionary(pa.int8(), pa.string())
@@ -360,6 +361,8 @@ _VERSIONS = ("version", "aggregated_version", "staleness", "staleness_max", "del
 
 COUNTED = {DISPATCHES: "dispatches", AGGREGATIONS: "versions_made", CLIENTS: "clients"}
 """Tables with as many rows as an entry of a complete ``run.json`` says."""
+LASTING_S = tuple(f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline"))
+"""Columns of a client's seconds, which add up to the run's."""
 
 
 def wrong_count(table: Table, rows: int, info: Mapping[str, Any]) -> str | None:
@@ -399,6 +402,10 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
             return f"has rows whose {second} is less than their {first}"
     if table in _TIMED and (np.diff(data["time_s"].to_numpy()) < 0).any():
         return "the column 'time_s' runs backward"
+    if table is CLIENTS and info.get("status") == "complete":
+        over_s = sum(data[name].to_numpy() for name in LASTING_S)
+        if not np.allclose(over_s, info.get("simulated_s", 0), 1e-9, 1e-6):
+            return "has clients whose seconds do not add up to the simulated_s of run.json"
     keys = data.column(0).to_numpy()
     if table in _KEYED and not (np.diff(keys) > 0).all() and len(pd.unique(keys)) < rows:
         return f"the column '{data.column_names[0]}' has a value twice"

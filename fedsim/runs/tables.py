@@ -49,9 +49,6 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
     """A finished table, or some of its columns."""
     try:
         with open_parquet(path, path) as file:
-            names = file.schema_arrow.names
-            if len(set(names)) < len(names):
-                raise ValueError("two columns have the same name")
             table = file.read(columns=columns)
         table.validate(full=True)
         return table

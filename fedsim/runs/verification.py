@@ -13,6 +13,7 @@ from fedsim.files.locks import is_owned
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP
+from fedsim.runs.run import Run
 from fedsim.runs.schema import COUNTED, wrong_count
 from fedsim.runs.tables import read_parquet
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
@@ -97,6 +98,9 @@ def _run(path: Path) -> Verdict:
         rows = read_parquet(file, ()).num_rows if file.exists() else None
         if rows is not None and (problem := wrong_count(table, rows, info)):
             problems.append(RUN.damaged(file, problem))
+    with _noted(problems):
+        if not problems and (run := Run(folder)).has_clients:
+            _ = run.clients  # Which is checked when it is read.
     files = 1 + folder.facts.exists() + len(info.get("files", {}))
     files += len(list(folder.checkpoint.glob("[0-9]*/*")))
     if problems:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import operator
 import reprlib
 from collections.abc import Callable, Sequence
@@ -204,7 +205,7 @@ def _checked(
     problem, drawn = "", []
     hint = "return a list of at most count clients, such as self.available()[:count].tolist()"
     try:
-        drawn = [operator.index(client) for client in value]
+        drawn = [operator.index(client) for client in itertools.islice(value, clients + count + 1)]
     except TypeError:
         problem = f"returns {reprlib.repr(value)}, not a list of clients"
     outside = [client for client in drawn if not 0 <= client < clients]

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedsim.analysis.run import Run, load_run
+from fedsim.analysis.run import Run, load_run, read_scenario
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import remove_temporaries, write_text
@@ -68,8 +68,9 @@ class Sweep:
         if not is_owned(self.path):  # The checksum of a sweep in progress may follow later.
             SWEEP.require_intact(self.path, self.record, path.name)
         try:
-            frame: pd.DataFrame = open_parquet(path, path).read().to_pandas()
-        except (OSError, pa.ArrowException) as error:
+            table = open_parquet(path, path).read()
+            frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise SWEEP.damaged(path, f"cannot be read: {error}") from error
         for name in ("run", "status", "error"):
             if name not in frame or not all(isinstance(text, str) for text in frame[name]):
@@ -153,11 +154,11 @@ def record(
     earlier = before["runs"] if before else []
     names = _folders(path, planned, digests, earlier)
     settled = [replace(run, name=name) for run, name in zip(planned, names, strict=True)]
-    known = {(entry["run"], entry["digest"]) for entry in earlier}
-    entries = []
+    entries, sections = [], dict[str, Any]()
     for run, scenario in zip(settled, digests, strict=True):
         folder = RunFolder(path / run.name)
-        if folder.has_begun and (run.name, scenario) not in known:
+        # The digest in the record may be wrong.
+        if folder.has_begun and digest_of(Run(folder), sections) != scenario:
             _require_same(Run(folder), run)
         was_timing_only = folder.has_begun and bool(folder.read_info().get("timing_only"))
         learns = run.loaded.scenario.task.type.learns
@@ -223,6 +224,12 @@ def _folders(
             folders[number] = name
             taken.add(name)
     return [folders[number] for number in range(len(planned))]
+
+
+def digest_of(run: Run, sections: dict[str, dict[str, Any]]) -> str:
+    """Digest of the resolved scenario of a run; ``sections`` is that of :func:`read_scenario`."""
+    read_scenario(run, sections)
+    return text_sha256(text(run.scenario))
 
 
 def _require_same(there: Run, planned: PlannedRun) -> None:

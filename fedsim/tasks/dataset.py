@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Component, is_bundled, place
-from fedsim.parts.functions import shown
+from fedsim.parts.functions import returned, shown
 from fedsim.randomness import isolated
 from fedsim.tasks.reading.files import first_not_finite
 
@@ -151,7 +151,7 @@ class DatasetComponent(Component, ABC):
             return self.load(folder)
         try:
             with isolated(0):
-                return self.load(folder)
+                return returned(type(self), "load", self.load(folder), Dataset)
         except UserError as error:
             source = place(type(self), "load")
             raise UserError(error.message, where=source, hint=error.hint) from error

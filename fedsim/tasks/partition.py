@@ -14,7 +14,7 @@ from pydantic import Field
 
 from fedsim.errors import UserError
 from fedsim.parts.component import Component, Parameters
-from fedsim.parts.functions import shown, wrong_return
+from fedsim.parts.functions import returned, shown, wrong_return
 from fedsim.randomness import Stream
 from fedsim.tasks.dataset import Dataset
 from fedsim.vocabulary.formatting import format_count, format_counted
@@ -144,7 +144,8 @@ class Partitioner(Component, ABC):
         samples = len(dataset.train_y)
         if isinstance(self.params, CountedParameters) and self.params.clients > samples:
             raise too_many_clients(self.params.clients, samples, dataset)
-        assignment = self.assign(dataset, stream.generator(_ASSIGN), folder)
+        given = self.assign(dataset, stream.generator(_ASSIGN), folder)
+        assignment = returned(type(self), "assign", given, Assignment)
         clients, train = assignment.clients, assignment.owners
         self._check_owners("assign", train, samples, clients)
         used = int(np.count_nonzero(train != UNUSED))

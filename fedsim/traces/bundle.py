@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedsim import bundled
 from fedsim.errors import UserError, printable
+from fedsim.files.cells import time_zone
 from fedsim.files.checksums import file_sha256, is_unchanged, stamped
 from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
@@ -117,6 +118,10 @@ class Manifest(BaseModel):
         for key, value in self.model_dump().items():
             if printable(value) != value:
                 raise ValueError(f"{key} contains a control character: {value!r}")
+        try:
+            time_zone(self.zone)
+        except UserError as error:
+            raise ValueError(f"zone: {error.message}") from error
         return self
 
 
@@ -403,14 +408,18 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         content = parsed(file.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
     except (ValueError, OSError) as error:
-        problem = str(error)
-        if isinstance(error, ValidationError):
-            entries = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
-            problem = "; ".join(f"{name}: {message}" for name, message in entries)
-        message = f"the manifest cannot be read: {problem}"
+        message = f"the manifest cannot be read: {problem_of(error)}"
         hint = "import the trace again, or upgrade fedsim if a later version wrote the bundle"
         raise UserError(message, where=str(file), hint=hint) from error
     return manifest, bool(manifest.manifest_sha256) and not is_unchanged(content, MANIFEST_DIGEST)
+
+
+def problem_of(error: Exception) -> str:
+    """What is wrong with a manifest or its tables, from the error of a library."""
+    if not isinstance(error, ValidationError):
+        return str(error) or type(error).__name__
+    entries = ((".".join(map(str, each["loc"])), each["msg"]) for each in error.errors())
+    return "; ".join(f"{name}: {message}" for name, message in entries)
 
 
 def _parse_table(content: bytes, file: Path, name: str, *, trusted: bool) -> Any:

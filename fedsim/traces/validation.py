@@ -71,7 +71,7 @@ class Finding:
 
     def __str__(self) -> str:
         location = self.table if self.row is None else f"{self.table} row {self.row}"
-        return str(printable(f"{location}: {self.message}"))
+        return str(printable(f"{location}: {self.message}")).replace("\n", "\\n")
 
 
 def validate_bundle(
@@ -81,6 +81,8 @@ def validate_bundle(
 
     At most ``limit`` findings of each kind are listed; one more then gives the number of the others.
     """
+    if not bundle.device_count:
+        return [Finding("devices", None, "has no rows")]
     findings = [
         Finding(name, None, "its file has changed since fedsim wrote it: the SHA-256 differs")
         for name in sorted(bundle.altered)

@@ -1,5 +1,6 @@
 """Running a board: a small suite of a quadratic task, in processes, interrupted and changed in the middle."""
 
+import functools
 from dataclasses import replace
 
 import pandas as pd
@@ -60,6 +61,16 @@ def test_every_flipped_bit_of_the_table_is_refused_and_a_killed_board_leaves_not
     (folder / ".fedsim-tmp-killed").mkdir()
     run_board(suite, folder, jobs=1)
     assert {path.name for path in folder.iterdir()} == {".lock", ROWS, BOARD.file}
+    whole, record = pd.read_parquet(folder / ROWS), BOARD.read(folder)
+    for frame, message in (
+        (whole.assign(time_s=0.0), "values that no run has"),
+        (pd.concat([whole, whole]), "two rows of one run"),
+    ):
+        write = functools.partial(frame.to_parquet, index=False)
+        BOARD.write_listed(folder, dict(record), ROWS, write)
+        with pytest.raises(UserError, match=message):
+            Rows(folder, suite)
+    BOARD.write_listed(folder, record, ROWS, functools.partial(whole.to_parquet, index=False))
     data = (folder / ROWS).read_bytes()
     for number in range(40):
         changed = bytearray(data)

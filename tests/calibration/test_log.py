@@ -66,6 +66,7 @@ MISTAKES = [
     ("client,start,end\nb,1,2\na,2,1\na,3,1\n", r"log.csv:3: end is before .* \(2 such rows\)"),
     ("client,start,end\n", "log.csv: the log has no rows"),
     ("client,start,end\na,0,1e308\nb,-1e308,1\n", "log.csv:3: start is '-1e308'"),
+    ("client,start,end\na,0,1\nb,1,17000000000\n", "log.csv:3: end is '17000000000'"),
     ("client,start,end\na,1,2\nb,1,2\na,1,2\n", "log.csv:4: repeats an earlier row"),
     ("client,start,end,steps\na,1,2,3\nb,1,2,-20\n", "log.csv:3: steps is -20"),
     (

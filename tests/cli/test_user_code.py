@@ -150,6 +150,14 @@ def test_an_exception_of_a_part_does_not_steer_the_terminal(scenario: Path) -> N
     assert "OSError: \\x9b7m\\u202e" in result.stderr
 
 
+def test_a_metric_that_stops_an_iteration(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def score(outputs, labels):\n    return next(iter([]))\n")
+    world = digits(stop={"rounds": 2}, evaluation={"metrics": ["mine.py:score"]})
+    YAML(typ="safe").dump(world, tmp_path / "s.yaml")
+    result = invoke("run", tmp_path / "s.yaml")
+    assert (result.exit_code, "mine.py:2: your own code failed" in result.stderr) == (2, True)
+
+
 STEP_S = """
 from fedsim.devices.compute.base import ComputeModel
 
@@ -161,7 +169,7 @@ class Mine(ComputeModel):
         return """
 
 
-@pytest.mark.parametrize("value", ["1.0", "[1.0]", "None", "np.ones((3, 2))", "np.ones(3) * 1j"])
+@pytest.mark.parametrize("value", ["1.0", "[1.0]", "None", "np.ones((3, 2))", "np.ma.ones(3)"])
 def test_step_times_of_another_shape_are_refused(tmp_path: Path, value: str) -> None:
     (tmp_path / "mine.py").write_text(f"{STEP_S}{value}\n")
     (tmp_path / "s.yaml").write_text(PARABOLAS.replace("{name: values, step: 1s}", "mine.py:Mine"))
@@ -200,6 +208,48 @@ def test_a_run_whose_code_ends_the_process_is_interrupted(scenario: Path) -> Non
     assert "interrupted" in invoke("ls", scenario.parent).stdout
     (scenario.parent / "may end").touch()
     assert fedsim.resume(run).status == "complete"
+
+
+@pytest.mark.parametrize("form", ["import", "call"])
+def test_code_that_changes_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other").mkdir()
+    change = f"os.chdir({str(tmp_path / 'other')!r})"
+    body = "def score(outputs, labels):\n    {}\n    return 0.5\n".format(
+        change if form == "call" else "pass"
+    )
+    Path("mine.py").write_text(f"import os\n{change if form == 'import' else ''}\n{body}")
+    world = digits(stop={"rounds": 2}, evaluation={"metrics": ["mine.py:score"]})
+    YAML(typ="safe").dump(world, Path("scenario.yaml"))
+    result = invoke("run", "scenario.yaml", "-o", "run")
+    assert result.exit_code == 0, result.output
+    assert "report: run/report.html" in result.output
+    assert Path.cwd() == tmp_path
+    assert not list((tmp_path / "other").iterdir())
+    assert invoke("verify", "run").stdout.startswith("run: intact")
+
+
+PARTS = """
+task.partition | fedsim.tasks.partition | Partitioner | assign(self, dataset, rng, folder) | Assignment
+task.dataset | fedsim.tasks.dataset | DatasetComponent | load(self, folder=None) | Dataset
+devices.network | fedsim.network | NetworkKind | build(self, context) | Network
+"""
+
+
+@pytest.mark.parametrize(("key", "module", "base", "function", "kind"), list(rows(PARTS)))
+def test_parts_that_return_nothing(
+    tmp_path: Path, key: str, module: str, base: str, function: str, kind: str
+) -> None:
+    lines = (f"from {module} import {base}", f"class Mine({base}):", f"    def {function}: pass")
+    (tmp_path / "mine.py").write_text("\n".join(lines))
+    YAML(typ="safe").dump(digits(), tmp_path / "s.yaml")
+    more = ", clients: 4" if function.startswith("assign") else ""
+    refused = invoke(
+        "scenario", "check", tmp_path / "s.yaml", "-s", f"{key}={{name: 'mine.py:Mine'{more}}}"
+    )
+    assert_refused(refused, f"mine.py:3: Mine.{function.partition('(')[0]}: returns None", kind)
 
 
 def test_the_path_of_users_code_cannot_control_the_terminal(tmp_path: Path) -> None:

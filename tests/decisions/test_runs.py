@@ -1,5 +1,6 @@
 """Runs in folders named by their scenarios."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,10 @@ def test_equal_scenarios_are_run_once_and_errors_take_the_place_of_runs(tmp_path
     changed = first.path.joinpath("run.json").stat().st_mtime_ns
     runs.perform([loaded()])
     assert first.path.joinpath("run.json").stat().st_mtime_ns == changed
+    shutil.rmtree(first.path)
+    shutil.copytree(second.path, first.path)
+    with pytest.raises(UserError, match="is the run of another scenario"):
+        runs.perform([loaded()])
 
 
 SELECTION = """

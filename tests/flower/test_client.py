@@ -1,9 +1,11 @@
 """One message with a ClientApp: its errors, and optimizer steps, batches and examples as they happen."""
 
 import contextlib
+import math
 
 import pytest
 import torch
+from flwr.app import Context, Message, MetricRecord, RecordDict
 
 from fedsim.cli.summary import print_summary
 from fedsim.flower.client import counted
@@ -31,6 +33,20 @@ def test_errors_of_clientapps(
     assert "the data of this node is broken" in shown[0]
     assert "(partition 2), 50.5 ms after the start" in shown[0]
     assert "client_app.py" not in shown[0]
+
+
+@pytest.mark.parametrize("value", [-5, math.nan])
+def test_impossible_numbers_of_examples(
+    run_app: RunApp, caplog: pytest.LogCaptureFixture, value: float
+) -> None:
+    def train(message: Message, context: Context) -> Message:
+        metrics = MetricRecord({"num-examples": value})
+        return Message(RecordDict({"metrics": metrics}), reply_to=message)
+
+    server = apps.strategy_server(rounds=1, fraction_evaluate=0.0)
+    run = run_app(server, apps.client_of(train=train))
+    assert run.info["client_errors"] == len(run.dispatches) > 0
+    assert f"the reply has num-examples {value}, not 0 or more" in caplog.text
 
 
 def test_steps_batches_and_examples() -> None:

@@ -17,6 +17,7 @@ import fedsim
 from fedsim.errors import UserError
 from fedsim.flower.grid import node_ids
 from fedsim.flower.running import App, execute, load_devices
+from fedsim.flower.workers import AppSource
 from tests.flower import apps
 from tests.flower.worlds import RunApp, devices
 from tests.simulation.harness import online_bundle
@@ -168,6 +169,9 @@ def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Pa
     ):
         with pytest.raises(UserError, match=message):
             App.read(read, text)
+    for reference in ("../../x:app", "5", "digits_app"):
+        with pytest.raises(UserError, match="is not a module and an app"):
+            AppSource(reference, folder).load()
 
 
 def test_comparing_apps_names_them_by_their_configuration(run_app: RunApp) -> None:

@@ -150,6 +150,7 @@ def test_a_link_to_a_device_in_place_of_a_file_is_refused(path: Path, name: str)
         ("versions_made", "aggregations"),
         ("clients", "clients"),
         ("rounds", "aggregations"),
+        ("simulated_s", "clients"),
     ],
 )
 def test_counts_that_disagree_with_the_tables_are_damage(
@@ -160,6 +161,7 @@ def test_counts_that_disagree_with_the_tables_are_damage(
     if entry != "rounds":  # A round may close without a server update.
         (problem,) = verify_folder(path).problems
         assert str(problem.where).endswith(f"{table}.parquet")
-        assert f"rows, but run.json has {entry}: " in problem.message
+        said = f"rows, but run.json has {entry}: ", "do not add up to the simulated_s of run.json"
+        assert said[entry == "simulated_s"] in problem.message
     with pytest.raises(UserError, match=rf"{table}\.parquet"):
         getattr(fedsim.load(path), table)

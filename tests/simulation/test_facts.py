@@ -179,6 +179,7 @@ def shown(result: Result, function: str, message: str) -> None:
         ("return [1, 0, 1]", "draws a client more than once: [1, 0, 1]"),
         ("return [1, 1]", "fedsim.scheduling.drawing.Replacing and return self.counted(drawn)"),
         ("return [0, 99]", "draws client 99; clients are 0 to 2"),
+        ("import itertools; return itertools.count()", "draws client 3; clients are 0 to 2"),
         ("return [-1]", "draws client -1; clients are 0 to 2"),
         ("return [0, 1, 2]", "draws 3 clients, but count is 2"),
         # Client 1 is busy when client 0 arrives.

@@ -53,6 +53,10 @@ def test_another_scenario_in_the_same_folder_is_refused_by_name(tmp_path: Path) 
     assert "training.local_steps was 2 and is 3" in str(caught.value)
     assert str(caught.value).startswith(str(tmp_path / "sweep" / "lr0.1_seed0"))
     assert len(Sweep(tmp_path / "sweep").record["runs"]) == 4
+    shutil.rmtree(tmp_path / "sweep" / "lr0.1_seed0")
+    shutil.copytree(tmp_path / "sweep" / "lr0.2_seed0", tmp_path / "sweep" / "lr0.1_seed0")
+    with pytest.raises(UserError, match=r"made from a different scenario: training\.optimizer\.lr"):
+        fedsim.sweep(SMALL, tmp_path / "sweep", jobs=1)
 
 
 def test_other_tags_and_new_keys_of_a_scenario_keep_the_runs(tmp_path: Path) -> None:

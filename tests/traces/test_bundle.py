@@ -98,6 +98,7 @@ def forget(table):
         (lambda f: edit(f, schema="fedsim.trace/9"), "schema: .* upgrade fedsim"),
         (lambda f: edit(f, importer=None), "importer: .* import the trace again"),
         (lambda f: edit(f, name="three\x1b[2J"), "contains a control character"),
+        (lambda f: edit(f, zone="/dev/zero"), "zone: .* is not a time zone"),
         (shutil.rmtree, "no such trace bundle"),
     ],
 )

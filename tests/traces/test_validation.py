@@ -77,6 +77,12 @@ def test_validation_names_the_table_the_row_and_the_problem(table, change, row, 
     ), problems
 
 
+def test_a_bundle_without_devices_has_one_problem():
+    bundle = build()
+    bundle.tables["devices"] = bundle.devices.slice(0, 0)
+    assert validate_bundle(bundle) == [Finding("devices", None, "has no rows")]
+
+
 def test_the_sound_bundle_has_no_problem():
     assert validate_bundle(build()) == []
     require_sound(build())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import binascii
 import functools
 import hashlib
-import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
+from fedsim.analysis.run import read_scenario
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.runs import Run, RunFolder
@@ -26,7 +26,6 @@ from fedsim.runs.phases import aggregated_versions, aggregation_times
 from fedsim.runs.records import FACTS
 from fedsim.runs.run import has_diverged, lost_metrics, lost_since
 from fedsim.runs.tables import read_parquet
-from fedsim.scenario.source import parse_yaml
 from fedsim.vocabulary.formatting import Kind
 from fedsim.vocabulary.metrics import OF_CLASS, MetricDefinition, definition, meets
 from fedsim.vocabulary.outcomes import LOST_LABELS
@@ -188,13 +187,8 @@ class RunFacts:
 
 
 def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
-    """The numbers of a complete run; ``sections`` caches parsed sections of scenarios by their text, because parsing
-    YAML takes longer than all else."""
-    texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
-    for text in texts:
-        if text not in sections:
-            sections[text] = parse_yaml(text, str(run.folder.scenario)).data or {}
-    run.scenario = {key: value for text in texts for key, value in sections[text].items()}
+    """The numbers of a complete run; ``sections`` is that of :func:`read_scenario`."""
+    read_scenario(run, sections)
     return RunFacts(
         path=run.path,
         scenario=compared_scenario(run, run.scenario),
@@ -258,13 +252,13 @@ def keep_facts(run: Run) -> None:
             name: [[k, _packed(v)] for k, v in facts[name].items()] for name in _BY_NAME
         }
         packed |= {name: _packed(facts[name]) for name in _ARRAYS}
-        FACTS.write(run.path, {**facts, **packed, "run": run.entry("sha256")})
+        FACTS.write(run.folder.path, {**facts, **packed, "run": run.entry("sha256")})
 
 
 def _kept(run: Run) -> dict[str, Any] | None:
     """The :func:`_measured` of a run from ``facts.json``; None if it is absent, or of other results."""
     try:
-        kept = FACTS.read(run.path)
+        kept = FACTS.read(run.folder.path)
     except FileNotFoundError:
         return None
     if kept["run"] != run.entry("sha256"):

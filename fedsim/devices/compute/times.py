@@ -42,7 +42,8 @@ class ComputeTimes:
         context = model.context
         with np.errstate(over="ignore", invalid="ignore"):
             step_s = model.step_s()
-        shape, is_array = (context.clients,), isinstance(step_s, np.ndarray)
+        shape = (context.clients,)
+        is_array = isinstance(step_s, np.ndarray) and not np.ma.isMaskedArray(step_s)
         if not is_array or step_s.shape != shape or step_s.dtype.kind not in "fiu":
             hint = f"return an array of real numbers of shape {shape}, one per client"
             raise wrong_return(type(model), "step_s", shown(step_s), hint)

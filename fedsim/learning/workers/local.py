@@ -29,7 +29,9 @@ class Pool:
     def map(self, work: Callable[[_Item], _Result], items: Sequence[_Item]) -> Iterator[_Result]:
         """Results of ``work`` on all items, in order."""
         if self._threads == 1 or len(items) < 2:
-            yield from map(work, items)
+            # Not map, which ends early for a StopIteration of users' code.
+            for item in items:
+                yield work(item)
             return
         if self._executor is None:
             self._executor = ThreadPoolExecutor(

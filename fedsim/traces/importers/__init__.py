@@ -23,10 +23,11 @@ from fedsim.errors import printable
 from fedsim.files.sources import SourceFile as SourceFile
 from fedsim.files.sources import Sources as Sources
 from fedsim.parts.catalog import CATALOG
-from fedsim.parts.component import Component, Parameters, is_bundled
-from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle
+from fedsim.parts.component import Component, Parameters, is_bundled, users_line
+from fedsim.parts.functions import returned, wrong_return
+from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, problem_of
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import make_table
+from fedsim.traces.tables import TABLES, make_table
 from fedsim.traces.validation import require_sound
 from fedsim.units import DAY_US
 
@@ -126,24 +127,34 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     """
     sources = Sources(paths)
     try:
-        imported: Imported = importer.read(sources, params)
+        bundle = _imported(importer, sources, paths, params)
     except (
         *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
         pa.ArrowException,
     ) as error:
-        if not is_bundled(importer):
+        if users_line(error) is not None:
             raise
+        problem = f"{type(error).__name__}: {problem_of(error)}"
+        if not is_bundled(importer):
+            hint = "see fedsim.traces.importers.Imported"
+            raise wrong_return(importer, "read", f"no bundle: {problem}", hint) from error
         raise sources.error(
-            f"not in the {importer.name} format: {type(error).__name__}: {error}",
+            f"not in the {importer.name} format: {problem}",
             f"'fedsim describe {importer.name}' describes the files, or the download may be incomplete",
         ) from error
+    require_sound(bundle)
+    return bundle
+
+
+def _imported(importer: Any, sources: Sources, paths: Sequence[Path], params: Any) -> TraceBundle:
+    imported = returned(importer, "read", importer.read(sources, params), Imported)
     tables = dict(imported.tables)
     if isinstance(devices := tables.get("devices"), Mapping):
         window = {"window_start_us": 0, "window_end_us": imported.horizon_us or DAY_US}
         defaults = {"source_id": devices.get("device_id", ()), "valid": True} | window
         tables["devices"] = {**defaults, **devices}
     for name, table in tables.items():
-        if not isinstance(table, pa.Table):
+        if name in TABLES and not isinstance(table, pa.Table):
             tables[name] = make_table(name, table)
     name = params.name or re.sub(_ENDINGS, "", paths[0].name if paths else importer.name)
     eligibility = imported.eligibility
@@ -163,7 +174,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             options=params.model_dump(mode="json", exclude=set(ImporterParams.model_fields)),
             counts={key: int(value) for key, value in imported.counts.items()},
             caveats=printable([*imported.caveats, *([params.caveat] if params.caveat else [])]),
-            horizon_us=max(horizon_us or 0, 1),
+            horizon_us=horizon_us or 1,
             epoch=imported.epoch,
             clock=imported.clock,
             zone=imported.zone,
@@ -174,5 +185,4 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     )
     if bundle.epoch is not None:
         bundle.manifest.epoch_weekday = bundle.epoch.weekday()
-    require_sound(bundle)
     return bundle

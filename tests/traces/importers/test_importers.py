@@ -118,6 +118,16 @@ def test_an_importer_of_ones_own_is_used_like_any_other(tmp_path: Path, form: st
     assert bundle.manifest.importer == "Doors"
     assert "visits.txt (sha256" in (bundle.manifest.source or "")
     assert "length_s" in invoke("import", reference).stdout
+    for wrong in (
+        "return None",
+        "return Imported({'devices': {'device_id': names}}, horizon_us=-1)",
+    ):
+        (tmp_path / "wrong.py").write_text(
+            MINE.replace("        return", f"        {wrong}\n        return")
+        )
+        words = [f"{tmp_path}/wrong.py:Doors", tmp_path / "visits.txt", "-o", tmp_path / "c"]
+        assert "Doors.read: returns " in invoke("import", *words, code=2).stderr
+        (tmp_path / "wrong.py").rename(tmp_path / "before.py")
     # A mistake in it is the user's own, not one of the file.
     (tmp_path / "faulty.py").write_text(MINE.replace("rows = []", "rows = max([])"))
     importer: Any = load_user_component(f"{tmp_path}/faulty.py:Doors", Importer, tmp_path)
