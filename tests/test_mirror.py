@@ -31,7 +31,6 @@ TOGETHER = {
 """Packages whose parts share the file named after the package, and why."""
 
 ELSEWHERE = {
-    "composition/build.py": ("composition/test_check.py", "the parts put together"),
     "composition/devices.py": ("devices/test_population.py", "which device a client has"),
     "composition/planes.py": ("composition/test_world.py", "each is built once"),
     "composition/submodels.py": ("learning/submodels/test_submodels.py", "which part a client has"),

@@ -79,7 +79,7 @@ def check(
         if replay:
             replayed["replay"] = replay_app(scenario, devices, overrides, run_config)
     else:
-        from fedsim.composition.check import check_scenario as check_run
+        from fedsim.composition.build import check_scenario as check_run
         from fedsim.composition.shared import Shared
         from fedsim.tasks.reading.files import NotOnDisk, no_downloads
 

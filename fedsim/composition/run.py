@@ -18,8 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from fedsim.analysis.run import Run
-from fedsim.composition.build import build
-from fedsim.composition.check import check
+from fedsim.composition.build import build, check
 from fedsim.composition.closing import spent, write_population
 from fedsim.composition.distributed import claimed, follow, joined
 from fedsim.composition.edges import write_edges

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from fedsim.composition.check import check_scenario
+from fedsim.composition.build import check_scenario
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, UserErrors, raise_all
 from fedsim.parts.parameters import UNKNOWN_KEY

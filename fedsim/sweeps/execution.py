@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedsim.composition.check import check_scenario
+from fedsim.composition.build import check_scenario
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, UserErrors, raise_all, without_numbers
 from fedsim.files.durable import TEMPORARY_PREFIX

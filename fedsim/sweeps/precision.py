@@ -20,8 +20,7 @@ from fedsim.analysis.comparison.targets import Target, metric_text, parse_metric
 from fedsim.analysis.precision import paired_ratio, restricted, seeds_to_run
 from fedsim.analysis.run import load_run
 from fedsim.analysis.steady import throughput
-from fedsim.composition.build import build
-from fedsim.composition.check import check
+from fedsim.composition.build import build, check
 from fedsim.errors import UserError
 from fedsim.files.durable import write_text
 from fedsim.runs.records import SWEEP_PRECISION, is_sweep, read_sweep

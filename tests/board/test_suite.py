@@ -5,8 +5,7 @@ import itertools
 import pytest
 
 from fedsim.board.suite import Cell, suite
-from fedsim.composition.build import build
-from fedsim.composition.check import check
+from fedsim.composition.build import build, check
 from fedsim.composition.shared import Shared
 
 SETTINGS = 5

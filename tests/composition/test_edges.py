@@ -13,7 +13,7 @@ import fedsim
 from fedsim.analysis.figures.timeline import timeline
 from fedsim.analysis.perfetto import write_perfetto
 from fedsim.composition.build import build
-from fedsim.composition.check import check_scenario as check
+from fedsim.composition.build import check_scenario as check
 from fedsim.composition.planes import build_server
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG

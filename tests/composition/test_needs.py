@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedsim.api import read_scenario
-from fedsim.composition.check import check_scenario as check
+from fedsim.composition.build import check_scenario as check
 from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.scheduling.base import Schedule, Story

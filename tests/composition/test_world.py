@@ -8,7 +8,7 @@ import pytest
 import fedsim
 from fedsim.api import read_scenario
 from fedsim.composition.build import build
-from fedsim.composition.check import check_scenario as check
+from fedsim.composition.build import check_scenario as check
 from fedsim.errors import UserError
 from fedsim.runs.folder import Status
 from fedsim.runs.tables import read_parquet

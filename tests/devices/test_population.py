@@ -12,7 +12,7 @@ from fedsim.analysis.headline import tiles
 from fedsim.api import read_scenario
 from fedsim.cli.summary import print_summary
 from fedsim.composition.build import build
-from fedsim.composition.check import check_scenario as check
+from fedsim.composition.build import check_scenario as check
 from fedsim.errors import UserError
 from fedsim.network.base import Direction
 from fedsim.network.static import VaryingNetwork

@@ -41,7 +41,6 @@ from fedsim.tasks.kinds.quadratic import QuadraticTask
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.model import Family, ModelComponent
 from fedsim.tasks.models.cnn import Conv, Linear, SequentialModel
-from fedsim.tasks.modules.dropout import KeyedDropout
 from fedsim.tasks.modules.networks import LinearStack
 from fedsim.tasks.partition import Partition
 from fedsim.vocabulary.metrics import DispatchLoss
@@ -103,7 +102,7 @@ MODELS: Mapping[str, tuple[Any, Family]] = {
     "mlp": (lambda: LinearStack([_features(), 20, 12, CLASSES]), "mlp"),
     "conv": (_conv, "module"),
     "batch_norm": (lambda: _conv(nn.BatchNorm2d(3)), "module"),
-    "dropout": (lambda: _conv(KeyedDropout(0.5)), "module"),
+    "dropout": (lambda: _conv(nn.Dropout(0.5)), "module"),
 }
 """Models from a function; the model ``layers`` is :class:`Layers`."""
 

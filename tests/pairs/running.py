@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from fedsim.api import read_scenario
-from fedsim.composition.build import build
-from fedsim.composition.check import check
+from fedsim.composition.build import build, check
 from fedsim.composition.planes import build_learner, build_server, build_station
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World

@@ -13,7 +13,6 @@ from fedsim.errors import UserError
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.loading import load_part
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.modules.dropout import has_dropout
 from tests.learning.problems import Timeline, make_learner, make_training
 from tests.tasks.toys import START, train_rows
 from tests.tasks.users import own_task
@@ -139,7 +138,7 @@ def test_a_torch_module_of_the_users_can_be_trained(users: Path) -> None:
     assert torch.equal(first, problem.initial(START))
     assert not torch.equal(first, problem.initial(Stream(1, Purpose.INITIAL_MODEL)))
     assert (problem.layout.views(first)["last.bias"] == 3).all(), "the constructor's choice stays"
-    assert has_dropout(problem.module)
+    assert problem.drops
     assert problem.layout.names == ("hidden.weight", "hidden.bias", "last.weight", "last.bias")
 
 

@@ -15,7 +15,7 @@ from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.checks import Constants
-from fedsim.tasks.modules.dropout import KeyedFunctions, seed_dropout
+from fedsim.tasks.modules.dropout import KeyedDropout
 
 
 class BoundModule:
@@ -23,9 +23,9 @@ class BoundModule:
 
     def __init__(self, task: SupervisedTask, execution: Execution) -> None:
         self.module = copy.deepcopy(task.module).to(execution.device, execution.dtype)
-        self.drops_in_functions = task.functional_dropout
         self.drops = task.drops
         self._generator = torch.Generator(execution.device) if self.drops else None
+        self._keyed_dropout = KeyedDropout(self._generator) if self._generator else nullcontext()
         self.channels_last = execution.device.type == "cpu" and any(
             isinstance(layer, nn.Conv2d) for layer in self.module.modules()
         )
@@ -60,8 +60,7 @@ class BoundModule:
         """
         if self.channels_last:
             inputs = channels_last(inputs)
-        keyed = self.module.training and self.drops_in_functions
-        with KeyedFunctions(self._generator) if keyed and self._generator else nullcontext():
+        with self._keyed_dropout if self.module.training else nullcontext():
             result: Tensor = self.module(inputs)
         self._constants.check()
         return result
@@ -69,7 +68,7 @@ class BoundModule:
     def seed_dropout(self, seed: int) -> None:
         """Make the masks of the next forward pass a function of ``seed`` alone."""
         assert self._generator is not None
-        self._generator = seed_dropout(self.module, seed, self._generator.device)
+        self._generator.manual_seed(seed)
 
 
 class BoundModules:

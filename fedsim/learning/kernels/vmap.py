@@ -20,7 +20,7 @@ from fedsim.learning.kernels.supervised import StackedSession, SupervisedKernel
 from fedsim.learning.samples import Samples
 from fedsim.tasks.kinds.supervised import SupervisedTask
 from fedsim.tasks.modules.checks import Constants
-from fedsim.tasks.modules.dropout import KeyedFunctions, StackedGenerators, stack_dropout
+from fedsim.tasks.modules.dropout import KeyedDropout, StackedGenerators
 
 _CPU_GROUP = 8
 # On CUDA, the clients of models with so much work per local step are differentiated one by one, on several streams at
@@ -60,7 +60,6 @@ class VmapKernel(SupervisedKernel):
 
     def prepare(self) -> None:
         """Make a function of the module, and the generators of its dropout masks."""
-        drops_in_functions = self.task.functional_dropout
         self.drops = self.task.drops
         if self.drops:
             self.recorded = False
@@ -69,14 +68,14 @@ class VmapKernel(SupervisedKernel):
         module = copy.deepcopy(self.task.module).to(execution.device, execution.dtype).train()
         loss = self.task.loss
         self.generators = generators = StackedGenerators(execution.device)
-        stack_dropout(module, generators)
+        keyed_dropout = KeyedDropout(generators) if self.drops else nullcontext()
         self._constants = Constants(module, self.task.layout.names, self.task.model.name)
 
         def mean_loss(
             parameters: dict[str, Tensor], inputs: Tensor, labels: Tensor, mean_weights: Tensor
         ) -> tuple[Tensor, Tensor]:
             generators.anchor = mean_weights
-            with KeyedFunctions(generators) if drops_in_functions else nullcontext():
+            with keyed_dropout:
                 outputs = functional_call(module, parameters, (inputs,))
             losses = loss.per_sample(outputs, labels)
             total = (losses * mean_weights).sum()

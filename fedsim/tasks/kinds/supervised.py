@@ -153,13 +153,8 @@ class SupervisedTask(Task):
 
     @cached_property
     def module(self) -> nn.Module:
-        """The network; only its tensors outside the layout have meaningful values, see :meth:`initial` for the others.
-
-        Dropout layers are keyed (see :mod:`fedsim.tasks.modules.dropout`).
-        """
+        """The network; only its tensors outside the layout have meaningful values, see :meth:`initial` for others."""
         import torch
-
-        from fedsim.tasks.modules.dropout import key_dropout
 
         if not self.model.is_bundled:
             module = self._drawn(Stream(self._seed, Purpose.INITIAL_MODEL))
@@ -170,7 +165,7 @@ class SupervisedTask(Task):
         else:
             with isolated(0):
                 module = self.model.build(self.dataset)
-        return key_dropout(module.to(getattr(torch, self._dtype)))
+        return module.to(getattr(torch, self._dtype))
 
     def _layout_of_module(self) -> Layout:
         from fedsim.tasks.modules.checks import check_module
@@ -200,20 +195,14 @@ class SupervisedTask(Task):
         return {name: value.to(dtype) for name, value in self._fixed.items()}
 
     @cached_property
-    def functional_dropout(self) -> bool:
-        """Whether training applies dropout by functions of torch instead of layers."""
-        if self.model.is_bundled:
-            return False
-        from fedsim.tasks.modules.checks import draws_random_numbers
-
-        return draws_random_numbers(self.module, self._probe)
-
-    @property
     def drops(self) -> bool:
         """Whether training applies dropout, by layers or by functions."""
-        from fedsim.tasks.modules.dropout import has_dropout
+        from fedsim.tasks.modules.checks import draws_random_numbers
+        from fedsim.tasks.modules.dropout import dropout_layers
 
-        return self.functional_dropout or has_dropout(self.module)
+        if dropout_layers(self.module):
+            return True
+        return not self.model.is_bundled and draws_random_numbers(self.module, self._probe)
 
     @cached_property
     def train_x(self) -> Tensor:

@@ -69,16 +69,10 @@ class CharTransformer(_CharacterModel):
     def build(self, dataset: Dataset) -> nn.Module:
         from fedsim.tasks.modules.networks import CharacterTransformer
 
-        params = self.params
-        return CharacterTransformer(
-            *self._characters(dataset), params.width, params.heads, params.layers
-        )
-
-    def _characters(self, dataset: Dataset) -> tuple[int, int]:
-        width, heads = self.params.width, self.params.heads
+        width, heads, layers = self.params.width, self.params.heads, self.params.layers
         if width % heads:
             raise self.misfit(f"{heads} heads do not divide width {width}", dataset)
-        return super()._characters(dataset)
+        return CharacterTransformer(*self._characters(dataset), width, heads, layers)
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Torch's standard rules, with embeddings scaled to a standard deviation of 0.02."""

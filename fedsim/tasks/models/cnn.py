@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import PositiveInt
@@ -88,28 +88,22 @@ class SequentialModel(ModelComponent):
         """Each layer with its number of input channels, or of input values once they are flattened."""
         size = self.image_shape(dataset, self.least)
         result: list[tuple[Layer, int]] = []
-        hidden = (_scaled(layer, self.scaled) for layer in self.layers())
-        for layer in (*hidden, Linear(dataset.classes)):
-            result.append((layer, size[0]))
-            if isinstance(layer, Conv):
-                grown = 2 * layer.padding - layer.kernel + 1
-                size = (layer.channels, size[1] + grown, size[2] + grown)
-            elif isinstance(layer, Linear):
-                size = (layer.units, 1, 1)
-            elif layer == "pool":
-                size = (size[0], size[1] // 2, size[2] // 2)
-            elif layer == "flatten":
-                size = (math.prod(size), 1, 1)
-        return result
-
-
-def _scaled(layer: Layer, scaled: Callable[[int], int]) -> Layer:
-    match layer:
-        case Conv():
-            return replace(layer, channels=scaled(layer.channels))
-        case Linear():
-            return replace(layer, units=scaled(layer.units))
-    return layer
+        for layer in self.layers():
+            inputs, height, width = size
+            match layer:
+                case Conv(channels, kernel, padding):
+                    layer = Conv(self.scaled(channels), kernel, padding)
+                    grown = 2 * padding - kernel + 1
+                    size = (layer.channels, height + grown, width + grown)
+                case Linear(units):
+                    layer = Linear(self.scaled(units))
+                    size = (layer.units, 1, 1)
+                case "pool":
+                    size = (inputs, height // 2, width // 2)
+                case "flatten":
+                    size = (math.prod(size), 1, 1)
+            result.append((layer, inputs))
+        return [*result, (Linear(dataset.classes), size[0])]
 
 
 def _module(layer: Layer, inputs: int) -> nn.Module:

@@ -32,31 +32,21 @@ class _ResNet(ModelComponent):
     def build(self, dataset: Dataset) -> nn.Module:
         from fedsim.tasks.modules.networks import ResidualNetwork
 
-        depth = self._depth(dataset)
+        depth, _, _ = self.image_shape(dataset, 2 ** (len(self.widths) - 1))
+        widths = tuple(map(self.scaled, self.widths))
         groups = self.params.groups if self.params.norm == "group" else None
+        for width in widths:
+            if groups and width % groups:
+                raise self.misfit(f"{groups} groups do not divide {width} channels", dataset)
         return ResidualNetwork(
             depth,
-            self._widths,
+            widths,
             self.blocks,
             self.projected,
             dataset.classes,
             groups,
             whole=self.widths,
         )
-
-    def _depth(self, dataset: Dataset) -> int:
-        depth, _, _ = self.image_shape(dataset, 2 ** (len(self.widths) - 1))
-        if self.params.norm == "group":
-            for width in self._widths:
-                if width % self.params.groups:
-                    raise self.misfit(
-                        f"{self.params.groups} groups do not divide {width} channels", dataset
-                    )
-        return depth
-
-    @property
-    def _widths(self) -> tuple[int, ...]:
-        return tuple(self.scaled(width) for width in self.widths)
 
     def initialize(self, module: nn.Module, generator: Generator) -> None:
         """Kaiming normal by output size in convolutions, as in He et al. 2015; torch's standard rule elsewhere."""

@@ -22,7 +22,7 @@ from fedsim.randomness import isolated
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.model import ModelComponent
-from fedsim.tasks.modules.dropout import seed_dropout
+from fedsim.tasks.modules.dropout import dropout_layers
 
 Probe = Callable[[int], tuple[Tensor, Tensor]]
 """Returns the module's inputs and the labels of this many training samples."""
@@ -52,7 +52,11 @@ def check_module(
         )
     try:
         with torch.no_grad():
-            outputs = copy.deepcopy(module).eval()(probe(samples)[0])
+            evaluated = copy.deepcopy(module).eval()
+            dropping = dropout_layers(evaluated)
+            outputs = evaluated(probe(samples)[0])
+        if any(layer.training for layer in dropping):
+            raise RuntimeError("dropout is active in evaluation: forward must not call train()")
     except UserError:
         raise
     # A user's module may raise any exception; all are reported as the user's errors.
@@ -88,7 +92,6 @@ def check_module(
 def draws_random_numbers(module: nn.Module, probe: Probe) -> bool:
     """Whether training draws from torch's global generator, as functions of ``torch.nn.functional`` do."""
     trained = copy.deepcopy(module).train()
-    seed_dropout(trained, 0)
     inputs, _ = probe(2)
     with torch.random.fork_rng(devices=[]), torch.no_grad():
         before = torch.get_rng_state()
@@ -138,7 +141,6 @@ def _training_loss(
 ) -> tuple[nn.Module, Tensor]:
     """A copy of the module in training, and its mean loss on this many samples."""
     trained = copy.deepcopy(module).train()
-    seed_dropout(trained, 0)
     inputs, labels = probe(samples)
     with isolated(0):
         return trained, loss.per_sample(trained(inputs), labels).mean()

@@ -78,30 +78,6 @@ class _DrawStacked(torch.autograd.Function):
         return generators.draw(shape), 0
 
 
-class KeyedDropout(nn.Dropout):
-    """Dropout that draws its masks from its own generator; identity in evaluation mode.
-
-    Attributes:
-        p: probability with which a value (or a whole channel) is dropped; the others are scaled by 1 / (1 - p).
-        whole_channels: drop all values of a sample's channel together.
-        generator: source of the masks; set by :func:`seed_dropout` before each training step, or once by
-            :func:`stack_dropout`.
-    """
-
-    def __init__(self, probability: float, whole_channels: bool = False) -> None:
-        super().__init__(probability)
-        self.whole_channels = whole_channels
-        self.generator: Generator | StackedGenerators | None = None
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """The inputs with some values dropped."""
-        if not self.training or self.p == 0:
-            return inputs
-        if self.generator is None:
-            raise RuntimeError("dropout is active in evaluation: forward must not call train()")
-        return _dropped(inputs, self.p, self.generator, whole_channels=self.whole_channels)
-
-
 def _dropped(
     inputs: Tensor,
     probability: float,
@@ -121,26 +97,26 @@ def _dropped(
     return inputs * keep / (1 - probability)
 
 
-class KeyedFunctions(TorchFunctionMode):
-    """Inside, functions of torch.nn.functional draw from ``generator``: ``dropout``, ``dropout1d``, ``dropout2d``,
-    ``dropout3d`` and ``scaled_dot_product_attention``."""
+class KeyedDropout(TorchFunctionMode):
+    """Inside, layers and functions of torch draw from ``generator``: ``dropout``, ``dropout1d``, ``dropout2d``,
+    ``dropout3d`` and ``scaled_dot_product_attention``, which torch's layers call."""
 
     def __init__(self, generator: Generator | StackedGenerators) -> None:
         super().__init__()
         self._generator = generator
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
-    ) -> Any:
-        """Execute ``func``, or its replacement that draws from the generator."""
-        keyed: dict[Any, Any] = {
+        self._keyed: dict[Any, Any] = {
             functional.dropout: partial(self._dropout, False),
             functional.dropout1d: partial(self._dropout, True),
             functional.dropout2d: partial(self._dropout, True),
             functional.dropout3d: partial(self._dropout, True),
             functional.scaled_dot_product_attention: self._attention,
         }
-        return keyed.get(func, func)(*args, **(kwargs or {}))
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        """Execute ``func``, or its replacement that draws from the generator."""
+        return self._keyed.get(func, func)(*args, **(kwargs or {}))
 
     def _dropout(
         self,
@@ -184,61 +160,22 @@ class KeyedFunctions(TorchFunctionMode):
         return _dropped(scores.softmax(-1), dropout_p, self._generator) @ value
 
 
-def has_dropout(module: nn.Module) -> bool:
-    """Whether training the module needs random masks."""
-    return any(layer.p > 0 for layer in _keyed_layers(module))
+def dropout_layers(module: nn.Module) -> list[_DropoutNd]:
+    """The layers of the module that drop values in training.
 
-
-def _keyed_layers(module: nn.Module) -> list[KeyedDropout]:
-    return [layer for layer in module.modules() if isinstance(layer, KeyedDropout)]
-
-
-def seed_dropout(module: nn.Module, seed: int, device: torch.device | str = "cpu") -> Generator:
-    """Make the masks of the next forward pass a function of ``seed`` (63 bits) alone.
-
-    All dropout layers of ``module`` draw from one generator, in the order in which they are used.
-
-    Returns:
-        The generator, for :class:`KeyedFunctions`.
+    Raises:
+        UserError: one of its layers draws masks that :class:`KeyedDropout` cannot determine.
     """
-    layers = _keyed_layers(module)
-    generator = layers[0].generator if layers else None
-    if not isinstance(generator, Generator) or generator.device != torch.device(device):
-        generator = Generator(device=device)
-    generator.manual_seed(seed)
-    for layer in layers:
-        layer.generator = generator
-    return generator
-
-
-def stack_dropout(module: nn.Module, generators: StackedGenerators) -> None:
-    """Let all dropout layers of ``module`` draw from ``generators``, in the order in which they are used."""
-    for layer in _keyed_layers(module):
-        layer.generator = generators
-
-
-def key_dropout(module: nn.Module) -> nn.Module:
-    """The module with torch's dropout layers replaced by keyed ones."""
-    module = _keyed(module)
-    for parent in list(module.modules()):
-        for name, layer in list(parent.named_children()):
-            setattr(parent, name, _keyed(layer))
-    return module
-
-
-def _keyed(layer: nn.Module) -> nn.Module:
-    if isinstance(layer, KeyedDropout):
-        return layer
-    if isinstance(layer, nn.Dropout):
-        return KeyedDropout(layer.p)
-    if isinstance(layer, nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
-        return KeyedDropout(layer.p, whole_channels=True)
-    recurrent = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0
-    if isinstance(layer, _DropoutNd) or recurrent:
-        raise UserError(
-            f"the dropout of {type(layer).__name__} draws from torch's global random generator, so a run is not "
-            "reproducible",
-            where="task.model",
-            hint="use separate nn.Dropout layers",
-        )
-    return layer
+    layers = list[_DropoutNd]()
+    for layer in module.modules():
+        recurrent = isinstance(layer, nn.RNNBase | nn.MultiheadAttention) and layer.dropout > 0
+        if isinstance(layer, nn.Dropout | nn.Dropout1d | nn.Dropout2d | nn.Dropout3d):
+            layers += [layer] * (layer.p > 0)
+        elif isinstance(layer, _DropoutNd) or recurrent:
+            raise UserError(
+                f"the dropout of {type(layer).__name__} draws from torch's global random generator, so a run is not "
+                "reproducible",
+                where="task.model",
+                hint="use separate nn.Dropout layers",
+            )
+    return layers

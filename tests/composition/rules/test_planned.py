@@ -10,7 +10,7 @@ import pytest
 
 import fedsim
 from fedsim.api import read_scenario
-from fedsim.composition.check import check_scenario as check
+from fedsim.composition.build import check_scenario as check
 from fedsim.composition.rules.planned import PLANNED
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.traces.bundle import TraceBundle

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.api import read_scenario
-from fedsim.composition.check import check_scenario as check
+from fedsim.composition.build import check_scenario as check
 from fedsim.composition.rules.finished import documentation
 from fedsim.errors import UserError
 from tests.cli.invoking import assert_refused, invoke

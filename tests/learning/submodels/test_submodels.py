@@ -13,8 +13,7 @@ from torch.nn import functional
 
 import fedsim
 from fedsim.analysis.figures.time import vectors
-from fedsim.composition.build import build, build_task
-from fedsim.composition.check import check_scenario
+from fedsim.composition.build import build, build_task, check_scenario
 from fedsim.composition.submodels import parts_of
 from fedsim.composition.world import World
 from fedsim.errors import UserError

@@ -17,7 +17,7 @@ from fedsim.errors import UserError
 from fedsim.parts.catalog import CATALOG
 from fedsim.tasks.losses import Loss
 from fedsim.tasks.modules.checks import Constants, adapt_calls, count_flops
-from fedsim.tasks.modules.dropout import KeyedFunctions, has_dropout, key_dropout, seed_dropout
+from fedsim.tasks.modules.dropout import KeyedDropout
 from fedsim.tasks.modules.networks import Block, LstmLayer, ResidualNetwork
 from tests.composition.worlds import digits
 from tests.tasks.toys import GREY, START, characters, dataset_of, task, toy_dataset
@@ -97,6 +97,7 @@ def test_logits_are_the_scores() -> None:
         ("AllFrozen", {}, "(?s)cannot be trained.*requires_grad=True"),
         ("Masked", {}, r"(?s)cannot process .*'mask'.*inputs: \{input_ids: "),
         ("Lazy", {}, "shape of last.weight, last.bias .* is unknown before its first use"),
+        ("Restless", {}, "dropout is active in evaluation: forward must not call train"),
         ("OnlyEvaluated", {}, r"cannot be trained: KeyError: 'mode' \(.*own.py:\d+"),
         ("Neither", {}, "own.py:\\d+: Neither does not derive from torch.nn.Module"),
         ("Missing", {}, "has no class or function named 'Missing'"),
@@ -239,16 +240,20 @@ def test_fused_attention_is_counted() -> None:
     assert flops == 8 * length**2 * width + 4 * length * width**2
 
 
+def keyed(seed: int) -> KeyedDropout:
+    return KeyedDropout(torch.Generator().manual_seed(seed))
+
+
 def test_dropout_masks_are_a_function_of_the_seed() -> None:
     problem = task(dataset_of(GREY), "fedsum_mnist_cnn")
-    assert has_dropout(problem.module)
-    assert not has_dropout(task(dataset_of(GREY), "mlp").module)
+    assert problem.drops
+    assert not task(dataset_of(GREY), "mlp").drops
     views = problem.layout.views(problem.initial(START))
     inputs = problem.inputs(problem.train_x[:4])
 
     def outputs(seed: int) -> torch.Tensor:
-        seed_dropout(problem.module, seed)
-        return functional_call(problem.module, views, (inputs,))
+        with keyed(seed):
+            return functional_call(problem.module, views, (inputs,))
 
     problem.module.train()
     first = outputs(5)
@@ -260,29 +265,21 @@ def test_dropout_masks_are_a_function_of_the_seed() -> None:
 
 
 def test_dropout_keeps_the_mean_and_drops_its_share() -> None:
-    from fedsim.tasks.modules.dropout import KeyedDropout
-
-    layer = KeyedDropout(0.2)
-    with pytest.raises(RuntimeError, match="dropout is active in evaluation"):
-        layer(torch.ones(2))
-    seed_dropout(layer, 0)
-    values = layer(torch.ones(100_000))
+    with keyed(0):
+        values = nn.Dropout(0.2)(torch.ones(100_000))
+        dropped = nn.Dropout2d(0.5)(torch.ones(50, 8, 3, 3))
     assert set(values.unique().tolist()) == {0.0, 1.25}
     assert float((values == 0).float().mean()) == pytest.approx(0.2, abs=0.01)
-    channels = KeyedDropout(0.5, whole_channels=True)
-    seed_dropout(channels, 0)
-    dropped = channels(torch.ones(50, 8, 3, 3))
     assert (dropped.flatten(2).std(dim=2) == 0).all(), "a channel is dropped as a whole or kept"
 
 
 @pytest.mark.parametrize("dimensions", [1, 2, 3])
 def test_functions_that_drop_channels_have_the_masks_of_the_layers(dimensions: int) -> None:
     inputs = torch.ones(6, 8, *[3] * dimensions)
-    layer = key_dropout(getattr(nn, f"Dropout{dimensions}d")(0.5))
-    seed_dropout(layer, 3)
-    expected = layer(inputs)
+    with keyed(3):
+        expected = getattr(nn, f"Dropout{dimensions}d")(0.5)(inputs)
     function = getattr(nn.functional, f"dropout{dimensions}d")
-    with KeyedFunctions(torch.Generator().manual_seed(3)):
+    with keyed(3):
         assert torch.equal(function(inputs, 0.5), expected)
         assert torch.equal(function(inputs, 0.5, training=False), inputs)
     assert not torch.equal(expected, inputs)

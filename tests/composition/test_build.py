@@ -7,7 +7,7 @@ import pytest
 
 import fedsim
 from fedsim.api import read_scenario
-from fedsim.composition.check import check_scenario as check
+from fedsim.composition.build import check_scenario as check
 from fedsim.errors import UserError
 from tests.composition.worlds import digits, quadratic
 
