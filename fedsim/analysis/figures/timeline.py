@@ -75,9 +75,8 @@ def timeline(run: Run) -> Figure:
         rows = pd.concat([of_edges, rows]).sort_values("dispatched_s", kind="stable")
         chosen = np.append(-1 - edges, clients)
     row_of_client = pd.Series(np.arange(len(chosen)), chosen)
-    of_shown = path[path["client_id"].isin(row_of_client.index)]
-    path_row = row_of_client[of_shown["client_id"]].to_numpy()
-    path_s = np.bincount(path_row, of_shown["to_s"] - of_shown["from_s"], len(chosen))
+    path = _in_rows(path, row_of_client)
+    path_s = np.bincount(path["row"], path["to_s"] - path["from_s"], len(chosen))
     people = {**_people(rows, row_of_client), "path_s": path_s.round(3)}
     # Of few clients with many dispatches each, every second or third is shown, and so on: the whole run of all rows.
     every = math.ceil(len(rows) / MAX_BARS_SHOWN)
@@ -134,11 +133,7 @@ def timeline(run: Run) -> Figure:
             "names": names,
             "kinds": _kinds(run, chosen),
             "people": people,
-            "path": {
-                "row": path_row,
-                "from_s": of_shown["from_s"].to_numpy().round(3),
-                "to_s": of_shown["to_s"].to_numpy().round(3),
-            },
+            "path": _stretches(path, 3),
             "presence": _presence(run, row_of_client, until),
             "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
@@ -213,46 +208,45 @@ def _people(table: pd.DataFrame, row_of_client: pd.Series[int]) -> dict[str, Any
     }
 
 
+def _in_rows(table: pd.DataFrame, row_of_client: pd.Series[int]) -> pd.DataFrame:
+    """The rows of a table whose client is shown, with its ``row``."""
+    table = table[table["client_id"].isin(row_of_client.index)]
+    return table.assign(row=row_of_client[table["client_id"]].to_numpy())
+
+
+def _stretches(table: pd.DataFrame, decimals: int) -> dict[str, Any]:
+    """Row, start and end of stretches of time."""
+    return {name: table[name].to_numpy().round(decimals) for name in ("row", "from_s", "to_s")}
+
+
 def _presence(run: Run, row_of_client: pd.Series[int], until_s: float) -> dict[str, Any] | None:
-    """Row, start and end of online intervals, by row; short gaps are closed if there are too many intervals."""
-    table = run.presence
-    if table is None:
+    """Online intervals, by row; short gaps are closed if there are too many intervals."""
+    if run.presence is None:
         return None
-    table = table[table["client_id"].isin(row_of_client.index) & (table["from_s"] < until_s)]
-    rows = row_of_client[table["client_id"]].to_numpy()
-    begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
+    table = _in_rows(run.presence[run.presence["from_s"] < until_s], row_of_client)
     if run.edges is not None:
-        up = run.edges["client_id"][run.edges["online_fraction"] == 1]
-        up_rows = row_of_client[np.intersect1d(-1 - up, row_of_client.index)].to_numpy()
-        rows = np.append(rows, up_rows)
-        begin, end = (
-            np.append(one, np.full(len(up_rows), at)) for one, at in ((begin, 0.0), (end, until_s))
-        )
+        up = -1 - run.edges["client_id"][run.edges["online_fraction"] == 1]
+        always = pd.DataFrame({"client_id": np.sort(up), "from_s": 0.0, "to_s": until_s})
+        table = pd.concat([table, _in_rows(always, row_of_client)], ignore_index=True)
     gap_s = 0.0
-    while len(rows) > _MAX_STRETCHES:
+    while len(table) > _MAX_STRETCHES:
         gap_s = 2 * gap_s or until_s / 5000
-        first = np.r_[True, (rows[1:] != rows[:-1]) | (begin[1:] - end[:-1] > gap_s)]
-        rows, begin, end = rows[first], begin[first], end[np.r_[first[1:], True]]
-    return {"row": rows, "from_s": begin.round(1), "to_s": end.round(1), "gap_s": gap_s}
+        since_s = table["from_s"] - table["to_s"].shift()
+        number = ((table["row"] != table["row"].shift()) | (since_s > gap_s)).cumsum()
+        table = table.groupby(number).agg({"row": "first", "from_s": "first", "to_s": "last"})
+    return {**_stretches(table, 1), "gap_s": gap_s}
 
 
 def _pauses(run: Run, dispatch_ids: npt.NDArray[np.int64]) -> dict[str, Any] | None:
-    """Row, start and end of the pauses of dispatches, by row; only the longest if there are too many."""
-    table = run.pauses
-    if table is None:
+    """The pauses of dispatches, by row; only the longest if there are too many."""
+    if run.pauses is None:
         return None
-    row = pd.Index(dispatch_ids).get_indexer(pd.Index(table["dispatch_id"]))
-    begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
-    of_rows = np.flatnonzero(row >= 0)
-    longest = of_rows[np.argsort(begin[of_rows] - end[of_rows], kind="stable")[:_MAX_STRETCHES]]
-    chosen = np.sort(longest)
-    shortest_s = float((end - begin)[chosen].min()) if len(chosen) < len(of_rows) else 0.0
-    return {
-        "row": row[chosen],
-        "from_s": begin[chosen].round(3),
-        "to_s": end[chosen].round(3),
-        "shortest_s": shortest_s,
-    }
+    row = pd.Index(dispatch_ids).get_indexer(pd.Index(run.pauses["dispatch_id"]))
+    table = run.pauses.assign(row=row, length_s=run.pauses["to_s"] - run.pauses["from_s"])
+    table = table[table["row"] >= 0]
+    longest = table.nlargest(_MAX_STRETCHES, "length_s")
+    shortest_s = float(longest["length_s"].min()) if len(longest) < len(table) else 0.0
+    return {**_stretches(longest.sort_index(), 3), "shortest_s": shortest_s}
 
 
 def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:
