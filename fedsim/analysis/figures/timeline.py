@@ -21,11 +21,10 @@ from fedsim.analysis.figures.base import (
 from fedsim.devices.battery import Batteries
 from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
-from fedsim.runs.phases import outcome_codes
 from fedsim.scenario.model import Energy
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count
-from fedsim.vocabulary.outcomes import LOST_LABELS, Outcome
+from fedsim.vocabulary.outcomes import LOST_LABELS
 
 MAX_BARS_SHOWN = 10_000
 _MAX_STRETCHES, _MAX_ROUNDS, _LEAST_ROWS = 5000, 2000, 12
@@ -77,16 +76,16 @@ def timeline(run: Run) -> Figure:
     row_of_client = pd.Series(np.arange(len(chosen)), chosen)
     path = _in_rows(path, row_of_client)
     path_s = np.bincount(path["row"], path["to_s"] - path["from_s"], len(chosen))
-    people = {**_people(rows, row_of_client), "path_s": path_s.round(3)}
+    rows = _in_rows(rows, row_of_client)
+    people = {**_people(rows, len(chosen)), "path_s": path_s.round(3)}
     # Of few clients with many dispatches each, every second or third is shown, and so on: the whole run of all rows.
     every = math.ceil(len(rows) / MAX_BARS_SHOWN)
     rows = rows[rows.groupby("client_id").cumcount() % every == 0]
     waiting_s = rows["waiting_s"].to_numpy()
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     battery = None
-    if (
-        batteries is not None and every == 1
-    ):  # The charge between dispatches that are left out is not known.
+    # The charge between dispatches that are left out is not known.
+    if batteries is not None and every == 1:
         energy, of_client = batteries
         # Shares of the capacity; NaN without a battery.
         shares = [
@@ -103,11 +102,9 @@ def timeline(run: Run) -> Figure:
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         if dispatched == 1:
             finding = "One client was dispatched"
-        finding += (
-            f". Of every {format_count(every)} dispatches of a row, one is shown."
-            if every > 1
-            else "."
-        )
+        finding += "."
+        if every > 1:
+            finding += f" Of every {format_count(every)} dispatches of a row, one is shown."
         finding += " The first rows are edge servers." if len(edges) else ""
     rounds, until = run.aggregations["time_s"].to_numpy(), run.simulated_s
     columns = _COLUMNS if batteries is None else (*_COLUMNS, *_CHARGE)
@@ -121,14 +118,14 @@ def timeline(run: Run) -> Figure:
         )
     if names is not None:
         columns = (columns[0], ("name", "name", "text"), *columns[1:])
-        shown = shown.assign(name=np.array(names)[row_of_client[rows["client_id"]].to_numpy()])
+        shown = shown.assign(name=np.array(names)[shown["row"]])
     shown = shown.round({key: 3 for key, _, _ in columns if key.endswith("_s") or "charge" in key})
     return Figure(
         "timeline",
         finding,
         columns_of(shown, columns),
         {
-            "order": row_of_client[rows["client_id"]].to_numpy(),
+            "order": rows["row"].to_numpy(),
             "clients": chosen,
             "names": names,
             "kinds": _kinds(run, chosen),
@@ -187,23 +184,22 @@ def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
     return list(kinds) if kinds.nunique() > 1 else None
 
 
-def _people(table: pd.DataFrame, row_of_client: pd.Series[int]) -> dict[str, Any]:
+def _people(rows: pd.DataFrame, count: int) -> dict[str, Any]:
     """Values per client for sorting the rows: updates, lost dispatches, late ones, and seconds per local step."""
-    codes = outcome_codes(table)
-    row, count = row_of_client[table["client_id"]].to_numpy(), len(row_of_client)
-
-    def of_chosen(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        return np.asarray(np.bincount(row, values, minlength=count), np.float64)
-
-    lost = table["outcome"].isin(LOST_LABELS).to_numpy()
-    done = table["computed_s"].notna().to_numpy()
-    steps = of_chosen(np.where(done, table["steps_done"].to_numpy(), 0))
-    spent = of_chosen(np.where(done, table["compute_s"].to_numpy(), 0.0))
-    step_s = np.divide(spent, steps, out=np.full(count, np.nan), where=steps > 0)
+    done, outcome = rows["computed_s"].notna(), rows["outcome"]
+    counted = pd.DataFrame(
+        {
+            "updates": outcome == "aggregated",
+            "lost": outcome.isin(LOST_LABELS),
+            "late": outcome == "late",
+            "steps": rows["steps_done"].where(done, 0),
+            "seconds": rows["compute_s"].where(done, 0.0),
+        }
+    )
+    people = counted.groupby(rows["row"]).sum().reindex(range(count), fill_value=0)
+    step_s = people["seconds"] / people["steps"].where(people["steps"] > 0)
     return {
-        "updates": of_chosen(codes == Outcome.AGGREGATED).astype(np.int64),
-        "lost": of_chosen(lost).astype(np.int64),
-        "late": of_chosen(codes == Outcome.LATE).astype(np.int64),
+        **{name: people[name].to_numpy() for name in ("updates", "lost", "late")},
         "step_s": [float(f"{value:.4g}") for value in step_s],
     }
 
