@@ -158,8 +158,7 @@ class Comparison:
             stated = map(Target.parse, self.reference.targets)
             chosen = tuple(target for target in stated if target.metric in self.metrics)
         for target in chosen:
-            if target.metric not in self.metrics:
-                raise self._not_measured(target.metric, where=f"target {target}")
+            self.measured(target.metric, where=f"target {target}")
             error = self.definition(target.metric).unreachable(target.value, f"target {target}")
             if error:
                 raise error
@@ -175,18 +174,16 @@ class Comparison:
 
     def _baseline(self, requested: str | None) -> str:
         labels = list(dict.fromkeys(group.label for group in self.groups))
-        chosen = requested
-        if chosen is None and self.reference is not None and self.reference.baseline in labels:
-            chosen = self.reference.baseline
-        if chosen is None:
-            return labels[0]
-        if chosen not in labels:
+        if requested is None:
+            stated = self.reference.baseline if self.reference is not None else None
+            return stated if stated in labels else labels[0]
+        if requested not in labels:
             raise UserError(
-                f"there is no variant '{chosen}'",
+                f"there is no variant '{requested}'",
                 where="baseline",
-                hint=nearest_or_all(chosen, labels, f"variants: {'; '.join(labels)}"),
+                hint=nearest_or_all(requested, labels, f"variants: {'; '.join(labels)}"),
             )
-        return chosen
+        return requested
 
     def definition(self, metric: str) -> MetricDefinition:
         """Direction, unit and label of a metric, by the first run that measured it."""
@@ -232,9 +229,7 @@ class Comparison:
     def no_difference(self) -> bool:
         """Whether there are several groups and all have bit-identical results for every seed."""
         settings = [self.grouping.of(setting) for setting in self.grouping.settings]
-        return all(len(groups) > 1 for groups in settings) and [
-            len(groups) for groups in settings
-        ] == [len(groups) for groups in self.alike]
+        return [*map(len, settings)] == [*map(len, self.alike)]
 
     @functools.cached_property
     def alike(self) -> list[tuple[Group, ...]]:
@@ -545,21 +540,18 @@ class Comparison:
     def _bounded(self) -> dict[Path, RunFacts]:
         return {run.path: bounded(run) for group in self.groups for run in group.runs}
 
-    def measured(self, metric: str | None) -> str:
+    def measured(self, metric: str | None, where: str = "metric") -> str:
         """The name of a metric that was measured; the first one if None."""
         if metric is None and self.metrics:
             return self.metrics[0]
         if metric not in self.metrics:
-            raise self._not_measured(metric)
+            measured = f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}"
+            raise UserError(
+                f"no run measured '{metric}'" if metric else "no run measured a metric",
+                where=where,
+                hint=nearest_or_all(metric, self.metrics, measured) if metric else measured,
+            )
         return metric
-
-    def _not_measured(self, metric: str | None, where: str = "metric") -> UserError:
-        measured = f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}"
-        return UserError(
-            f"no run measured '{metric}'" if metric else "no run measured a metric",
-            where=where,
-            hint=nearest_or_all(str(metric), self.metrics, measured) if metric else measured,
-        )
 
     # -- pages and figures ------------------------------------------------------------------------------------------
 

@@ -205,19 +205,17 @@ def draw(comparison: Comparison, style: FigureStyle) -> Figure:
         if not metrics and getattr(style, name):
             message = "the runs are timing-only, so the figure has bars instead of curves"
             raise UserError(message, where=name, hint=f"leave out {name}")
-    cells = list(itertools.product(metrics, settings)) or [(name, "") for name in TIMING]
+    variants = looks(comparison.shown.values())
+    # As on the page, the lines of many variants hide each other: they have one panel each.
+    has_one = len(metrics) == len(settings) == 1
+    alone = list(variants) if len(variants) > RUNS_UP_TO and has_one else []
+    cells = list(itertools.product(metrics, alone or settings)) or [(name, "") for name in TIMING]
     width, height = style.size
     columns = min(len(cells), max(1, int(width / _NARROWEST_INCHES)) if width else _COLUMNS)
     if len(settings) > 1 and len(metrics) > 1:
         columns = len(settings)
     elif not metrics and columns < len(cells):
         columns = 2
-    variants = looks(comparison.shown.values())
-    # As on the page, the lines of many variants hide each other: they have one panel each.
-    alone = list(variants) if len(variants) > RUNS_UP_TO and len(cells) == 1 and metrics else []
-    if alone:
-        cells = [(metrics[0], label) for label in alone]
-        columns = min(len(cells), max(1, int(width / _NARROWEST_INCHES)) if width else _COLUMNS)
     rows = math.ceil(len(cells) / columns)
     width = width or _PANEL_INCHES * columns
     with style.context():
