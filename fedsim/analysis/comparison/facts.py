@@ -253,14 +253,14 @@ def keep_facts(run: Run) -> None:
     if run.status is Status.COMPLETE:
         # As text of its own, numbers that are not finite and the order of names stay.
         facts = json.dumps(_measured(run), default=np.ndarray.tolist)
-        FACTS.write(run.path, {"facts": facts, "run": run.entry("sha256")})
+        FACTS.write(run.folder.path, {"facts": facts, "run": run.entry("sha256")})
 
 
 def _kept(run: Run) -> dict[str, Any] | None:
     """The :func:`_measured` of a run from ``facts.json``; None if it is absent, of other results, or of an
     earlier fedsim."""
     try:
-        kept = FACTS.read(run.path)
+        kept = FACTS.read(run.folder.path)
     except FileNotFoundError:
         return None
     if kept["run"] != run.entry("sha256") or "facts" not in kept:
