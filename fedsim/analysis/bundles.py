@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from fedsim.analysis.figures.base import Column, Figure
+from fedsim.analysis.figures.base import Column, Figure, sentence
 from fedsim.analysis.figures.lines import Line, cumulative, label_plainly, line_figure, places
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import refuse_folder, rendered, write_page
@@ -61,13 +61,6 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
 def _panels(every: Sequence[BundleStatistics]) -> Iterator[Figure]:
     online = [(number, each.availability) for number, each in enumerate(every) if each.availability]
     names = [each.name for each in every]
-
-    def each_says(texts: list[tuple[int, str]]) -> str:
-        if len(every) == 1:
-            text = "; ".join(text for _, text in texts)
-            return f"{text[0].upper()}{text[1:]}."
-        return "; ".join(f"{names[number]}: {text}" for number, text in texts) + "."
-
     if online:
         most = [
             (n, f"most online at {int(a.by_hour.argmax()):02d}:00 ({format_share(a.by_hour.max())}), "
@@ -76,7 +69,7 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Figure]:
             if np.isfinite(a.by_hour).all()
         ]  # fmt: skip
         hours = [Line(n, names[n], np.append(a.by_hour, a.by_hour[-1:])) for n, a in online]
-        finding = each_says(most) if most else "Not every hour was observed."
+        finding = _each_says(names, most) if most else "Not every hour was observed."
         x = Column("x", "hour", "count", np.arange(25.0))
         words = "hour", "Online by hour of the day", finding
         yield line_figure(*words, x, hours, unit="devices online", ticks=list(range(0, 25, 6)))
@@ -86,55 +79,13 @@ def _panels(every: Sequence[BundleStatistics]) -> Iterator[Figure]:
             (n, f"from {format_share(np.nanmin(d))} to {format_share(np.nanmax(d))} online")
             for n, d in days
         ]
-        x, lines = (
-            Column("x", "day", "count", np.arange(7.0)),
-            [Line(n, names[n], d) for n, d in days],
-        )
-        words = "weekday", "Online by weekday", each_says(shares)
+        x = Column("x", "day", "count", np.arange(7.0))
+        lines = [Line(n, names[n], d) for n, d in days]
+        words = "weekday", "Online by weekday", _each_says(names, shares)
         yield line_figure(*words, x, lines, unit="devices online", names=WEEKDAYS)
-    for each in filter(lambda each: each.spreads, _distributions(every)):
-        samples = [spread.samples * each.factor for _, _, spread in each.spreads]
-        is_share = each.kind == "share"
-        places_x = places(samples, log=not is_share, times=each.kind == "time")
-        lines, texts = [], dict[int, list[str]]()
-        for (n, name, spread), values in zip(each.spreads, samples, strict=True):
-            several = len({other for m, other, _ in each.spreads if m == n}) > 1
-            shown = f"{names[n]}, {name}" if several else names[n]
-            lines.append(Line(n, shown, cumulative(values, places_x), thin=name.endswith("up")))
-            if spread.fits and each.id in ("sessions_s", "gaps_s"):
-                fit = spread.fits[0]
-                lines.append(
-                    Line(n, f"{shown}: {fit.family}", fit.cdf(places_x / each.factor), fit=True)
-                )
-            way = name.rpartition(" ")[2] if name.endswith((" up", " down")) else ""
-            unit = f" {each.label}" if each.factor != 1 else ""
-            middle = format_value(spread.percentile(50) * each.factor, each.kind)
-            texts.setdefault(n, []).append(f"{middle}{unit} {way}".strip())
-        medians = [(n, f"median {format_names(values)}") for n, values in texts.items()]
-        x = Column("x", each.label, each.kind, places_x)
-        yield line_figure(each.id, each.title, each_says(medians), x, lines, log=not is_share)
-
-
-class _Distribution(NamedTuple):
-    """A quantity of devices: its panel, and the numbers of the bundles with a name and a spread of values each."""
-
-    id: str
-    title: str
-    label: str
-    kind: Kind
-    samples: list[tuple[int, str, Spread]]
-    factor: float = 1.0
-
-    @property
-    def spreads(self) -> list[tuple[int, str, Spread]]:
-        """Those with samples."""
-        return [one for one in self.samples if len(one[2].samples)]
-
-
-def _distributions(every: Sequence[BundleStatistics]) -> Iterator[_Distribution]:
-    online = [(number, each.availability) for number, each in enumerate(every) if each.availability]
-    for id, title, axis, unit in _OF_AVAILABILITY:
-        yield _Distribution(id, title, axis, unit, [(n, id, getattr(a, id)) for n, a in online])
+    for id, title, label, unit in _OF_AVAILABILITY:
+        spreads = [(n, id, getattr(a, id)) for n, a in online]
+        yield from _distribution(names, id, title, label, unit, spreads)
     column = _common_column(every)
     compute = [
         (n, name, s.compute[name])
@@ -144,20 +95,59 @@ def _distributions(every: Sequence[BundleStatistics]) -> Iterator[_Distribution]
     ]
     label = _SPEEDS.get(column, column or "compute figure")
     kind: Kind = "time" if column.endswith("_s") else "number"
-    yield _Distribution("compute", "Speed of devices", label, kind, compute)
+    yield from _distribution(names, "compute", "Speed of devices", label, kind, compute)
     links = [(n, name, spread) for n, s in enumerate(every) for name, spread in s.network.items()]
     rates = [
         (n, name.replace("bandwidth_bps", "rate"), spread)
         for n, name, spread in links
         if name.startswith("bandwidth")
     ]
-    yield _Distribution("rate", "Bandwidth", "Mbit/s", "number", rates, 1e-6)
+    yield from _distribution(names, "rate", "Bandwidth", "Mbit/s", "number", rates, 1e-6)
     rtt = [
         (n, "rtt", spread)
         for n, name, spread in links
         if name.startswith("rtt") and not name.endswith("up")
     ]
-    yield _Distribution("rtt", "Round-trip time", "round-trip time", "time", rtt)
+    yield from _distribution(names, "rtt", "Round-trip time", "round-trip time", "time", rtt)
+
+
+def _each_says(names: Sequence[str], texts: Sequence[tuple[int, str]]) -> str:
+    if len(names) == 1:
+        return f"{sentence('; '.join(text for _, text in texts))}."
+    return "; ".join(f"{names[number]}: {text}" for number, text in texts) + "."
+
+
+def _distribution(
+    names: Sequence[str],
+    id: str,
+    title: str,
+    label: str,
+    kind: Kind,
+    every: Sequence[tuple[int, str, Spread]],
+    factor: float = 1.0,
+) -> Iterator[Figure]:
+    """The panel of a quantity of devices, if there are samples of it: ``every`` has the numbers of the bundles with a
+    name and a spread of values each, and ``factor`` is that of the values shown."""
+    spreads = [one for one in every if len(one[2].samples)]
+    if not spreads:
+        return
+    samples = [spread.samples * factor for _, _, spread in spreads]
+    x = places(samples, log=kind != "share", times=kind == "time")
+    lines, texts = [], dict[int, list[str]]()
+    for (n, name, spread), values in zip(spreads, samples, strict=True):
+        several = len({other for m, other, _ in spreads if m == n}) > 1
+        shown = f"{names[n]}, {name}" if several else names[n]
+        lines.append(Line(n, shown, cumulative(values, x), thin=name.endswith("up")))
+        if spread.fits and id in ("sessions_s", "gaps_s"):
+            fit = spread.fits[0]
+            lines.append(Line(n, f"{shown}: {fit.family}", fit.cdf(x / factor), fit=True))
+        way = name.rpartition(" ")[2] if name.endswith((" up", " down")) else ""
+        unit = f" {label}" if factor != 1 else ""
+        middle = format_value(spread.percentile(50) * factor, kind)
+        texts.setdefault(n, []).append(f"{middle}{unit} {way}".strip())
+    finding = _each_says(names, [(n, f"median {format_names(m)}") for n, m in texts.items()])
+    axis = Column("x", label, kind, x)
+    yield line_figure(id, title, finding, axis, lines, log=kind != "share")
 
 
 _OF_AVAILABILITY: tuple[tuple[str, str, str, Kind], ...] = (

@@ -8,7 +8,7 @@ import os
 import platform
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal, Required, cast
+from typing import Annotated, Any, Literal, NotRequired, Required, cast
 
 from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
@@ -18,7 +18,6 @@ from fedsim.files.records import Checksums, Number, Record, Whole, entries
 from fedsim.scenario import own_code
 from fedsim.scenario.model import MOST_RUNS
 
-Pairs = list[Annotated[list[str], Field(min_length=2, max_length=2)]]
 Count = Annotated[Whole, Field(ge=0)]
 Amount = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 
@@ -116,17 +115,7 @@ class _Run(TypedDict, total=False):
 class _Facts(TypedDict):
     run: str
     """The checksum of the ``run.json`` of these results."""
-    digest: str
-    metrics: list[str]
-    lost: list[str]
-    unequal_samples: bool
-    progress: Pairs
-    figures: Pairs
-    spent_s: Pairs
-    waits_s: Pairs
-    client_accuracy: str
-    lorenz: str
-    diverged_s: str
+    facts: NotRequired[str]
 
 
 def _plain_name(name: str) -> str:
@@ -184,7 +173,7 @@ RUN = Record(
     hint="restore the file from a copy, or repeat the run with --overwrite",
 )
 FACTS = Record(
-    "facts.json", 1, _Facts, hint="remove it: rm {path}; comparisons then read the tables"
+    "facts.json", 2, _Facts, hint="remove it: rm {path}; comparisons then read the tables"
 )
 """What comparisons use of the tables of a complete run."""
 SWEEP = Record(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -39,12 +40,13 @@ class Table:
     sort_by: tuple[str, ...]
 
 
-def _field(name: str, kind: pa.DataType, unit: str, description: str) -> pa.Field:
+def _field(kind: pa.DataType, name: str, description: str, unit: str = "") -> pa.Field:
     return pa.field(name, kind, metadata={"unit": unit, "description": description})
 
 
-def _seconds(name: str, description: str) -> pa.Field:
-    return _field(name, pa.float64(), "s", description)
+_label, _text = partial(_field, LABEL_TYPE), partial(_field, pa.string())
+_whole, _number = partial(_field, pa.int64()), partial(_field, pa.float64())
+_seconds = partial(_number, unit="s")
 
 
 def _table(name: str, description: str, sort_by: tuple[str, ...], *fields: pa.Field) -> Table:
@@ -55,24 +57,24 @@ DISPATCHES = _table(
     "dispatches",
     "One row per dispatch: work handed to one client.",
     ("dispatch_id",),
-    _field("dispatch_id", pa.int64(), "", "number of the dispatch, in order of dispatching"),
-    _field("client_id", pa.int64(), "", "client that worked"),
-    _field("version", pa.int64(), "versions", "model version it started from"),
-    _field("round", pa.int64(), "rounds", "round, or version at dispatch if asynchronous"),
+    _whole("dispatch_id", "number of the dispatch, in order of dispatching"),
+    _whole("client_id", "client that worked"),
+    _whole("version", "model version it started from", "versions"),
+    _whole("round", "round, or version at dispatch if asynchronous", "rounds"),
     _seconds("dispatched_s", "simulated time at which it was handed out"),
     _seconds("downloaded_s", "end of the download; NaN if never"),
     _seconds("computed_s", "end of the local steps; NaN if never"),
     _seconds("arrived_s", "arrival of the update; NaN if never"),
-    _field("steps_assigned", pa.int64(), "steps", "local steps assigned"),
-    _field("steps_done", pa.int64(), "steps", "local steps done by its end"),
-    _field("outcome", LABEL_TYPE, "", f"one of {', '.join(OUTCOME_LABELS)}"),
-    _field("staleness", pa.int64(), "versions", "versions made between dispatch and arrival"),
-    _field("aggregated_version", pa.int64(), "versions", "version it entered; null if none"),
-    _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
-    _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
-    _field("energy_j", pa.float64(), "J", "energy the device spent on it"),
-    _field("sequence", pa.int32(), "", "earlier dispatches of this client"),
-    _field("group", pa.int32(), "", "mark set by the schedule, such as a tier"),
+    _whole("steps_assigned", "local steps assigned", "steps"),
+    _whole("steps_done", "local steps done by its end", "steps"),
+    _label("outcome", f"one of {', '.join(OUTCOME_LABELS)}"),
+    _whole("staleness", "versions made between dispatch and arrival", "versions"),
+    _whole("aggregated_version", "version it entered; null if none", "versions"),
+    _whole("bytes_down", "bytes sent to the client before it ended", "B"),
+    _whole("bytes_up", "bytes sent by the client before it ended", "B"),
+    _number("energy_j", "energy the device spent on it", "J"),
+    _field(pa.int32(), "sequence", "earlier dispatches of this client"),
+    _field(pa.int32(), "group", "mark set by the schedule, such as a tier"),
     _seconds("ended_s", "arrival, drop, cut, or end of the run"),
     _seconds("download_s", "time spent on the download, without pauses"),
     _seconds(
@@ -80,57 +82,46 @@ DISPATCHES = _table(
         "time spent on local steps, without pauses; also those done ahead, during transfers, if the method does that",
     ),
     _seconds("upload_s", "time spent on the upload, without pauses"),
-    _field(
-        "cause",
-        LABEL_TYPE,
-        "",
-        f"why it was dropped: one of {', '.join(CAUSE_LABELS)}; null if it was not",
-    ),
+    _label("cause", f"why it was dropped: one of {', '.join(CAUSE_LABELS)}; null if it was not"),
 )
 
 AGGREGATIONS = _table(
     "aggregations",
     "One row per server update.",
     ("version",),
-    _field("version", pa.int64(), "versions", "version it made; consecutive from 1"),
+    _whole("version", "version it made; consecutive from 1", "versions"),
     _seconds("time_s", "simulated time"),
-    _field("round", pa.int64(), "rounds", "round it closed"),
-    _field("contributors", pa.int64(), "", "updates that entered"),
-    _field("staleness_mean", pa.float64(), "versions", "mean staleness; NaN if it was empty"),
-    _field("staleness_max", pa.int64(), "versions", "largest staleness; null if it was empty"),
-    _field(
+    _whole("round", "round it closed", "rounds"),
+    _whole("contributors", "updates that entered"),
+    _number("staleness_mean", "mean staleness; NaN if it was empty", "versions"),
+    _whole("staleness_max", "largest staleness; null if it was empty", "versions"),
+    _whole(
         "delay_max",
-        pa.int64(),
-        "versions",
         "server updates since the client absent for longest last contributed (FedSUM's tau_t)",
+        "versions",
     ),
-    _field("contributor_ids", pa.list_(pa.int64()), "", "dispatch ids in order of arrival"),
-    _field("multiplicities", pa.list_(pa.int64()), "", "times each was drawn; null if all once"),
-    _field(
-        "attributes", pa.map_(pa.string(), pa.float64()), "", "numbers recorded by the schedule"
-    ),
+    _field(pa.list_(pa.int64()), "contributor_ids", "dispatch ids in order of arrival"),
+    _field(pa.list_(pa.int64()), "multiplicities", "times each was drawn; null if all once"),
+    _field(pa.map_(pa.string(), pa.float64()), "attributes", "numbers recorded by the schedule"),
 )
 
-EDGE = _field("edge", pa.int32(), "", "edge server; only in runs with edge servers")
+EDGE = _field(pa.int32(), "edge", "edge server; only in runs with edge servers")
 OPTIONAL = (
     EDGE,
-    _field("region", pa.string(), "", "region of its grid; only with several in devices.carbon"),
-    _field("gco2e", pa.float64(), "g", "emissions of its work; only with devices.carbon"),
-    _field("cost", pa.float64(), "", "cost of its work; only with devices.cost"),
+    _text("region", "region of its grid; only with several in devices.carbon"),
+    _number("gco2e", "emissions of its work; only with devices.carbon", "g"),
+    _number("cost", "cost of its work; only with devices.cost"),
 )
 """The last columns of ``dispatches`` and ``clients`` in runs that have them."""
 SPENT = ("gco2e", "cost")
 """Those that are sums over a client's dispatches."""
 
-EDGE_DISPATCHES = Table(
+EDGE_DISPATCHES = _table(
     "edge_dispatches",
-    DISPATCHES.schema.with_metadata(
-        {
-            "description": "One row per dispatch of the cloud to an edge server: as dispatches, but client_id is the "
-            "edge server, steps are its rounds, and versions are those of the cloud.",
-        }
-    ),
+    "One row per dispatch of the cloud to an edge server: as dispatches, but client_id is the edge server, steps are "
+    "its rounds, and versions are those of the cloud.",
     DISPATCHES.sort_by,
+    *DISPATCHES.schema,
 )
 
 EDGE_AGGREGATIONS = _table(
@@ -143,8 +134,8 @@ EDGE_AGGREGATIONS = _table(
 
 METRICS_FIXED = [
     _seconds("time_s", "simulated time of the evaluated version"),
-    _field("version", pa.int64(), "versions", "evaluated version"),
-    _field("round", pa.int64(), "rounds", "round at the evaluation"),
+    _whole("version", "evaluated version", "versions"),
+    _whole("round", "round at the evaluation", "rounds"),
 ]
 
 METRICS = _table(
@@ -152,7 +143,7 @@ METRICS = _table(
     "One row per evaluation, in order of time; one column per metric.",
     (),
     *METRICS_FIXED,
-    _field("values", pa.map_(pa.string(), pa.float64()), "", "the metrics, by name"),
+    _field(pa.map_(pa.string(), pa.float64()), "values", "the metrics, by name"),
 )
 """As streamed; the finished file and :attr:`Run.metrics` have one float64 column per metric instead of ``values``."""
 
@@ -160,42 +151,33 @@ CLIENTS = _table(
     "clients",
     "One row per client; sums over its dispatches and, of a Flower app, its other messages.",
     ("client_id",),
-    _field("client_id", pa.int64(), "", "client"),
-    _field("samples", pa.int64(), "samples", "training samples it holds"),
+    _whole("client_id", "client"),
+    _whole("samples", "training samples it holds", "samples"),
     _seconds("step_s", "nominal seconds per local step"),
-    _field("down_bps", pa.float64(), "bit/s", "nominal download rate"),
-    _field("up_bps", pa.float64(), "bit/s", "nominal upload rate"),
-    _field(
-        "online_fraction",
-        pa.float64(),
-        "",
-        "share of the run it was online and eligible, recharging included",
-    ),
-    _field("dispatches", pa.int64(), "", "times it was dispatched"),
-    _field("aggregated", pa.int64(), "", "times its update was aggregated"),
-    _field("steps", pa.int64(), "steps", "local steps done"),
-    _field("bytes_down", pa.int64(), "B", "bytes received"),
-    _field("bytes_up", pa.int64(), "B", "bytes sent"),
-    _field("energy_j", pa.float64(), "J", "energy spent"),
+    _number("down_bps", "nominal download rate", "bit/s"),
+    _number("up_bps", "nominal upload rate", "bit/s"),
+    _number("online_fraction", "share of the run it was online and eligible, recharging included"),
+    _whole("dispatches", "times it was dispatched"),
+    _whole("aggregated", "times its update was aggregated"),
+    _whole("steps", "local steps done", "steps"),
+    _whole("bytes_down", "bytes received", "B"),
+    _whole("bytes_up", "bytes sent", "B"),
+    _number("energy_j", "energy spent", "J"),
     _seconds("download_s", "time spent in downloads"),
     _seconds("compute_s", "time spent in local steps and in no transfer"),
     _seconds("upload_s", "time spent in uploads"),
     _seconds("waiting_s", "its update waited to be aggregated, online or not"),
     _seconds("idle_s", "online without work or a waiting update, recharging included"),
     _seconds("offline_s", "offline without work or a waiting update"),
-    _field("last_accuracy", pa.float64(), "", "its last measured accuracy; NaN if none"),
-    _field("name", pa.string(), "", "its name in the data set; null if it has none"),
-    _field(
+    _number("last_accuracy", "its last measured accuracy; NaN if none"),
+    _text("name", "its name in the data set; null if it has none"),
+    _text(
         "device",
-        pa.string(),
-        "",
         "its device in the first trace bundle of compute, availability and network; null if none has one",
     ),
-    _field("kind", pa.string(), "", "kind of its device, such as phone; null if unknown"),
-    _field("last_mae", pa.float64(), "", "its last mean absolute error; NaN if none"),
-    _field(
-        "part", pa.float64(), "", "share of the model that it trains, as its rate; 1 is all of it"
-    ),
+    _text("kind", "kind of its device, such as phone; null if unknown"),
+    _number("last_mae", "its last mean absolute error; NaN if none"),
+    _number("part", "share of the model that it trains, as its rate; 1 is all of it"),
     _seconds("paused_s", "offline in a dispatch, not working"),
     _seconds("recharging_s", "idle while its battery was below the floor"),
 )
@@ -204,10 +186,10 @@ EDGES = _table(
     "edges",
     "One row per edge server; sums over its dispatches by the cloud, whose steps are rounds.",
     ("client_id",),
-    _field("client_id", pa.int64(), "", "edge server"),
-    _field("samples", pa.float64(), "samples", "training samples there, in the mean over the run"),
+    _whole("client_id", "edge server"),
+    _number("samples", "training samples there, in the mean over the run", "samples"),
     *(field for field in CLIENTS.schema if field.name not in ("client_id", "samples")),
-    _field("members", pa.int64(), "", "clients that are ever there"),
+    _whole("members", "clients that are ever there"),
 )
 
 ONLINE = _table(
@@ -215,7 +197,7 @@ ONLINE = _table(
     "Clients online and eligible over simulated time, those that recharge included.",
     ("time_s",),
     _seconds("time_s", "simulated time"),
-    _field("online", pa.int64(), "", "clients online"),
+    _whole("online", "clients online"),
 )
 
 PRESENCE = _table(
@@ -223,7 +205,7 @@ PRESENCE = _table(
     "When a sample of the clients that were dispatched was online and eligible, recharging included: one row per "
     "stretch of time.",
     ("client_id", "from_s"),
-    _field("client_id", pa.int64(), "", "client"),
+    _whole("client_id", "client"),
     _seconds("from_s", "simulated time at which it came online"),
     _seconds("to_s", "simulated time at which it left, or the end of the run"),
 )
@@ -232,12 +214,7 @@ PAUSES = _table(
     "pauses",
     "When clients were offline in the middle of a dispatch and did not work: one row per pause.",
     ("dispatch_id", "from_s"),
-    _field(
-        "dispatch_id",
-        pa.int64(),
-        "",
-        "dispatch that paused; -1 for another message of a Flower app",
-    ),
+    _whole("dispatch_id", "dispatch that paused; -1 for another message of a Flower app"),
     _seconds("from_s", "simulated time at which the pause began"),
     _seconds("to_s", "simulated time at which it, or the dispatch, ended"),
 )
@@ -248,24 +225,22 @@ CRITICAL = _table(
     ("from_s",),
     _seconds("from_s", "simulated time at which the interval begins"),
     _seconds("to_s", "simulated time at which it ends, and the next begins"),
-    _field(
+    _label(
         "cause",
-        LABEL_TYPE,
-        "",
         "download, compute, upload or paused (a dispatch that had to end), deadline, detection (of a failure), "
         "aggregation, pause (between rounds), nobody_online, too_few_online, or selection (it held clients back)",
     ),
-    _field("dispatch_id", pa.int64(), "", "dispatch whose end was awaited; -1 if none"),
-    _field("client_id", pa.int64(), "", "its client; -1 if none"),
+    _whole("dispatch_id", "dispatch whose end was awaited; -1 if none"),
+    _whole("client_id", "its client; -1 if none"),
 )
 
 PARTITION = _table(
     "partition",
     "How the labels are spread over the clients.",
     ("client_id", "label"),
-    _field("client_id", pa.int64(), "", "client"),
-    _field("label", pa.int64(), "", "label"),
-    _field("count", pa.int64(), "samples", "training samples of this label"),
+    _whole("client_id", "client"),
+    _whole("label", "label"),
+    _whole("count", "training samples of this label", "samples"),
 )
 
 MESSAGE_OUTCOMES = ("replied", "failed", "late", "refused", "dropped", "expired", "unfinished")
@@ -273,10 +248,10 @@ MESSAGES = _table(
     "messages",
     "One row per message of a Flower app to a node; its training messages are dispatches, too.",
     ("message_id",),
-    _field("message_id", pa.int64(), "", "number of the message, in order of sending"),
-    _field("kind", pa.string(), "", "its type, and its stage of secure aggregation"),
-    _field("client_id", pa.int64(), "", "client to which it was sent"),
-    _field("dispatch_id", pa.int64(), "", "its dispatch; null if it has none"),
+    _whole("message_id", "number of the message, in order of sending"),
+    _text("kind", "its type, and its stage of secure aggregation"),
+    _whole("client_id", "client to which it was sent"),
+    _whole("dispatch_id", "its dispatch; null if it has none"),
     _seconds("sent_s", "simulated time at which the ServerApp sent it"),
     _seconds("dispatched_s", "begin of its download; NaN if never"),
     _seconds("delivered_s", "end of its download; NaN if never"),
@@ -286,19 +261,17 @@ MESSAGES = _table(
     _seconds("download_s", "time spent on the download, without pauses"),
     _seconds("compute_s", "time spent on its work, without pauses"),
     _seconds("upload_s", "time spent on the reply, without pauses"),
-    _field("bytes_down", pa.int64(), "B", "bytes sent to the client before it ended"),
-    _field("bytes_up", pa.int64(), "B", "bytes sent by the client before it ended"),
-    _field("energy_j", pa.float64(), "J", "energy that the device spent on it"),
-    _field(
+    _whole("bytes_down", "bytes sent to the client before it ended", "B"),
+    _whole("bytes_up", "bytes sent by the client before it ended", "B"),
+    _number("energy_j", "energy that the device spent on it", "J"),
+    _text(
         "outcome",
-        pa.string(),
-        "",
         f"one of {', '.join(MESSAGE_OUTCOMES)}; failed: the ClientApp raised an error; late: the ServerApp had given "
         "up; refused: the node was offline when it was sent; dropped: no reply came; expired: it waited beyond its "
         "time to live",
     ),
-    _field("sent_hash", pa.string(), "", "CRC-32 of its content, by which runs can be compared"),
-    _field("reply_hash", pa.string(), "", "CRC-32 of its reply; null if its ClientApp did not run"),
+    _text("sent_hash", "CRC-32 of its content, by which runs can be compared"),
+    _text("reply_hash", "CRC-32 of its reply; null if its ClientApp did not run"),
 )
 
 MESSAGE_INSTANTS: Mapping[str, str] = {

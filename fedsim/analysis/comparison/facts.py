@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import binascii
 import functools
 import hashlib
+import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from fedsim.analysis.figures.base import costs_by, population
 from fedsim.analysis.run import read_scenario
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all, raise_all
+from fedsim.files.documents import parsed
 from fedsim.runs import Run, RunFolder
 from fedsim.runs.critical import waiting_by_cause
 from fedsim.runs.folder import Status
@@ -240,46 +241,39 @@ def results_digest(folder: RunFolder) -> str:
 # Thousands of runs are compared in a tenth of the time if their tables need not be read again. What is kept follows
 # from the tables, and is used only with the ``run.json``, which has their checksums, of the same results.
 
-_BY_NAME = ("progress", "figures", "spent_s", "waits_s")
-_ARRAYS = ("client_accuracy", "lorenz", "diverged_s")
-
 
 def keep_facts(run: Run) -> None:
     """Write what :func:`read_facts` reads of the tables of a complete run to ``facts.json`` in its folder."""
     if run.status is Status.COMPLETE:
-        facts = _measured(run)
-        packed: dict[str, Any] = {
-            name: [[k, _packed(v)] for k, v in facts[name].items()] for name in _BY_NAME
-        }
-        packed |= {name: _packed(facts[name]) for name in _ARRAYS}
-        FACTS.write(run.folder.path, {**facts, **packed, "run": run.entry("sha256")})
+        # As text of its own, numbers that are not finite and the order of names stay.
+        facts = json.dumps(_measured(run), default=np.ndarray.tolist)
+        FACTS.write(run.folder.path, {"facts": facts, "run": run.entry("sha256")})
 
 
 def _kept(run: Run) -> dict[str, Any] | None:
-    """The :func:`_measured` of a run from ``facts.json``; None if it is absent, or of other results."""
+    """The :func:`_measured` of a run from ``facts.json``; None if it is absent, of other results, or of an
+    earlier fedsim."""
     try:
         kept = FACTS.read(run.folder.path)
     except FileNotFoundError:
         return None
-    if kept["run"] != run.entry("sha256"):
+    if kept["run"] != run.entry("sha256") or "facts" not in kept:
         return None
     names = [f"{name}.parquet" for name in (*DIGESTED, "clients", "critical")]
     files = {name: run.info["files"][name] for name in names if name in run.info["files"]}
     raise_all(run.folder.problems({**run.info, "files": files}))
     try:
-        return _read(kept)
-    except (ValueError, LookupError) as error:
+        return _read(kept["facts"])
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
         raise FACTS.damaged(run.path / FACTS.file, f"cannot be read: {error}") from error
 
 
-def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = {name: kept[name] for name in ("digest", "unequal_samples")}
-    facts |= {name: tuple(kept[name]) for name in ("metrics", "lost")}
-    facts |= {name: _unpacked(kept[name]) for name in _ARRAYS}
-    progress = facts["progress"] = {k: _unpacked(v) for k, v in kept["progress"]}
-    for name in ("figures", "spent_s", "waits_s"):
-        packed = dict(kept[name])
-        facts[name] = dict(zip(packed, _unpacked(*packed.values()).tolist(), strict=True))
+def _read(text: str) -> dict[str, Any]:
+    facts: dict[str, Any] = parsed(text)
+    facts |= {name: tuple(facts[name]) for name in ("metrics", "lost")}
+    facts |= {name: np.array(facts[name], np.float64) for name in ("client_accuracy", "lorenz")}
+    by_name = facts["progress"].items()
+    progress = facts["progress"] = {name: np.array(each, np.float64) for name, each in by_name}
     columns = {*COSTS, CLIENT_UPDATES, *facts["metrics"]}
     shares = (facts["lorenz"], facts["client_accuracy"])
     if (
@@ -295,16 +289,7 @@ def _read(kept: Mapping[str, Any]) -> dict[str, Any]:
         or (progress["time_s"] < 0).any()
     ):
         raise ValueError("entries are missing, or have values that cannot be")
-    return facts | {"diverged_s": float(facts["diverged_s"][0])}
-
-
-def _packed(values: Any) -> str:
-    """Floats as text that is read fast and exactly, whether they are finite or not."""
-    return binascii.b2a_base64(np.asarray(values, "<f8").tobytes(), newline=False).decode()
-
-
-def _unpacked(*texts: str) -> Floats:
-    return np.frombuffer(b"".join(map(binascii.a2b_base64, texts)), "<f8").astype(np.float64)
+    return facts
 
 
 def compared_scenario(run: Run, scenario: dict[str, Any]) -> dict[str, Any]:

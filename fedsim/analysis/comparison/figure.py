@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
+from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
 from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cost
-from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.lines import label_plainly
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError, nearest_or_all
@@ -120,7 +120,7 @@ class FigureStyle:
         sheets = ["figure", *([self.venue.sheet] if self.venue is not None else [])]
         return matplotlib.style.context([_SHEETS / f"{name}.mplstyle" for name in sheets])
 
-    def has_log_x(self, comparison: ComparisonTables) -> bool:
+    def has_log_x(self, comparison: Comparison) -> bool:
         """Whether the horizontal axis is logarithmic: as requested, or because runs end far apart in time."""
         is_free = self.log is None and self.xlim is None and self.against == "time_s"
         return self.log in ("x", "xy") or (is_free and comparison.needs_log_time)
@@ -196,7 +196,7 @@ def inches(value: str | float | None, where: str) -> float | None:
     raise UserError(f"'{value}' is not a length", where=where, hint=without_comma(text) or hint)
 
 
-def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
+def draw(comparison: Comparison, style: FigureStyle) -> Figure:
     """Medians of metrics against time or cost, a panel per metric and setting; the main figures of timing-only runs."""
     from matplotlib.figure import Figure
 
@@ -205,19 +205,17 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
         if not metrics and getattr(style, name):
             message = "the runs are timing-only, so the figure has bars instead of curves"
             raise UserError(message, where=name, hint=f"leave out {name}")
-    cells = list(itertools.product(metrics, settings)) or [(name, "") for name in TIMING]
+    variants = looks(comparison.shown.values())
+    # As on the page, the lines of many variants hide each other: they have one panel each.
+    has_one = len(metrics) == len(settings) == 1
+    alone = list(variants) if len(variants) > RUNS_UP_TO and has_one else []
+    cells = list(itertools.product(metrics, alone or settings)) or [(name, "") for name in TIMING]
     width, height = style.size
     columns = min(len(cells), max(1, int(width / _NARROWEST_INCHES)) if width else _COLUMNS)
     if len(settings) > 1 and len(metrics) > 1:
         columns = len(settings)
     elif not metrics and columns < len(cells):
         columns = 2
-    variants = looks(comparison.shown.values())
-    # As on the page, the lines of many variants hide each other: they have one panel each.
-    alone = list(variants) if len(variants) > RUNS_UP_TO and len(cells) == 1 and metrics else []
-    if alone:
-        cells = [(metrics[0], label) for label in alone]
-        columns = min(len(cells), max(1, int(width / _NARROWEST_INCHES)) if width else _COLUMNS)
     rows = math.ceil(len(cells) / columns)
     width = width or _PANEL_INCHES * columns
     with style.context():
@@ -255,7 +253,7 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
 
 
 def _curves(
-    comparison: ComparisonTables,
+    comparison: Comparison,
     style: FigureStyle,
     metric: str,
     panels: Sequence[tuple[Any, str]],

@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
+from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.facts import FIGURES, TIMING
 from fedsim.analysis.comparison.headline import rows_in_order
-from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.vocabulary.formatting import (
     ABSENT,
@@ -27,8 +27,8 @@ from fedsim.vocabulary.formatting import (
     format_ratio,
 )
 
-_ABSENT = "--"
-_SIGNS = {ABSENT: _ABSENT, "%": "", "±": r"$\pm$", "×": r"$\times$", "−": "$-$"}
+_SIGNS = str.maketrans({ABSENT: "--", "%": "", "±": r"$\pm$", "×": r"$\times$", "−": "$-$"})
+"""Signs of numbers as on the page; the heading of a column states the percent sign."""
 _SPECIAL = str.maketrans(
     {
         **{sign: rf"\{sign}" for sign in "&%$#_{}"},
@@ -44,7 +44,7 @@ Cells = dict[tuple[str, str], Sequence[str]]
 """A cell per group, by the two lines of a column's heading; neighboring columns may share the first."""
 
 
-def latex(comparison: ComparisonTables) -> str:
+def latex(comparison: Comparison) -> str:
     """A table for a paper: the times to the targets and the final values of the variants.
 
     If there is one target, it also has the client updates. For timing-only runs, the table has their main figures.
@@ -75,7 +75,7 @@ def latex(comparison: ComparisonTables) -> str:
         written: Kind = "share" if kind == "share" else "number"
         cells[label, f"({unit})" if unit else ""] = _means(rows, name, scale, written)
     index = pd.MultiIndex.from_frame(rows[["setting", "label"]], names=[None, None])
-    frame = pd.DataFrame(cells, index=index)
+    frame = pd.DataFrame(cells, index=index).map(lambda number: number.translate(_SIGNS))
     if len(comparison.grouping.settings) == 1:
         frame = frame.droplevel(0)
     style = frame.style.format_index(_escaped).format_index(_escaped, axis="columns")
@@ -95,19 +95,12 @@ def _escaped(name: object) -> str:
     return f"{'{}' if text.startswith(('[', '*')) else ''}{''.join(escaped)}"
 
 
-def _in_latex(text: str) -> str:
-    """A number as on the page, in LaTeX; the heading of its column states the percent sign."""
-    for sign, command in _SIGNS.items():
-        text = text.replace(sign, command)
-    return text
-
-
 def _means(rows: pd.DataFrame, name: str, scale: float, kind: Kind) -> list[str]:
     pairs = zip(rows[name] / scale, rows[f"{name}_sd"] / scale, strict=True)
-    return [_in_latex(format_mean(*pair, kind)) for pair in pairs]
+    return [format_mean(*pair, kind) for pair in pairs]
 
 
-def _times(comparison: ComparisonTables, goal: Target) -> Cells:
+def _times(comparison: Comparison, goal: Target) -> Cells:
     """The times to a target, and the client updates up to it if it is the only one."""
     frame = rows_in_order(comparison)[["setting", "label"]].merge(comparison.standings(goal))
     rows, title = frame.to_dict("records"), comparison.title(goal)
@@ -117,12 +110,12 @@ def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     # The shortest time has three significant digits.
     decimals = max(0, 2 - math.floor(math.log10(shortest))) if shortest > 0 else 0
     cells: Cells = {(title, f"time ({unit})"): [_time(row, scale, decimals) for row in rows]}
-    speeds = [_in_latex(format_ratio(row["speed"])) for row in rows]
-    if set(speeds) != {_ABSENT}:
+    speeds = [format_ratio(row["speed"]) for row in rows]
+    if set(speeds) != {ABSENT}:
         cells[title, "speed"] = speeds
     if len(comparison.goals) == 1 and any(math.isfinite(row["client_updates"]) for row in rows):
-        updates = [_in_latex(format_mean_count(row["client_updates"])) for row in rows]
-        rates = [_in_latex(format_number(row["client_updates_per_h"])) for row in rows]
+        updates = [format_mean_count(row["client_updates"]) for row in rows]
+        rates = [format_number(row["client_updates_per_h"]) for row in rows]
         cells |= {(title, "client updates"): updates, (title, "updates per hour"): rates}
     return cells
 
@@ -133,7 +126,7 @@ def _time(row: dict[Any, Any], scale: float, decimals: int) -> str:
         format_decimals(row[name] / scale, decimals) for name in ("time_s", "low_s", "high_s")
     )
     if mean == ABSENT:
-        return _ABSENT
+        return ABSENT
     notes = [] if low == ABSENT else [f"[{low}, {high}]"]
     if row["reached"] < row["runs"]:
         notes.append(f"[{row['reached']:.0f}/{row['runs']:.0f}]")

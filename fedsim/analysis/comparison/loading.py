@@ -66,7 +66,6 @@ def load(
         )
     named = [path.path if isinstance(path, Run) else Path(path) for path in paths]
     folders: dict[Path, Path] = {}
-    names: dict[str, dict[str, str]] = {}
     hint = "give run folders, the folder of a sweep, or the log of a real run"
     words = {True: "is a file, not a folder", False: "no such folder"}
     missing = (path for path in named if not path.is_dir())
@@ -74,7 +73,19 @@ def load(
     for path in named:
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
-    _errors.cache_clear()
+
+    @functools.cache
+    def variants(sweep: Path) -> dict[str, str]:
+        entries = read_sweep(sweep)["runs"] if is_sweep(sweep) else ()
+        return {each["run"]: str(each["values"].get("variant", "")) for each in entries}
+
+    @functools.cache
+    def errors(sweep: Path) -> dict[str, str]:
+        """The errors that occurred before the folder of a run was created."""
+        index = sweep / "index.parquet"
+        rows = read_parquet(index).to_pylist() if index.is_file() else ()
+        return {row.get("run"): row.get("error") for row in rows}
+
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
     sections: dict[str, dict[str, Any]] = {}
@@ -82,19 +93,13 @@ def load(
         if on_progress is not None:
             on_progress(number, len(folders))
         if not (path / RUN.file).exists():
-            left_out.append(LeftOut(path, _never_started(path), None))
+            error = errors(path.parent).get(path.name)
+            left_out.append(LeftOut(path, _failed(error) if error else "was not started", None))
             continue
         run = Run(RunFolder(path))
         if run.status is Status.COMPLETE:
-            parent = str(path.parent)
-            if parent not in names:
-                entries = read_sweep(path.parent)["runs"] if is_sweep(path.parent) else ()
-                names[parent] = {
-                    each["run"]: str(each["values"].get("variant", "")) for each in entries
-                }
-            runs.append(
-                replace(read_facts(run, sections), variant=names[parent].get(path.name, ""))
-            )
+            variant = variants(path.parent).get(path.name, "")
+            runs.append(replace(read_facts(run, sections), variant=variant))
         else:
             has_failed = run.status is Status.FAILED
             error = run.info.get("error")
@@ -149,18 +154,6 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
                 hint="give run folders, or the folder of a sweep",
             )
         yield from folders
-
-
-def _never_started(path: Path) -> str:
-    """Why a run of a sweep has no folder; the sweep's index has errors that occurred before it was created."""
-    error = _errors(path.parent / "index.parquet").get(path.name)
-    return _failed(error) if error else "was not started"
-
-
-@functools.lru_cache(maxsize=1)
-def _errors(index: Path) -> dict[str, str]:
-    rows = read_parquet(index).to_pylist() if index.is_file() else ()
-    return {row.get("run"): row.get("error") for row in rows}
 
 
 def _failed(error: str | None) -> str:

@@ -21,11 +21,10 @@ from fedsim.analysis.figures.base import (
 from fedsim.devices.battery import Batteries
 from fedsim.runs import Run
 from fedsim.runs.clients import sampled_clients
-from fedsim.runs.phases import outcome_codes
 from fedsim.scenario.model import Energy
 from fedsim.units import NS_PER_S
 from fedsim.vocabulary.formatting import format_count
-from fedsim.vocabulary.outcomes import LOST_LABELS, Outcome
+from fedsim.vocabulary.outcomes import LOST_LABELS
 
 MAX_BARS_SHOWN = 10_000
 _MAX_STRETCHES, _MAX_ROUNDS, _LEAST_ROWS = 5000, 2000, 12
@@ -75,19 +74,18 @@ def timeline(run: Run) -> Figure:
         rows = pd.concat([of_edges, rows]).sort_values("dispatched_s", kind="stable")
         chosen = np.append(-1 - edges, clients)
     row_of_client = pd.Series(np.arange(len(chosen)), chosen)
-    of_shown = path[path["client_id"].isin(row_of_client.index)]
-    path_row = row_of_client[of_shown["client_id"]].to_numpy()
-    path_s = np.bincount(path_row, of_shown["to_s"] - of_shown["from_s"], len(chosen))
-    people = {**_people(rows, row_of_client), "path_s": path_s.round(3)}
+    path = _in_rows(path, row_of_client)
+    path_s = np.bincount(path["row"], path["to_s"] - path["from_s"], len(chosen))
+    rows = _in_rows(rows, row_of_client)
+    people = {**_people(rows, len(chosen)), "path_s": path_s.round(3)}
     # Of few clients with many dispatches each, every second or third is shown, and so on: the whole run of all rows.
     every = math.ceil(len(rows) / MAX_BARS_SHOWN)
     rows = rows[rows.groupby("client_id").cumcount() % every == 0]
     waiting_s = rows["waiting_s"].to_numpy()
     waited = np.where(waiting_s > 0, rows["arrived_s"].to_numpy() + waiting_s, np.nan)
     battery = None
-    if (
-        batteries is not None and every == 1
-    ):  # The charge between dispatches that are left out is not known.
+    # The charge between dispatches that are left out is not known.
+    if batteries is not None and every == 1:
         energy, of_client = batteries
         # Shares of the capacity; NaN without a battery.
         shares = [
@@ -104,11 +102,9 @@ def timeline(run: Run) -> Figure:
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         if dispatched == 1:
             finding = "One client was dispatched"
-        finding += (
-            f". Of every {format_count(every)} dispatches of a row, one is shown."
-            if every > 1
-            else "."
-        )
+        finding += "."
+        if every > 1:
+            finding += f" Of every {format_count(every)} dispatches of a row, one is shown."
         finding += " The first rows are edge servers." if len(edges) else ""
     rounds, until = run.aggregations["time_s"].to_numpy(), run.simulated_s
     columns = _COLUMNS if batteries is None else (*_COLUMNS, *_CHARGE)
@@ -122,23 +118,19 @@ def timeline(run: Run) -> Figure:
         )
     if names is not None:
         columns = (columns[0], ("name", "name", "text"), *columns[1:])
-        shown = shown.assign(name=np.array(names)[row_of_client[rows["client_id"]].to_numpy()])
+        shown = shown.assign(name=np.array(names)[shown["row"]])
     shown = shown.round({key: 3 for key, _, _ in columns if key.endswith("_s") or "charge" in key})
     return Figure(
         "timeline",
         finding,
         columns_of(shown, columns),
         {
-            "order": row_of_client[rows["client_id"]].to_numpy(),
+            "order": rows["row"].to_numpy(),
             "clients": chosen,
             "names": names,
             "kinds": _kinds(run, chosen),
             "people": people,
-            "path": {
-                "row": path_row,
-                "from_s": of_shown["from_s"].to_numpy().round(3),
-                "to_s": of_shown["to_s"].to_numpy().round(3),
-            },
+            "path": _stretches(path, 3),
             "presence": _presence(run, row_of_client, until),
             "pauses": _pauses(run, rows["dispatch_id"].to_numpy()),
             "rounds": np.round(rounds[thin(len(rounds), _MAX_ROUNDS)], 3),
@@ -192,67 +184,65 @@ def _kinds(run: Run, chosen: npt.NDArray[np.int64]) -> list[str] | None:
     return list(kinds) if kinds.nunique() > 1 else None
 
 
-def _people(table: pd.DataFrame, row_of_client: pd.Series[int]) -> dict[str, Any]:
+def _people(rows: pd.DataFrame, count: int) -> dict[str, Any]:
     """Values per client for sorting the rows: updates, lost dispatches, late ones, and seconds per local step."""
-    codes = outcome_codes(table)
-    row, count = row_of_client[table["client_id"]].to_numpy(), len(row_of_client)
-
-    def of_chosen(values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
-        return np.asarray(np.bincount(row, values, minlength=count), np.float64)
-
-    lost = table["outcome"].isin(LOST_LABELS).to_numpy()
-    done = table["computed_s"].notna().to_numpy()
-    steps = of_chosen(np.where(done, table["steps_done"].to_numpy(), 0))
-    spent = of_chosen(np.where(done, table["compute_s"].to_numpy(), 0.0))
-    step_s = np.divide(spent, steps, out=np.full(count, np.nan), where=steps > 0)
+    done, outcome = rows["computed_s"].notna(), rows["outcome"]
+    counted = pd.DataFrame(
+        {
+            "updates": outcome == "aggregated",
+            "lost": outcome.isin(LOST_LABELS),
+            "late": outcome == "late",
+            "steps": rows["steps_done"].where(done, 0),
+            "seconds": rows["compute_s"].where(done, 0.0),
+        }
+    )
+    people = counted.groupby(rows["row"]).sum().reindex(range(count), fill_value=0)
+    step_s = people["seconds"] / people["steps"].where(people["steps"] > 0)
     return {
-        "updates": of_chosen(codes == Outcome.AGGREGATED).astype(np.int64),
-        "lost": of_chosen(lost).astype(np.int64),
-        "late": of_chosen(codes == Outcome.LATE).astype(np.int64),
+        **{name: people[name].to_numpy() for name in ("updates", "lost", "late")},
         "step_s": [float(f"{value:.4g}") for value in step_s],
     }
 
 
+def _in_rows(table: pd.DataFrame, row_of_client: pd.Series[int]) -> pd.DataFrame:
+    """The rows of a table whose client is shown, with its ``row``."""
+    table = table[table["client_id"].isin(row_of_client.index)]
+    return table.assign(row=row_of_client[table["client_id"]].to_numpy())
+
+
+def _stretches(table: pd.DataFrame, decimals: int) -> dict[str, Any]:
+    """Row, start and end of stretches of time."""
+    return {name: table[name].to_numpy().round(decimals) for name in ("row", "from_s", "to_s")}
+
+
 def _presence(run: Run, row_of_client: pd.Series[int], until_s: float) -> dict[str, Any] | None:
-    """Row, start and end of online intervals, by row; short gaps are closed if there are too many intervals."""
-    table = run.presence
-    if table is None:
+    """Online intervals, by row; short gaps are closed if there are too many intervals."""
+    if run.presence is None:
         return None
-    table = table[table["client_id"].isin(row_of_client.index) & (table["from_s"] < until_s)]
-    rows = row_of_client[table["client_id"]].to_numpy()
-    begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
+    table = _in_rows(run.presence[run.presence["from_s"] < until_s], row_of_client)
     if run.edges is not None:
-        up = run.edges["client_id"][run.edges["online_fraction"] == 1]
-        up_rows = row_of_client[np.intersect1d(-1 - up, row_of_client.index)].to_numpy()
-        rows = np.append(rows, up_rows)
-        begin, end = (
-            np.append(one, np.full(len(up_rows), at)) for one, at in ((begin, 0.0), (end, until_s))
-        )
+        up = -1 - run.edges["client_id"][run.edges["online_fraction"] == 1]
+        always = pd.DataFrame({"client_id": np.sort(up), "from_s": 0.0, "to_s": until_s})
+        table = pd.concat([table, _in_rows(always, row_of_client)], ignore_index=True)
     gap_s = 0.0
-    while len(rows) > _MAX_STRETCHES:
+    while len(table) > _MAX_STRETCHES:
         gap_s = 2 * gap_s or until_s / 5000
-        first = np.r_[True, (rows[1:] != rows[:-1]) | (begin[1:] - end[:-1] > gap_s)]
-        rows, begin, end = rows[first], begin[first], end[np.r_[first[1:], True]]
-    return {"row": rows, "from_s": begin.round(1), "to_s": end.round(1), "gap_s": gap_s}
+        since_s = table["from_s"] - table["to_s"].shift()
+        number = ((table["row"] != table["row"].shift()) | (since_s > gap_s)).cumsum()
+        table = table.groupby(number).agg({"row": "first", "from_s": "first", "to_s": "last"})
+    return {**_stretches(table, 1), "gap_s": gap_s}
 
 
 def _pauses(run: Run, dispatch_ids: npt.NDArray[np.int64]) -> dict[str, Any] | None:
-    """Row, start and end of the pauses of dispatches, by row; only the longest if there are too many."""
-    table = run.pauses
-    if table is None:
+    """The pauses of dispatches, by row; only the longest if there are too many."""
+    if run.pauses is None:
         return None
-    row = pd.Index(dispatch_ids).get_indexer(pd.Index(table["dispatch_id"]))
-    begin, end = table["from_s"].to_numpy(), table["to_s"].to_numpy()
-    of_rows = np.flatnonzero(row >= 0)
-    longest = of_rows[np.argsort(begin[of_rows] - end[of_rows], kind="stable")[:_MAX_STRETCHES]]
-    chosen = np.sort(longest)
-    shortest_s = float((end - begin)[chosen].min()) if len(chosen) < len(of_rows) else 0.0
-    return {
-        "row": row[chosen],
-        "from_s": begin[chosen].round(3),
-        "to_s": end[chosen].round(3),
-        "shortest_s": shortest_s,
-    }
+    row = pd.Index(dispatch_ids).get_indexer(pd.Index(run.pauses["dispatch_id"]))
+    table = run.pauses.assign(row=row, length_s=run.pauses["to_s"] - run.pauses["from_s"])
+    table = table[table["row"] >= 0]
+    longest = table.nlargest(_MAX_STRETCHES, "length_s")
+    shortest_s = float(longest["length_s"].min()) if len(longest) < len(table) else 0.0
+    return {**_stretches(longest.sort_index(), 3), "shortest_s": shortest_s}
 
 
 def _batteries(run: Run) -> tuple[Energy, npt.NDArray[np.uint8]] | None:

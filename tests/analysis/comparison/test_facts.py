@@ -1,5 +1,6 @@
 """The facts of a run."""
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,9 @@ def test_facts_of_other_results_are_not_used_and_damage_is_named(
     RunFolder(path).update_info(wall_s=7.0)
     assert read_facts(fedsim.load(path), {}).figures["wall_s"] == 7.0
     keep_facts(fedsim.load(path))
+    FACTS.write(path, {"run": FACTS.read(path)["run"]})  # of an earlier version
+    assert read_facts(fedsim.load(path), {}).figures["wall_s"] == 7.0
+    keep_facts(fedsim.load(path))
     assert verify_folder(path).state == "intact"
     facts.write_text(facts.read_text().replace("accuracy", "accurate"))
     assert verify_folder(path).state == "damaged"
@@ -79,11 +83,14 @@ def test_facts_of_other_results_are_not_used_and_damage_is_named(
 @pytest.mark.parametrize(
     ("entry", "value"),
     [
-        ("progress", []),
-        ("progress", [["time_s", "@"]]),
-        ("figures", []),
-        ("spent_s", []),
-        ("lorenz", ""),
+        ("progress", {}),
+        ("progress", {"time_s": ["@"]}),
+        ("progress", 3),
+        ("figures", {}),
+        ("figures", None),
+        ("spent_s", {}),
+        ("spent_s", {"compute": "@"}),
+        ("lorenz", []),
         ("lost", ["unheard_of"]),
         ("metrics", ["unheard_of"]),
     ],
@@ -93,7 +100,9 @@ def test_kept_facts_that_cannot_be_are_refused_whatever_their_checksum(
 ) -> None:
     path = shutil.copytree(folders(sweep, *GROUPS[0])[0], tmp_path / "run")
     keep_facts(fedsim.load(path))
-    FACTS.write(path, {**FACTS.read(path), entry: value})
+    record = FACTS.read(path)
+    facts = {**json.loads(record["facts"]), entry: value}
+    FACTS.write(path, {**record, "facts": json.dumps(facts)})
     with pytest.raises(UserError, match=r"rm .*facts\.json"):
         compare([path])
 
