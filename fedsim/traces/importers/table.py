@@ -258,6 +258,10 @@ class _Log:
             codes = {name: states[name][0] for name in self.rule.keys}
             self.chosen = self.rule.holds(codes) == 1
             self.counts["rows_without_the_rule"] = int(np.count_nonzero(~self.chosen))
+            unknown = ~self.chosen & np.all([code < 0 for code in codes.values()], axis=0)
+            if unknown.any():
+                cells_ = f"{format_counted(int(unknown.sum()), 'row')} without {' or '.join(codes)}"
+                self.caveats.append(f"no comparison holds for an empty cell: {cells_} left out")
             # Measurements in a file without these states are not subject to the rule.
             known = np.any([code >= 0 for code in codes.values()], axis=0)
             self.measuring = self.chosen | (np.bincount(file, known) == 0)[file]
@@ -865,7 +869,7 @@ class _Log:
 
     def _note_kinds(self, name: str, values: Any) -> None:
         """Add a caveat if the measurements of each device differ most by a column that is not used."""
-        if not self.unused or self.params.online is not None or self.any:
+        if not self.unused or self.any:
             return
         log = pd.DataFrame({"device": self.device, "value": np.log(values.where(values > 0))})
         some = log["device"] < _SAMPLE // max(len(log) // len(self.ids), 1)

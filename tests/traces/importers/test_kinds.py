@@ -1687,6 +1687,24 @@ KINDS: dict[str, tuple[Any, ...]] = {
             "step_time differs by test (pp and tg): if only some count, give -s online='test == VALUE'"
         ],
     ),
+    "measurements of two kinds under a rule": (
+        "table",
+        "device,step_time,key,ok\n"
+        + "a,1.01,train,t\na,0.2,eval,t\nb,3,train,t\nb,0.6,eval,t\n" * 4
+        + "a,0,train,f\n",
+        {"compute_unit": "s", "online": "ok"},
+        notes("step_time differs"),
+        [
+            "step_time differs by key (train and eval): if only some count, give -s online='key == VALUE'"
+        ],
+    ),
+    "a comparison with empty cells": (
+        "table",
+        "device,step_time,error\na,1.5,\na,9,timeout\na,1.7,ok\nb,3,\n",
+        {"compute_unit": "s", "online": "not error == timeout"},
+        notes("empty"),
+        ["no comparison holds for an empty cell: 2 rows without error left out"],
+    ),
     "files of one device": (
         "table",
         {"x.csv": "device,down\neth0,5\n", "y.csv": "device,down\neth0,9\n"},
