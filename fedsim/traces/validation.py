@@ -82,7 +82,7 @@ def validate_bundle(
     At most ``limit`` findings of each kind are listed; one more then gives the number of the others.
     """
     if not bundle.device_count:
-        return [Finding("devices", None, "has no rows")]
+        return [Finding("devices", None, "there is no device")]
     findings = [
         Finding(name, None, "its file has changed since fedsim wrote it: the SHA-256 differs")
         for name in sorted(bundle.altered)
@@ -284,8 +284,6 @@ class _Table:
             period = self.bundle.numpy("devices", "period_us")
             with np.errstate(invalid="ignore"):
                 yield period < end - start, "period_us {} is shorter than the window", period
-        if not self.bundle.device_count:
-            yield None, "there is no device"
 
     def _availability(self) -> _Checks:
         known = self.devices >= 0

@@ -80,7 +80,7 @@ def test_validation_names_the_table_the_row_and_the_problem(table, change, row, 
 def test_a_bundle_without_devices_has_one_problem():
     bundle = build()
     bundle.tables["devices"] = bundle.devices.slice(0, 0)
-    assert validate_bundle(bundle) == [Finding("devices", None, "has no rows")]
+    assert validate_bundle(bundle) == [Finding("devices", None, "there is no device")]
 
 
 def test_the_sound_bundle_has_no_problem():
