@@ -367,7 +367,8 @@ class _Work:
         """The chosen settings and the scenario as given with fresh seeds.
 
         Of one objective, the first is :func:`preferred`, given these seeds as well, or the scenario as given if its
-        values are the same. If that is not the choice, all numbers come from further seeds, the same for all.
+        values are the same. If that is not the choice, all numbers come from further seeds, the same for all, and the
+        probabilities from these, too.
         """
         first = self.loaded.scenario.seed + SEEDS
         settings: list[Setting] = [*(each.setting for each in chosen), {}]
@@ -385,8 +386,11 @@ class _Work:
             if len(rows) == len(settings) and np.array_equal(scores[best], scores[-1]):
                 probabilities[-1], best = probabilities[best], len(settings) - 1
             if best:
-                measured, _ = self._values(settings, first + self.seeds, self.seeds)
+                measured, scores = self._values(settings, first + self.seeds, self.seeds)
                 order.insert(0, order.pop(best))
+                further = np.full_like(fresh, np.nan)
+                further[rows] = self._logs(scores[: len(rows), 0])
+                probabilities[: len(rows)] = probability_good(np.hstack([values, further]))[rows]
         method = self.loaded.scenario.server.method
         given = f"as given ({method.type.title or method.name})"
         return tuple(

@@ -70,6 +70,17 @@ def test_rounds_of_edge_servers_have_a_measure(tmp_path: Path) -> None:
     assert faster.simulated_s >= run.simulated_s * (1 - share) - 1e-6
 
 
+def test_relative_speeds_are_scaled_by_the_step_of_reference(tmp_path: Path) -> None:
+    change = ["stop={rounds: 3}", "server.schedule.pause=0s"]
+    run = fedsim.run("quickstart", tmp_path / "run", overrides=change, timing_only=True)
+    figure = waiting(run)
+    advised = figure.extra["changes"] if figure else []
+    key = "devices.compute.reference_step"
+    assert any(each["command"].endswith(f"-s {key}=0.5x") for each in advised)
+    faster, _ = what_if(run, [Override(key, "0.5x", "-s")], output=tmp_path / "faster")
+    assert faster.simulated_s < run.simulated_s
+
+
 def test_a_setting_with_a_warning_is_not_advised(tmp_path: Path) -> None:
     schedule = {"name": "sync", "deadline": "10s"}
     run = fedsim.run(three_clients("20s", 3, schedule, {"rounds": 5}), tmp_path / "run")

@@ -170,7 +170,12 @@ def first_to(comparison: Comparison) -> Figure | None:
     )
     marks = [[s for s in each if low <= s <= high] for each in lists]
     apart = (each for each in marks if np.diff(places(*each)).min(initial=1) > _LEAST_GAP)
-    shown = next(apart, marks[-1]) or [low * 1.1, high / 1.1]
+    shown = next(apart, marks[-1])
+    if not shown:
+        shown = [low * 1.1, high / 1.1]
+        # The times themselves are long words.
+        if np.diff(places(*shown))[0] <= 2 * _LEAST_GAP:
+            shown = [math.sqrt(low * high)]
     ticks = [(*places(s), format_duration(s)) for s in shown]
     title = f"Time to {comparison.phrase(goals[0])}"
     return Figure(
@@ -303,11 +308,11 @@ def pairs(comparison: Comparison) -> Figure | None:
     spread = spread_word(comparison)
     lows, highs = ("lowest", "highest") if comparison.is_few else ("low", "high")
     finding = f"Each {spread} is of one pair; of many, some exclude zero by chance, so they are not counted."
-    if len(frame) == 1:
+    if (frame["seeds"] == 1).all():
+        finding = "The differences are those of one seed."
+    elif len(frame) == 1:
         excludes = bool(((frame[lows] > 0) | (frame[highs] < 0)).all())
         finding = f"The {spread} of the difference {'excludes' if excludes else 'includes'} zero."
-        if frame["seeds"].iloc[0] == 1:
-            finding = "The differences are those of one seed."
 
     def written(row: Mapping[Hashable, Any], key: str) -> str:
         return format_difference(row[key], quantities[row["quantity"]][1])

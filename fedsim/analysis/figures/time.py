@@ -77,7 +77,10 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     *(
         ("devices twice as fast", ("compute",), f"devices.compute.{key}", factor)
         for key, factor in (
-            *((key, "0.5x") for key in ("step", "median", "mean", "train_factor")),
+            *(
+                (key, "0.5x")
+                for key in ("step", "median", "mean", "reference_step", "train_factor")
+            ),
             ("flops_per_s", "2x"),
         )
     ),

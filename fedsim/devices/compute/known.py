@@ -69,6 +69,12 @@ class TraceCompute(ComputeModel):
         table = ComputeTable(context, params.task)
         speed = table.column("relative_speed")
         if params.reference_step is not None:
+            if params.train_factor != 1:
+                raise UserError(
+                    "train_factor has no effect beside reference_step",
+                    where="devices.compute.train_factor",
+                    hint="remove it, and scale reference_step",
+                )
             hint = _ANOTHER_BUNDLE
             if np.isfinite(table.column("sample_s")).all():
                 hint = "it has times, which are used without reference_step: remove it"

@@ -125,6 +125,7 @@ def test_few_seeds_are_a_note(seeds: int) -> None:
         ((20, 400_000), "1 min, 1 h, 1 d"),
         ((100, 130), "2 min"),
         ((0.2, 0.3), "0.2 s, 0.3 s"),
+        ((27_960, 28_980), "7 h 54 min"),
     ],
 )
 def test_ticks_of_time_have_every_unit(ends_s: tuple[float, float], shown: str) -> None:

@@ -159,6 +159,8 @@ def test_step_times_from_relative_speeds(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no relative_speed for 3 of 4 clients") as caught:
         steps({"reference_step": "3s"})
     assert "use another bundle" in str(caught.value)
+    with pytest.raises(UserError, match="train_factor has no effect beside reference_step"):
+        steps({"reference_step": "3s", "train_factor": 3})
     with pytest.raises(UserError, match=r"no time of a local step for 4 of 4 clients"):
         steps({})
 
