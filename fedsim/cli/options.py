@@ -16,7 +16,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedsim import bundled
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.files import terminal
 from fedsim.files.documents import json_text
 from fedsim.parts.component import NO_USER_CODE
@@ -293,7 +293,8 @@ def print_table(
     from rich.cells import cell_len
     from rich.table import Table
 
-    columns = [each for each in zip(headings, *rows, strict=True) if any(each[1:])]
+    shown = [["\n".join(map(printable, text.split("\n"))) for text in row] for row in rows]
+    columns = [each for each in zip(headings, *shown, strict=True) if any(each[1:])]
     heads, *cells = zip(*columns, strict=True)
     console = terminal.console(width=None if sys.stdout.isatty() else _WIDEST)
     table = Table(*heads, **{"show_edge": False, **look})

@@ -21,7 +21,7 @@ from tests.sweeps.worlds import broken, command, scenario, write
 
 
 def ended(runs: list[RunFacts]) -> list[RunFacts]:
-    ends = [float(run.progress["time_s"].iloc[-1]) for run in runs]
+    ends = [float(run.progress["time_s"][-1]) for run in runs]
     return [
         dataclasses.replace(run, figures={"simulated_s": end})
         for run, end in zip(runs, ends, strict=True)
