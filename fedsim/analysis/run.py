@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,6 @@ import pandas as pd
 
 from fedsim.runs import Run as RunTables
 from fedsim.runs import RunFolder
-from fedsim.scenario.source import parse_yaml
 from fedsim.vocabulary.formatting import format_count, format_duration
 
 if TYPE_CHECKING:
@@ -71,16 +69,3 @@ class Run(RunTables):
 def load_run(path: str | os.PathLike[str]) -> Run:
     """Open a run folder."""
     return Run(RunFolder(Path(path)))
-
-
-def read_scenario(run: RunTables, sections: dict[str, dict[str, Any]]) -> None:
-    """Read the scenario of a run; ``sections`` caches parsed sections of scenarios by their text, because parsing YAML
-    takes longer than all else."""
-    texts = re.split(r"(?m)^(?=\w)", run.scenario_text)
-    for text in texts:
-        if text not in sections:
-            sections[text] = parse_yaml(text, str(run.folder.scenario)).data or {}
-    parts = [run.require_scenario(sections[text]) for text in texts]
-    content = {key: value for part in parts for key, value in part.items()}
-    run.scenario = run.require_scenario(content or None)
-    run.scenario.setdefault("server", {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Mapping
 from numbers import Real
 from pathlib import Path
@@ -135,6 +136,18 @@ class Run:
         ):
             return content
         raise RUN.damaged(self.folder.scenario, "is not a scenario")
+
+    def read_scenario(self, sections: dict[str, dict[str, Any]]) -> None:
+        """Read the scenario; ``sections`` caches parsed sections of scenarios by their text, because parsing YAML takes
+        longer than all else."""
+        texts = re.split(r"(?m)^(?=\w)", self.scenario_text)
+        for text in texts:
+            if text not in sections:
+                sections[text] = parse_yaml(text, str(self.folder.scenario)).data or {}
+        parts = [self.require_scenario(sections[text]) for text in texts]
+        content = {key: value for part in parts for key, value in part.items()}
+        self.scenario = self.require_scenario(content or None)
+        self.scenario.setdefault("server", {})
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from fedsim.analysis.run import Run, load_run, read_scenario
+from fedsim.analysis.run import Run, load_run
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import remove_temporaries, write_text
@@ -228,8 +228,8 @@ def _folders(
 
 
 def digest_of(run: Run, sections: dict[str, dict[str, Any]]) -> str:
-    """Digest of the resolved scenario of a run; ``sections`` is that of :func:`read_scenario`."""
-    read_scenario(run, sections)
+    """Digest of the resolved scenario of a run; ``sections`` is that of :meth:`Run.read_scenario`."""
+    run.read_scenario(sections)
     return text_sha256(text(run.scenario))
 
 

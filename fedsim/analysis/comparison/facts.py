@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
-from fedsim.analysis.run import read_scenario
 from fedsim.bundled import PREFIX, written
 from fedsim.errors import UserError, nearest_or_all, raise_all
 from fedsim.files.documents import parsed
@@ -188,8 +187,8 @@ class RunFacts:
 
 
 def read_facts(run: Run, sections: dict[str, dict[str, Any]]) -> RunFacts:
-    """The numbers of a complete run; ``sections`` is that of :func:`read_scenario`."""
-    read_scenario(run, sections)
+    """The numbers of a complete run; ``sections`` is that of :meth:`Run.read_scenario`."""
+    run.read_scenario(sections)
     return RunFacts(
         path=run.path,
         scenario=compared_scenario(run, run.scenario),
