@@ -302,7 +302,7 @@ def _print_differing(console: Any, paths: Sequence[str]) -> None:
 
 def _reached(at: dict[Hashable, Any], baseline: str) -> str:
     """When a variant reached a target, by how many of its runs if not by all, and its speed relative to a baseline."""
-    from fedsim.analysis.comparison.comparison import SAME
+    from fedsim.analysis.comparison.tables import SAME
     from fedsim.vocabulary.formatting import format_duration, format_times
 
     parts = [format_duration(at["time_s"])]

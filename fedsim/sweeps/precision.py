@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target, metric_text, parse_metric, reaching
 from fedsim.analysis.precision import paired_ratio, restricted, seeds_to_run
 from fedsim.analysis.run import load_run
@@ -125,7 +125,7 @@ def sweep_to_precision(
 
 
 def logarithms(
-    comparison: Comparison, target: Target | None
+    comparison: ComparisonTables, target: Target | None
 ) -> list[tuple[dict[str, Any], Floats]]:
     """Each variant (its columns of the table), with the logarithms of its ratios to the baseline, by seed."""
     pairs = []

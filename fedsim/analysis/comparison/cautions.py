@@ -9,16 +9,16 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Group, listed
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import sentence
 from fedsim.parts.component import is_user_reference
 from fedsim.scenario.comparing import differing, text
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
 
 
-def cautions(comparison: Comparison) -> list[str]:
+def cautions(comparison: ComparisonTables) -> list[str]:
     """The sentences of all rules; those that do not hold in all settings begin with the names of theirs."""
     sentences = [caution for rule in ON_RUNS for caution in rule(comparison)]
     settings = comparison.grouping.settings
@@ -33,7 +33,7 @@ def cautions(comparison: Comparison) -> list[str]:
     return sentences
 
 
-def diverged(comparison: Comparison) -> Iterator[str]:
+def diverged(comparison: ComparisonTables) -> Iterator[str]:
     """Models of runs have diverged."""
     runs = [run for run in comparison.facts if math.isfinite(run.diverged_s)]
     if runs:
@@ -44,7 +44,7 @@ def diverged(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def stopped(comparison: Comparison) -> Iterator[str]:
+def stopped(comparison: ComparisonTables) -> Iterator[str]:
     """Runs of several groups ended at the target of their scenario."""
     runs = [run for run in comparison.facts if run.stopped_at]
     if runs and len(comparison.groups) > 1:
@@ -54,7 +54,7 @@ def stopped(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def left_out(comparison: Comparison) -> Iterator[str]:
+def left_out(comparison: ComparisonTables) -> Iterator[str]:
     """Runs are missing."""
     reasons = Counter(item.reason for item in comparison.left_out)
     if reasons:
@@ -62,7 +62,7 @@ def left_out(comparison: Comparison) -> Iterator[str]:
         yield f"{format_counted(reasons.total(), 'run')} left out ({names}): {'; '.join(reasons)}."
 
 
-def from_logs(comparison: Comparison) -> Iterator[str]:
+def from_logs(comparison: ComparisonTables) -> Iterator[str]:
     """Runs are logs of real runs."""
     columns = {"bytes": "bytes", "lost_steps": "local steps"}
     for run in (run for run in comparison.facts if run.log):
@@ -74,7 +74,7 @@ def from_logs(comparison: Comparison) -> Iterator[str]:
         )
 
 
-def not_measured(comparison: Comparison) -> Iterator[str]:
+def not_measured(comparison: ComparisonTables) -> Iterator[str]:
     """Only some variants measured a metric of a target or of the clients."""
     for metric in comparison.metrics:
         runs = [run for run in comparison.facts if metric not in run.metrics]
@@ -84,7 +84,7 @@ def not_measured(comparison: Comparison) -> Iterator[str]:
             yield f"{label} was not measured for {_groups_of(comparison, runs)}{hint}."
 
 
-def other_world(comparison: Comparison, groups: Sequence[Group]) -> Iterator[str]:
+def other_world(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
     """Variants learn from different data, or task or devices differ together with the server."""
     paths = differing([group.values for group in groups])
     data = [path for path in paths if path.startswith("task.dataset.")]
@@ -97,7 +97,7 @@ def other_world(comparison: Comparison, groups: Sequence[Group]) -> Iterator[str
         )
 
 
-def other_weights(comparison: Comparison, groups: Sequence[Group]) -> Iterator[str]:
+def other_weights(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
     """Variants weight the updates of clients with unequal numbers of samples differently."""
     by_weights: dict[str, list[str]] = defaultdict(list)
     path = "server.method"
@@ -119,7 +119,7 @@ def other_weights(comparison: Comparison, groups: Sequence[Group]) -> Iterator[s
         yield f"Clients have different weights: {each}; set {path}.weights to compare the rules alone."
 
 
-def other_seeds(comparison: Comparison, groups: Sequence[Group]) -> Iterator[str]:
+def other_seeds(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
     """Variants share no seed with the baseline, or with the first variant of a setting without it."""
     first = next((group for group in groups if group.label == comparison.baseline), groups[0])
     seeds = {run.seed for run in first.runs}
@@ -131,7 +131,7 @@ def other_seeds(comparison: Comparison, groups: Sequence[Group]) -> Iterator[str
         )
 
 
-def copies(comparison: Comparison, groups: Sequence[Group]) -> Iterator[str]:
+def copies(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:
     """Runs of one scenario and seed are separate variants."""
     by_values: dict[str, list[Group]] = defaultdict(list)
     for group in groups:
@@ -144,14 +144,14 @@ def copies(comparison: Comparison, groups: Sequence[Group]) -> Iterator[str]:
         yield f"{names} are runs of one scenario with the same seeds, and their results are {outcome}."
 
 
-ON_RUNS: tuple[Callable[[Comparison], Iterator[str]], ...] = (
+ON_RUNS: tuple[Callable[[ComparisonTables], Iterator[str]], ...] = (
     diverged,
     stopped,
     left_out,
     from_logs,
     not_measured,
 )
-IN_SETTINGS: tuple[Callable[[Comparison, Sequence[Group]], Iterator[str]], ...] = (
+IN_SETTINGS: tuple[Callable[[ComparisonTables, Sequence[Group]], Iterator[str]], ...] = (
     other_world,
     other_weights,
     other_seeds,
@@ -159,7 +159,7 @@ IN_SETTINGS: tuple[Callable[[Comparison, Sequence[Group]], Iterator[str]], ...] 
 )
 
 
-def _groups_of(comparison: Comparison, runs: Sequence[RunFacts]) -> str:
+def _groups_of(comparison: ComparisonTables, runs: Sequence[RunFacts]) -> str:
     paths = {run.path for run in runs}
     groups = comparison.groups
     return listed([g.name for g in groups if paths.intersection(run.path for run in g.runs)], 3)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
 from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cost
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.lines import label_plainly
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError, nearest_or_all
@@ -120,7 +120,7 @@ class FigureStyle:
         sheets = ["figure", *([self.venue.sheet] if self.venue is not None else [])]
         return matplotlib.style.context([_SHEETS / f"{name}.mplstyle" for name in sheets])
 
-    def has_log_x(self, comparison: Comparison) -> bool:
+    def has_log_x(self, comparison: ComparisonTables) -> bool:
         """Whether the horizontal axis is logarithmic: as requested, or because runs end far apart in time."""
         is_free = self.log is None and self.xlim is None and self.against == "time_s"
         return self.log in ("x", "xy") or (is_free and comparison.needs_log_time)
@@ -196,7 +196,7 @@ def inches(value: str | float | None, where: str) -> float | None:
     raise UserError(f"'{value}' is not a length", where=where, hint=without_comma(text) or hint)
 
 
-def draw(comparison: Comparison, style: FigureStyle) -> Figure:
+def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     """Medians of metrics against time or cost, a panel per metric and setting; the main figures of timing-only runs."""
     from matplotlib.figure import Figure
 
@@ -253,7 +253,7 @@ def draw(comparison: Comparison, style: FigureStyle) -> Figure:
 
 
 def _curves(
-    comparison: Comparison,
+    comparison: ComparisonTables,
     style: FigureStyle,
     metric: str,
     panels: Sequence[tuple[Any, str]],

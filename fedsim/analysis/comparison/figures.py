@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from fedsim.analysis.comparison.comparison import SAME, Comparison
 from fedsim.analysis.comparison.facts import (
     COSTS,
     EDGE_FIGURES,
@@ -23,6 +22,7 @@ from fedsim.analysis.comparison.findings import ahead
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, targets_in_order
 from fedsim.analysis.comparison.reference import ReferenceTable
+from fedsim.analysis.comparison.tables import SAME, ComparisonTables
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.lines import cumulative
@@ -86,7 +86,7 @@ Described = str | tuple[str, str, Kind]
 
 
 def _table(
-    comparison: Comparison,
+    comparison: ComparisonTables,
     frame: pd.DataFrame,
     columns: Iterable[Described],
     *,
@@ -104,7 +104,7 @@ def _table(
     return columns_of(frame, described[len(comparison.grouping.settings) == 1 :])
 
 
-def _standings(comparison: Comparison, target: Target) -> pd.DataFrame:
+def _standings(comparison: ComparisonTables, target: Target) -> pd.DataFrame:
     """The standings of a target, with ``reached``, ``range`` and ``speed`` in words: ``13 times as fast, 9 to 20``."""
 
     def speed(row: Mapping[Hashable, Any]) -> str:
@@ -125,7 +125,7 @@ def _standings(comparison: Comparison, target: Target) -> pd.DataFrame:
     )
 
 
-def first_to(comparison: Comparison) -> Figure | None:
+def first_to(comparison: ComparisonTables) -> Figure | None:
     """The time of every run to the target of the headline, variants from the fastest to the slowest; None without one.
 
     ``rows`` of ``extra`` are for a picture: places on a logarithmic axis, from 0 to 1. Variants with identical results
@@ -196,7 +196,7 @@ _LEAST_GAP = 0.12
 """Ticks of an axis of time are the densest of these multiples of its units that are this share of the axis apart."""
 
 
-def learning(comparison: Comparison) -> Figure | None:
+def learning(comparison: ComparisonTables) -> Figure | None:
     """The chart of curves, with the medians of the first metric in the first setting; the page draws those of all from
     :func:`~fedsim.analysis.comparison.page.curves_document`."""
     if not comparison.metrics:
@@ -213,7 +213,7 @@ def learning(comparison: Comparison) -> Figure | None:
     return Figure("curves", finding, tuple(columns))
 
 
-def quality(comparison: Comparison) -> Figure | None:
+def quality(comparison: ComparisonTables) -> Figure | None:
     """The last and the best values of every metric."""
     if not comparison.metrics:
         return None
@@ -243,7 +243,7 @@ _LEAST: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
-def target_figure(comparison: Comparison, target: Target, number: int) -> Figure:
+def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
     """The times at which groups reached a target, and what it took them; the head of the page has who was first."""
     frame = _standings(comparison, target)
     least = [
@@ -281,17 +281,17 @@ def target_figure(comparison: Comparison, target: Target, number: int) -> Figure
     )
 
 
-def spread_word(comparison: Comparison) -> str:
+def spread_word(comparison: ComparisonTables) -> str:
     """What the spread of times over seeds is called."""
     return "range" if comparison.is_few else "95% interval"
 
 
-def relative_speeds(comparison: Comparison) -> str:
+def relative_speeds(comparison: ComparisonTables) -> str:
     """What speeds are relative to, as a sentence without its period."""
     return f"Speeds are relative to {comparison.baseline}, over the seeds with which both reached the target"
 
 
-def pairs(comparison: Comparison) -> Figure | None:
+def pairs(comparison: ComparisonTables) -> Figure | None:
     """Differences between variants per seed, with their range over few seeds instead of an interval."""
     quantities: dict[str, tuple[str, Kind]] = {
         f"time to {target}": (f"time to {comparison.phrase(target)}", "time")
@@ -342,7 +342,7 @@ def pairs(comparison: Comparison) -> Figure | None:
     return Figure("pairs", finding, table, {"few": comparison.is_few})
 
 
-def precision(comparison: Comparison) -> Figure | None:
+def precision(comparison: ComparisonTables) -> Figure | None:
     """The seeds that each variant of a sweep needed; None if seeds were not added to a precision."""
     files = {facts.path.parent / SWEEP_PRECISION for facts in comparison.facts}
     if len(files) > 1 or not (file := files.pop()).exists():
@@ -366,7 +366,9 @@ def precision(comparison: Comparison) -> Figure | None:
     )
 
 
-def reference_figure(comparison: Comparison, table: ReferenceTable, number: int) -> Figure | None:
+def reference_figure(
+    comparison: ComparisonTables, table: ReferenceTable, number: int
+) -> Figure | None:
     """A table of a paper next to our values; None if we have no runs for any of its values."""
     cells = {(setting, label): value for setting, label, value in table.cells()}
     settings, labels = (list(dict.fromkeys(names)) for names in zip(*cells, strict=True))
@@ -412,7 +414,7 @@ def reference_figure(comparison: Comparison, table: ReferenceTable, number: int)
     )
 
 
-def time_spent(comparison: Comparison) -> Figure:
+def time_spent(comparison: ComparisonTables) -> Figure:
     """Client time by activity."""
     key = ["setting", "label"]
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
@@ -444,7 +446,7 @@ def time_spent(comparison: Comparison) -> Figure:
     )
 
 
-def summaries(comparison: Comparison) -> Iterator[Figure]:
+def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
     """Tables with the variants that are ahead: durations, work done and lost, edge servers, participation, and accuracy
     on the clients' own data. Without edge servers, or without that accuracy, theirs are left out."""
     frame, fairness = comparison.summary, comparison.fairness
@@ -470,14 +472,14 @@ def summaries(comparison: Comparison) -> Iterator[Figure]:
         yield summary("fairness", _FAIRNESS, "worst_tenth", words, written=format_share)
 
 
-def _names(comparison: Comparison) -> list[str]:
+def _names(comparison: ComparisonTables) -> list[str]:
     """What the groups that have a curve are called where those of all settings stand together."""
     names = comparison.shown.items()
     return [f"{label} ({setting})" if setting else label for (setting, _), label in names]
 
 
 def _by_group(
-    comparison: Comparison, curve: Callable[[Group], npt.NDArray[np.float64]]
+    comparison: ComparisonTables, curve: Callable[[Group], npt.NDArray[np.float64]]
 ) -> list[Column]:
     """A column of shares per group that has a curve."""
     groups = (
@@ -487,7 +489,7 @@ def _by_group(
     return [Column(name, name, "share", curve(group)) for name, group in names]
 
 
-def lorenz(comparison: Comparison) -> Figure:
+def lorenz(comparison: ComparisonTables) -> Figure:
     """How evenly the updates came from the clients."""
     curves = _by_group(
         comparison, lambda group: np.mean([run.lorenz for run in group.runs], axis=0)
@@ -499,7 +501,7 @@ def lorenz(comparison: Comparison) -> Figure:
     )
 
 
-def client_accuracy(comparison: Comparison) -> Figure | None:
+def client_accuracy(comparison: ComparisonTables) -> Figure | None:
     """Distribution of accuracy over clients; None if it was not measured."""
     if not len(comparison.fairness):
         return None
@@ -520,7 +522,7 @@ KEYS_SHOWN = 10
 """Maximum number of differing keys that are listed; more are folded by section."""
 
 
-def differences(comparison: Comparison) -> Figure | None:
+def differences(comparison: ComparisonTables) -> Figure | None:
     """Differences between the scenarios."""
     by_name = by_section(comparison.grouping.differing)
     if not by_name:
@@ -552,7 +554,7 @@ def differences(comparison: Comparison) -> Figure | None:
     return Figure("differences", finding, tuple(columns), {"sections": sections})
 
 
-def runs(comparison: Comparison) -> Figure:
+def runs(comparison: ComparisonTables) -> Figure:
     """The runs that were compared."""
     metrics = map(comparison.definition, () if comparison.is_stopped else comparison.metrics[:1])
     finals: list[Described] = [

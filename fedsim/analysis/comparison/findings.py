@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
 from fedsim.analysis.comparison.groups import listed
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, evaluation_gap_s
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
@@ -82,7 +82,7 @@ class Lead(NamedTuple):
         return bool(is_clear) and min(self.client_updates) > 0
 
 
-def leads(comparison: Comparison, target: Target) -> list[Lead]:
+def leads(comparison: ComparisonTables, target: Target) -> list[Lead]:
     """The lead in each setting in which a variant reached a target; none if runs had stopped at another one.
 
     Two variants are compared over the seeds with which both reached the target, or by their means without such a seed.
@@ -98,7 +98,7 @@ def leads(comparison: Comparison, target: Target) -> list[Lead]:
     return comparison.leads[target]
 
 
-def _lead(comparison: Comparison, target: Target, setting: str, rows: pd.DataFrame) -> Lead:
+def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.DataFrame) -> Lead:
     rows = rows.sort_values("time_s", kind="stable")
     order, means_s, pairs = rows["label"].to_numpy(str), rows["time_s"].to_numpy(), comparison.pairs
     pairs = pairs[(pairs["setting"] == setting) & (pairs["quantity"] == f"time to {target}")]

@@ -8,10 +8,10 @@ from typing import Any
 
 import pandas as pd
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.findings import Lead, ahead, leads, losses_of, most_often, waits_of
 from fedsim.analysis.comparison.groups import listed
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.analysis.headline import Tile
 from fedsim.runs.critical import CAUSES
@@ -28,7 +28,7 @@ from fedsim.vocabulary.formatting import (
 )
 
 
-def headline(comparison: Comparison) -> list[str]:
+def headline(comparison: ComparisonTables) -> list[str]:
     """The comparison in a sentence, and the sentences that qualify and explain it."""
     if comparison.no_difference:
         return ["No difference."]
@@ -48,7 +48,7 @@ def headline(comparison: Comparison) -> list[str]:
 
 
 def _best_causes(
-    comparison: Comparison,
+    comparison: ComparisonTables,
     column: str,
     written: Callable[[float], str],
     *,
@@ -62,7 +62,7 @@ def _best_causes(
         yield from causes(comparison, *means.index[:2])
 
 
-def targets_in_order(comparison: Comparison) -> list[Target]:
+def targets_in_order(comparison: ComparisonTables) -> list[Target]:
     """The targets that a variant reached, by metric and from the hardest to the easiest, then the others; none if there
     is nothing to compare."""
     if comparison.no_difference or len(comparison.groups) == 1:
@@ -76,7 +76,7 @@ def targets_in_order(comparison: Comparison) -> list[Target]:
     return [goal for *_, goal in sorted(order)]
 
 
-def rows_in_order(comparison: Comparison) -> pd.DataFrame:
+def rows_in_order(comparison: ComparisonTables) -> pd.DataFrame:
     """The summary as documents and the terminal show it: in the order of the page's first figure, if there is one."""
     goals, frame = targets_in_order(comparison), comparison.merged(comparison.summary)
     if not goals:
@@ -84,12 +84,12 @@ def rows_in_order(comparison: Comparison) -> pd.DataFrame:
     return comparison.standings(goals[0])[["setting", "label"]].merge(frame)
 
 
-def other_targets(comparison: Comparison) -> list[str]:
+def other_targets(comparison: ComparisonTables) -> list[str]:
     """The sentences on each target that is not in the headline."""
     return [" ".join(on(comparison, goal)) for goal in targets_in_order(comparison)[1:]]
 
 
-def best_at_the_end(comparison: Comparison) -> str:
+def best_at_the_end(comparison: ComparisonTables) -> str:
     """The variants that ended best in the first metric, as a sentence."""
     metric = comparison.definition(comparison.metrics[0])
     best = ahead(
@@ -98,13 +98,13 @@ def best_at_the_end(comparison: Comparison) -> str:
     return f"Best final {metric.label}: {best}."
 
 
-def most_updates(comparison: Comparison) -> str:
+def most_updates(comparison: ComparisonTables) -> str:
     """The variants with the most client updates per hour, as a sentence."""
     most = ahead(comparison.summary, "client_updates_per_h", format_number)
     return f"Most client updates per simulated hour: {most}."
 
 
-def on(comparison: Comparison, target: Target) -> list[str]:
+def on(comparison: ComparisonTables, target: Target) -> list[str]:
     """Who was first to a target, how certainly and why, and how many variants reached it if not all did."""
     frame, phrase = comparison.targets_of(target), comparison.phrase(target)
     settings, every = comparison.grouping.settings, leads(comparison, target)
@@ -145,7 +145,7 @@ def on(comparison: Comparison, target: Target) -> list[str]:
     return [*main, *explained, *([count] if good < len(frame) else [])]
 
 
-def _first(comparison: Comparison, target: Target, lead: Lead) -> list[str]:
+def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str]:
     """Who was first in the only setting, when, and by which factor; before it, why nobody is a clear winner."""
     rows = comparison.targets_of(target).set_index("label")
 
@@ -180,13 +180,13 @@ _NAMED = 3
 """Maximum number of variants that the first sentence names."""
 
 
-def _named(comparison: Comparison, lead: Lead, labels: Sequence[str]) -> list[str]:
+def _named(comparison: ComparisonTables, lead: Lead, labels: Sequence[str]) -> list[str]:
     """What pages call variants of a lead; those with identical results are one."""
     every = [(lead.setting, label) for label in labels]
     return [comparison.shown[each] for each in every if each in comparison.shown]
 
 
-def explanations(comparison: Comparison, lead: Lead) -> Iterator[str]:
+def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
     """How certain a lead is, and why the first variant was faster if it is clear."""
     where = f" ({lead.setting})" if lead.setting else ""
     both = "on the seeds with which both reached it"
@@ -224,7 +224,7 @@ _LEAST_DIFFERENCE = 0.01
 
 
 def causes(
-    comparison: Comparison, first: str, second: str, setting: str | None = None
+    comparison: ComparisonTables, first: str, second: str, setting: str | None = None
 ) -> Iterator[str]:
     """A sentence on where the time and the work of a variant and the baseline, or the second if it is the baseline,
     went into nothing, in a setting or in all; none if they do not differ."""
@@ -251,7 +251,7 @@ def causes(
         yield f"{own}; with {listed([rival])}, {format_names(others)}."
 
 
-def causes_document(comparison: Comparison) -> list[dict[str, Any]]:
+def causes_document(comparison: ComparisonTables) -> list[dict[str, Any]]:
     """The numbers of every lead with a cause, and its sentence."""
     return [
         {
@@ -266,7 +266,7 @@ def causes_document(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def tiles(comparison: Comparison) -> list[Tile]:
+def tiles(comparison: ComparisonTables) -> list[Tile]:
     """The numbers below the headline."""
     seeds = [len(group.runs) for group in comparison.groups]
     frame, settings = comparison.runs, len(comparison.grouping.settings)

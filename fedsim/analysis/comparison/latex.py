@@ -12,9 +12,9 @@ from typing import Any
 
 import pandas as pd
 
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.facts import FIGURES, TIMING
 from fedsim.analysis.comparison.headline import rows_in_order
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.vocabulary.formatting import (
     ABSENT,
@@ -44,7 +44,7 @@ Cells = dict[tuple[str, str], Sequence[str]]
 """A cell per group, by the two lines of a column's heading; neighboring columns may share the first."""
 
 
-def latex(comparison: Comparison) -> str:
+def latex(comparison: ComparisonTables) -> str:
     """A table for a paper: the times to the targets and the final values of the variants.
 
     If there is one target, it also has the client updates. For timing-only runs, the table has their main figures.
@@ -100,7 +100,7 @@ def _means(rows: pd.DataFrame, name: str, scale: float, kind: Kind) -> list[str]
     return [format_mean(*pair, kind) for pair in pairs]
 
 
-def _times(comparison: Comparison, goal: Target) -> Cells:
+def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     """The times to a target, and the client updates up to it if it is the only one."""
     frame = rows_in_order(comparison)[["setting", "label"]].merge(comparison.standings(goal))
     rows, title = frame.to_dict("records"), comparison.title(goal)

@@ -9,11 +9,11 @@ import numpy as np
 
 from fedsim.analysis.comparison import figures
 from fedsim.analysis.comparison.cautions import cautions
-from fedsim.analysis.comparison.comparison import Comparison
 from fedsim.analysis.comparison.curves import RUNS_UP_TO
 from fedsim.analysis.comparison.facts import COSTS
 from fedsim.analysis.comparison.figure import FigureStyle
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
+from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import Figure, plain, shortened
 from fedsim.analysis.pages import rendered
 from fedsim.analysis.palette import LOOKS, looks
@@ -23,7 +23,7 @@ _NAMED = 3
 """Maximum number of variants that the page's title names."""
 
 
-def page_figures(comparison: Comparison) -> dict[str, Figure]:
+def page_figures(comparison: ComparisonTables) -> dict[str, Figure]:
     """The figures for which there is data, by id."""
     tables = comparison.reference.tables if comparison.reference is not None else []
     every = (
@@ -50,7 +50,7 @@ def page_figures(comparison: Comparison) -> dict[str, Figure]:
     return {figure.id: figure for figure in every if figure is not None}
 
 
-def render(comparison: Comparison, style: FigureStyle | None = None) -> str:
+def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> str:
     """The page as HTML text; the style is the initial view of its main chart."""
     drawn = page_figures(comparison)
     settings = comparison.grouping.settings
@@ -98,7 +98,7 @@ def render(comparison: Comparison, style: FigureStyle | None = None) -> str:
     )
 
 
-def _view(comparison: Comparison, style: FigureStyle) -> dict[str, Any]:
+def _view(comparison: ComparisonTables, style: FigureStyle) -> dict[str, Any]:
     """The initial view of the main chart, for the page."""
     if not comparison.metrics:
         return {}
@@ -127,7 +127,7 @@ _LEAST_POINTS, _MOST_NUMBERS = 40, 100_000
 one megabyte."""
 
 
-def curves_document(comparison: Comparison) -> dict[str, Any]:
+def curves_document(comparison: ComparisonTables) -> dict[str, Any]:
     """Every metric against every cost, for the chart of curves.
 
     ``metrics`` and ``against`` list key, label and kind, metrics also whether ``higher`` is better; ``series`` holds

@@ -8,9 +8,9 @@ import pytest
 
 import fedsim
 from fedsim.analysis.comparison import Comparison, Target, compare, figures
-from fedsim.analysis.comparison.comparison import SAME
 from fedsim.analysis.comparison.findings import most_often
 from fedsim.analysis.comparison.page import page_figures
+from fedsim.analysis.comparison.tables import SAME
 from fedsim.sweeps import Sweep
 from fedsim.vocabulary.formatting import format_duration, format_mean, format_value
 from tests.analysis.comparison.compared import GROUPS, SETTINGS, cells, folders

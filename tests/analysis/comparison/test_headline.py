@@ -11,9 +11,9 @@ import pytest
 
 import fedsim
 from fedsim.analysis.comparison import Target, compare
-from fedsim.analysis.comparison.comparison import SAME
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
 from fedsim.analysis.comparison.page import render
+from fedsim.analysis.comparison.tables import SAME
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
 from tests.analysis.comparison.compared import GROUPS, folders
