@@ -327,7 +327,7 @@ _ORDERED = (
     ("dispatched_s", "ended_s"),
     ("steps_done", "steps_assigned"),
 )
-"""Columns, the second of which is never less than the first."""
+"""Pairs of columns; the second is never less than the first."""
 _VERSIONS = ("version", "aggregated_version", "staleness", "staleness_max", "delay_max")
 """Columns that the number of versions made bounds."""
 

@@ -557,7 +557,7 @@ def _names(groups: Iterable[Group]) -> list[str]:
 
 
 def _renaming(old: str, new: str, unnamed: Grouping) -> tuple[str, str]:
-    """The current and the new name of ``old=new``, of which both may hold ``=``."""
+    """The current and the new name of ``old=new``; both may contain ``=``."""
     text, names = f"{old}={new}", _names(unnamed.groups)
     meant = [name for name in names if text.startswith(f"{name}=")]
     name = old if old in names else max(meant, key=len, default=old)

@@ -421,7 +421,7 @@ const fedsim = (() => {
       const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
       const shared = shares(host, x);
       const roomy = width > ROOMY;
-      // Names that are cut to the same letters would tell nothing; the legend has all.
+      // Names cut to the same letters are useless; the legend has all.
       const read = shown.filter((s) => !s.silent), ends = spec.ends && roomy ? read.map((s) => short(s.label, width > 900 ? 26 : 18)) : [];
       if (new Set(ends).size < ends.length) ends.length = 0;
       const beside = !roomy ? [] : [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...ends];

@@ -58,7 +58,7 @@ class Times:
         self.caveats: list[str] = []
 
     def instants(self, frame: Frame, names: Sequence[str]) -> list[cells.Instants]:
-        """The instants of some columns, of which those without an offset are times of the local clock."""
+        """The instants of some columns; those without an offset are times of the local clock."""
         unit, form, year = self.params.time_unit, self.params.time_format, self.params.year
         if form is not None and re.search(cells.HAS_YEAR, form):
             year = None
@@ -122,7 +122,7 @@ class Calendar(Times):
     ) -> list[Ints]:
         """The times of some columns (us from time 0), NAT if unknown, FAR_US if never. Shape (rows,) each.
 
-        With ``span_us``, the lengths of intervals, they are the starts and ends of these, of which one is a column.
+        With ``span_us``, the lengths of intervals, they are the starts and ends of these; one of the two is a column.
         """
         form, year = self.params.time_format, self.params.year
         lacks_year = form is not None and not re.search(cells.HAS_YEAR, form)
