@@ -1,4 +1,4 @@
-"""The columns of tables: their roles, what others call them, and the mapping that names and cells suggest."""
+"""The columns of tables: their roles, what others call them, and what to say about a table that lacks some."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Literal, TypeGuard
@@ -524,9 +524,13 @@ class _Log:
 
     @cached_property
     def _with_unused(self) -> Frame:
-        """The files with the columns that are not used, and those that are, so that the same rows have a value."""
+        """The files with the columns that are not used."""
+        return self._again(self.unused)
+
+    def _again(self, names: Collection[str]) -> Frame:
+        """The files with these columns, and those that are used, so that the same rows have a value."""
         again = Frame([TableFile(file.source) for file in self.frame.files], self.params.columns)
-        return again.load(set(COLUMNS) & set(again.names) | {*self.unused}, self.unused)
+        return again.load(set(COLUMNS) & set(again.names) | {*names}, names)
 
     def changes(self, devices: dict[str, Any]) -> _Available:
         """Availability from changes of states; ``devices`` are other columns of that table."""
@@ -739,13 +743,9 @@ class _Log:
 
     def _require_turns(self, codes: Mapping[str, Ints], time: Ints, rule: Rule) -> None:
         """Refuse a log whose devices come, or go, twice in a row, while they take turns in each of their sessions."""
-        frame, given = self.frame, self.params.columns
-        if (
-            self.params.hold
-            or "access_point" in frame
-            or "place" in frame
-            or COLUMN in given.values()
-        ):
+        frame = self.frame
+        is_wide = COLUMN in self.params.columns.values()
+        if self.params.hold or is_wide or "access_point" in frame or "place" in frame:
             return
         # Some devices show it.
         some = np.cumsum(np.bincount(self.device, minlength=len(self.ids)))[self.device] <= _SAMPLE
@@ -762,10 +762,9 @@ class _Log:
         count = repeats(["device"])
         if not len(log) >= 2 * count >= _SEVERAL * len(log):
             return
-        again = Frame([TableFile(file.source) for file in frame.files], given)
         taken = (*COLUMNS, *rule.keys, self.point)
-        others = [name for name in again.names if name not in taken]
-        again.load({"device", *others}, others)
+        others = [name for name in frame.names if name not in taken]
+        again = self._again(others)
         for name in others if len(again) == len(frame) else ():
             log["other"] = again.text(name)[0][log.index]
             pairs = len(log[["device", "other"]].drop_duplicates())
