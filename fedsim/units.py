@@ -94,6 +94,8 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
         number, unit = float(match.group(1)), match.group(2)
         if unit and unit not in units:
             meant = next((known for known in units if known.lower() == unit.lower()), "")
+            if meant.endswith("bps") and "B" in unit:  # Bytes; rates are in bits.
+                number *= 8
             raise ValueError(
                 f"'{value}' has no known unit of a {kind}: "
                 + (

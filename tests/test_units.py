@@ -68,6 +68,7 @@ def test_what_is_not_a_duration_is_refused_with_the_reason(text: object, message
     ("parse", "text", "hint"),
     [
         (parse_rate_bps, "20mbps", "did you mean 20Mbps?"),
+        (parse_rate_bps, "5MBps", "did you mean 40Mbps?"),
         (parse_rate_bps, "20 Mbit/s", "write a number and a unit, such as 12kbps"),
         (parse_size_bytes, "3m", "use one of B, kB"),
         (parse_size_bytes, "20mb", "did you mean 20MB?"),

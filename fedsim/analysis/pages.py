@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 
 TEMPLATES = Path(__file__).with_name("templates")
 _LONG_NAME = 24
-_MARK = b'<meta name="generator" content="fedsim">'
-"""Marks a page as written by fedsim; in the first bytes of every page."""
+MARK = "# Written by fedsim, which may replace it"
+"""The first line of a YAML file beside a page."""
+_MARKS = (b'<meta name="generator" content="fedsim">', MARK.encode())
+"""Each marks a file as written by fedsim; in the first bytes."""
 
 
 def write_page(path: Path, page: str) -> None:
@@ -37,12 +39,7 @@ def write_page(path: Path, page: str) -> None:
             + ("; a browser prints it as a PDF" if path.suffix.lower() == ".pdf" else ""),
         )
     with writing(path, "cannot write the page", "choose another path with -o"):
-        if (path.exists() or path.is_symlink()) and not is_own_page(path):
-            raise UserError(
-                "exists and was not written by fedsim, so it is not overwritten",
-                where=str(path),
-                hint="choose another path with -o, or remove the file",
-            )
+        require_own(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_text(path, page)
 
@@ -60,12 +57,20 @@ def refuse_folder(path: Path, file: str) -> None:
         )
 
 
-def is_own_page(path: Path) -> bool:
-    """Whether a file is a page that fedsim wrote."""
-    if path.is_symlink() or not path.is_file():
-        return False
-    with open(path, "rb") as file:
-        return _MARK in file.read(2048)
+def require_own(path: Path) -> None:
+    """Raise a :class:`UserError` if there is a file that fedsim did not write."""
+    if not path.exists() and not path.is_symlink():
+        return
+    if not path.is_symlink() and path.is_file():
+        with open(path, "rb") as file:
+            start = file.read(2048)
+        if any(mark in start for mark in _MARKS):
+            return
+    raise UserError(
+        "exists and was not written by fedsim, so it is not overwritten",
+        where=str(path),
+        hint="choose another path with -o, or remove the file",
+    )
 
 
 def embedded(data: dict[str, Any]) -> Markup:

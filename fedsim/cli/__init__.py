@@ -47,7 +47,7 @@ COMMANDS = {
 }
 _LEAST_BYTES = 1 << 30
 _OF_A_PATH = (
-    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EROFS, errno.ENXIO),
+    *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENXIO),
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # Changed while it was in use.
 )
 _LONGEST = 4000
@@ -162,9 +162,13 @@ class Commands(Suggesting):
             click.echo(said, err=True)
             return 128 + number
         except BaseException as error:
-            if isinstance(error, OSError) and error.filename is None and is_disk_full(error):
+            is_refused = is_disk_full(error) or getattr(error, "errno", None) == errno.EBADF
+            if isinstance(error, OSError) and error.filename is None and is_refused:
                 _drop_output()
                 click.echo(f"error: cannot write: {error.strerror}", err=True)
+                return EXIT_USER
+            if isinstance(error, OSError) and error.errno == errno.EMFILE:
+                show([UserError("too many open files", hint="raise the limit: ulimit -n 1024")])
                 return EXIT_USER
             if _lacks_memory(error):
                 hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"

@@ -74,6 +74,7 @@ def command(
     Writes the bundle, a page (BUNDLE.html) that compares simulation and log, and with a scenario the calibrated
     scenario (BUNDLE.yaml).
     """
+    from fedsim.analysis.pages import MARK, require_own
     from fedsim.calibration import calibrate
     from fedsim.calibration.log import read_log
     from fedsim.calibration.page import document, summary, write_calibration_page
@@ -100,13 +101,16 @@ def command(
     if scenario is None and (log / "run.json").exists() and scenario_of_run.exists():
         scenario = scenario_of_run
     loaded = None if scenario is None else load_scenario(scenario)
-    result = calibrate(log, output, loaded, power=power, overwrite=force)
     # with_name, not with_suffix: the name of a bundle may have dots.
     page, calibrated = (output.with_name(f"{output.name}.{end}") for end in ("html", "yaml"))
+    require_own(page)
+    if scenario is not None:
+        require_own(calibrated)
+    result = calibrate(log, output, loaded, power=power, overwrite=force)
     write_calibration_page(result, page)
     if result.scenario is not None:
         beside = relocated(result.scenario, calibrated.parent.resolve())
-        write_text(calibrated, to_yaml(beside))
+        write_text(calibrated, f"{MARK}\n{to_yaml(beside)}")
     texts = {
         tile.label: ", ".join(filter(None, (tile.value, tile.note))) for tile in summary(result)
     }

@@ -53,5 +53,7 @@ def command(
     with following(source.name, folder, again, quiet=as_json, bar=False) as on_progress:
         run = execute(source, scenario, folder, overwrite=overwrite, on_progress=on_progress)
     print_summary(run, as_json=as_json)
-    # A run without any message has answered nothing.
-    return 0 if run.info["messages"] else 2
+    if run.info["messages"]:
+        return 0
+    click.echo("error: the app sent no message to a node, so nothing was simulated", err=True)
+    return 2

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim.errors import UserError, strings
-from fedsim.scenario.source import KeyPath, Source, parse_yaml
+from fedsim.scenario.source import MOST_LEVELS, KeyPath, Source, parse_yaml
 
 _SHOWN = 500
 """Characters of an option that a message repeats."""
@@ -81,6 +81,9 @@ def _apply(source: Source, override: Override) -> None:
     if source.data is None:
         source.data = {}
     parts = override.path.split(".")
+    if len(parts) > MOST_LEVELS:
+        message = f"more than {MOST_LEVELS} levels of nesting"
+        raise UserError(message, where=override.where[:_SHOWN])
     target: Any = source.data
     path: KeyPath = ()
     for depth, key in enumerate(parts):

@@ -347,19 +347,19 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     """Refuse a path that exists; with ``overwrite``, one that contains more than a trace bundle."""
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
-    if not overwrite:
-        hint = "name another folder, or use --force to replace the trace bundle"
-        raise UserError("the output already exists", where=str(path), hint=hint)
     known = {MANIFEST_NAME, *(table_path(path, name).name for name in TABLES)}
     try:
         _read_manifest(path)
-        others = sorted({item.name for item in path.iterdir()} - known)
     except UserError:
-        others = [path.name]
-    if others:
-        message = f"is not a trace bundle, or contains other files ({', '.join(others[:5])})"
+        message = "exists and is not a trace bundle, so it is not replaced"
+        raise UserError(message, where=str(path), hint="name another folder") from None
+    if others := sorted({item.name for item in path.iterdir()} - known):
+        message = f"contains other files than a trace bundle: {', '.join(others[:5])}"
         hint = "move them elsewhere, or name another folder; they will not be replaced"
         raise UserError(message, where=str(path), hint=hint)
+    if not overwrite:
+        hint = "name another folder, or use --force to replace the trace bundle"
+        raise UserError("the output already exists", where=str(path), hint=hint)
 
 
 def compare_files(folder: Path) -> tuple[int, list[UserError], bool]:

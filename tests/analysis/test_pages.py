@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedsim.analysis.pages import embedded, is_own_page, unbroken, write_page
+from fedsim.analysis.pages import embedded, require_own, unbroken, write_page
 from fedsim.errors import UserError
 from tests.runs.synthetic_runs import build_run
 
@@ -14,7 +14,7 @@ from tests.runs.synthetic_runs import build_run
 def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=4, hours=1, cohort=2)
     page = run.report(tmp_path / "new" / "page.html")
-    assert is_own_page(page)
+    require_own(page)
     assert run.report(page) == page
     diary = tmp_path / "diary.html"
     diary.write_text("<!doctype html><title>Dear diary</title>")

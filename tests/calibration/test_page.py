@@ -24,6 +24,7 @@ from fedsim.calibration.page import (
 from fedsim.calibration.prediction import Lateness, Prediction
 from fedsim.scenario.loading import load_scenario
 from tests.calibration.worlds import TRUTH, calibrated
+from tests.cli.invoking import assert_refused, invoke
 
 
 def test_rounding_is_not_drawn_as_a_distribution(tmp_path: Path) -> None:
@@ -109,3 +110,17 @@ def test_a_latency_that_is_not_estimated_looks_so(tmp_path: Path, scenario: bool
     assert content["latency_from"] == ("scenario" if scenario else "nothing")
     assert content["medians"]["latency_s"]["error"] is None
     assert {device["latency_error_s"] for device in content["devices"]} == {None}
+
+
+def test_no_file_of_the_users_is_replaced(tmp_path: Path) -> None:
+    run = fedsim.run(TRUTH, tmp_path / "run", overrides=["stop={rounds: 3}"])
+    mine = tmp_path / "bundle.yaml"
+    mine.write_text(run.folder.scenario.read_text())
+    kept = mine.read_bytes()
+    command = ("calibrate", run.path, "--scenario", mine, "-o", tmp_path / "bundle")
+    assert_refused(invoke(*command, "--force"), "bundle.yaml: exists and was not written by fedsim")
+    assert mine.read_bytes() == kept
+    mine.unlink()
+    command = ("calibrate", run.path, "-o", tmp_path / "bundle")
+    assert invoke(*command).exit_code == invoke(*command, "--force").exit_code == 0
+    assert load_scenario(mine).scenario.name == "truth-calibrated"

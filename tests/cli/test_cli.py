@@ -1,5 +1,6 @@
 """The command line as a whole: help, exit codes, broken pipes."""
 
+import errno
 import json
 import os
 import subprocess
@@ -105,6 +106,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
         ("2>&1 | true", 0),
         ("2>/dev/full", 0),
         (">/dev/full 2>&1", 2),
+        ("1</dev/null", 2),
     ],
 )
 def test_a_run_completes_whatever_becomes_of_its_output(
@@ -148,6 +150,17 @@ def test_a_defect_of_ours_is_1_with_a_traceback(
     assert "Traceback" in result.stderr
     assert message in result.stderr
     assert "after fixing the cause" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("number", "message"),
+    [(errno.EPERM, "x: Operation not permitted"), (errno.EMFILE, "too many open files")],
+)
+def test_what_the_system_refuses_is_one_message(
+    monkeypatch: pytest.MonkeyPatch, number: int, message: str
+) -> None:
+    result = run_raising(monkeypatch, OSError(number, os.strerror(number), "x"))
+    assert_refused(result, message)
 
 
 def run_raising(monkeypatch: pytest.MonkeyPatch, raised: BaseException) -> Result:

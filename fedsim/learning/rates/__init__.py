@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar, Literal
 
 from fedsim.parts.component import Component, Parameters
+from fedsim.parts.functions import shown, wrong_return
 from fedsim.scenario.training import Training
 
 
@@ -42,4 +44,12 @@ def learning_rate(training: Training) -> Callable[[int, float], float]:
     """The local learning rate as a function of round and simulated seconds."""
     lr: float = training.optimizer.params.lr
     schedule: RateSchedule = training.lr_schedule.create()
-    return lambda round_number, time_s: lr * schedule.factor(round_number, time_s)
+
+    def at(round_number: int, time_s: float) -> float:
+        factor = schedule.factor(round_number, time_s)
+        if not (isinstance(factor, int | float) and 0 <= factor < math.inf):
+            hint = "return a finite number of at least 0"
+            raise wrong_return(type(schedule), "factor", shown(factor), hint)
+        return lr * factor
+
+    return at

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from fedsim.learning.rates import learning_rate
+from fedsim.errors import UserError
+from fedsim.learning.rates import RateSchedule, learning_rate
 from fedsim.scenario.training import Training
 
 
@@ -51,3 +52,16 @@ def test_by_time() -> None:
 def test_points_that_make_no_schedule(points: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rate({"name": "piecewise", "points": points})
+
+
+@pytest.mark.parametrize("factor", ["0.5", math.nan, math.inf, -1.0, None])
+def test_a_factor_is_a_number_of_at_least_zero(factor: Any) -> None:
+    class Mine(RateSchedule):
+        name = "mine"
+
+        def factor(self, round_number: int, time_s: float) -> float:
+            return factor  # type: ignore[no-any-return]
+
+    with pytest.raises(UserError, match=r"returns .*\n  return a finite number") as caught:
+        rate({"name": Mine})(0, 0.0)
+    assert "test_rates.py:" in str(caught.value.where)
