@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
@@ -17,7 +16,13 @@ from typing import Any
 from fedsim.errors import UserError, writing
 from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.documents import parsed
-from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
+from fedsim.files.durable import (
+    TEMPORARY_PREFIX,
+    is_disk_full,
+    remove_matching,
+    remove_temporaries,
+    write_text,
+)
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.records import FACTS, RUN, is_sweep
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
@@ -210,13 +215,18 @@ class RunFolder:
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
         files = [*self._results, *self._streams, self.info, self.report, self.facts]
-        folders = (self.checkpoint, self.models, self.tracking, self.path / own_code.FOLDER)
+        inside = {
+            self.checkpoint: ("[0-9]*", self.original_scenario.name),
+            self.models: ("version-*.safetensors",),
+            self.tracking: ("*",),
+            self.path / own_code.FOLDER: ("*.py",),
+        }
         what = "cannot remove the files of the earlier run"
         with writing(self.path, what, "choose another output folder with -o"):
             for path in files:
                 path.unlink(missing_ok=True)
-            for folder in filter(Path.is_dir, folders):
-                shutil.rmtree(folder)
+            for folder, patterns in inside.items():
+                remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
             remove_temporaries(self.path)
 
     @property

@@ -1,6 +1,7 @@
 """The runs and sweeps below a folder: what each is, how far it is, and when it reached its targets.
 
-Only ``run.json``, ``scenario.yaml``, ``sweep.json`` and tables of metrics are read, so that a folder of hundreds of runs is listed fast.
+Only ``run.json``, ``scenario.yaml``, ``sweep.json`` and tables of metrics are read, so that a folder of hundreds of
+runs is listed fast.
 """
 
 from __future__ import annotations
