@@ -51,7 +51,7 @@ def command(
     """Forecast when SCENARIO reaches a target: an interval, and the probability that it does.
 
     Given the folder of a run, such as that of a deployment, the devices are estimated from its log, as by 'fedsim
-    calibrate', into a bundle in the folder of the forecast.
+    calibrate', into a bundle inside the output.
 
     The runs differ in their seeds and in their devices, which are drawn anew from the population of the trace. The
     devices of a calibrated bundle are the real ones; their estimates are drawn within their errors.
