@@ -19,6 +19,8 @@ _INVISIBLE = re.compile(
 )
 """Characters that control, reorder or hide text, and those that cannot be encoded."""
 
+_INVISIBLE_OR_BREAK = re.compile(rf"[\n\t]|{_INVISIBLE.pattern}")
+
 _LONG = re.compile(r"(\S{500})\S{3500,}")
 """A word that is too long for a message, perhaps a value from a file."""
 
@@ -65,15 +67,24 @@ class UserError(FedsimError):
         return [f"UserError: {self}", *getattr(self, "__notes__", ())]
 
 
-def printable(data: Any) -> Any:
-    """Plain data with escaped invisible characters, so that no name controls the terminal or looks like another."""
+def printable(data: Any, *, lines: bool = True) -> Any:
+    """Plain data with escaped invisible characters, so that no name controls the terminal or looks like another.
+
+    Args:
+        data: text, or lists and dictionaries of it.
+        lines: whether text may have several lines.
+    """
     if isinstance(data, str):
         if data.isascii() and data.isprintable():
             return data
-        return _INVISIBLE.sub(lambda match: repr(match.group())[1:-1], data)
+        escaped = _INVISIBLE if lines else _INVISIBLE_OR_BREAK
+        return escaped.sub(lambda match: repr(match.group())[1:-1], data)
     if isinstance(data, dict):
-        return {printable(key): printable(value) for key, value in data.items()}
-    return list(map(printable, data)) if isinstance(data, list) else data
+        return {
+            printable(key, lines=lines): printable(value, lines=lines)
+            for key, value in data.items()
+        }
+    return [printable(each, lines=lines) for each in data] if isinstance(data, list) else data
 
 
 class ProcessLost(UserError):

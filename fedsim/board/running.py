@@ -114,7 +114,13 @@ class Rows:
             if not all(type(row.get(name)) is kind for row in rows):
                 raise BOARD.damaged(path, f"the column {name} is missing, or of another type")
         figures = frame[[*FIGURES]].to_numpy(float)
-        if (np.abs(figures) > 2**53).any() or (frame["time_s"] < 1e-9).any():
+        least = [-(2**53) if name in _OF_METRIC else 0 for name in FIGURES]
+        most = [1 if name in _SHARES else 2**53 for name in FIGURES]
+        if (
+            ((figures < least) | (figures > most)).any()
+            or (frame["time_s"] < 1e-9).any()
+            or (frame["time_s"] > frame["simulated_s"]).any()
+        ):
             raise BOARD.damaged(path, "has values that no run has")
         if frame.duplicated([*Cell._fields]).any():
             raise BOARD.damaged(path, "has two rows of one run")
@@ -238,6 +244,9 @@ FIGURES: Mapping[str, str] = {
     "wall_s": "wall seconds of the run",
 }
 """Columns of the rows besides those of a cell, ``digest`` and ``error``."""
+_SHARES = ("contributed", "lost")
+_OF_METRIC = ("missed_by", "at_time_budget", "at_byte_budget", "worst_tenth")
+"""Figures with the bounds of a metric."""
 
 
 def measure(run: Run, question: Question) -> dict[str, float]:

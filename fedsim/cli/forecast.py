@@ -51,7 +51,7 @@ def command(
     """Forecast when SCENARIO reaches a target: an interval, and the probability that it does.
 
     Given the folder of a run, such as that of a deployment, the devices are estimated from its log, as by 'fedsim
-    calibrate', into a bundle beside the forecast.
+    calibrate', into a bundle inside the output.
 
     The runs differ in their seeds and in their devices, which are drawn anew from the population of the trace. The
     devices of a calibrated bundle are the real ones; their estimates are drawn within their errors.
@@ -69,10 +69,13 @@ def command(
     folder = output or default_folder(loaded, "forecast")
     if is_run:
         from fedsim.calibration import calibrate
+        from fedsim.runs.records import FORECAST
+        from fedsim.sweeps.folder import claimed
 
         own = load_scenario(scenario / "scenario.yaml")
-        bundle = folder.with_name(f"{folder.name}-devices")
-        on_devices = calibrate(scenario, bundle, own, overwrite=True).scenario
+        bundle = folder / "devices" / "calibrated"
+        with claimed(folder, FORECAST):
+            on_devices = calibrate(scenario, bundle, own, overwrite=True).scenario
         assert on_devices is not None
         loaded = load_scenario_dict(on_devices, scenario).changed(overrides)
     loaded = loaded.ignoring(ignore)

@@ -76,7 +76,19 @@ class Finite(click.FloatRange):
 
 def output_option(meaning: str, **settings: Any) -> Callable[[Any], Any]:
     """The option for the file or folder that a command writes."""
-    return click.option("-o", "--output", **{"type": path_type, **settings}, help=meaning)
+
+    def plain(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+        if path is not None and printable(str(path), lines=False) != str(path):
+            raise UserError(
+                "the name has a control character",
+                where=f"option -o {str(path)!r}",
+                hint="choose another name",
+            )
+        return path
+
+    return click.option(
+        "-o", "--output", **{"type": path_type, **settings}, callback=plain, help=meaning
+    )
 
 
 def set_option(

@@ -14,11 +14,14 @@ import pandas as pd
 from fedsim.composition.resuming import load_original, require_simulated
 from fedsim.composition.run import OnProgress, execute
 from fedsim.errors import UserError
+from fedsim.runs.folder import RunFolder
 from fedsim.runs.run import Run
 from fedsim.scenario.overrides import Override
 from fedsim.units import share_of
 from fedsim.vocabulary.formatting import Kind
 
+TAG = "what-if"
+"""A tag of the new runs, which later ones replace."""
 _FACTOR = re.compile(r"(\d+(?:\.\d+)?)x")
 
 
@@ -31,14 +34,19 @@ def what_if(
 ) -> tuple[Run, pd.DataFrame]:
     """Run a complete run again with a change, as :func:`fedsim.what_if` does; returns the new run and the table."""
     require_simulated(before.info, before.path)
-    changes = [_scaled(before, override) for override in overrides]
+    folder = output or default_folder(before)
+    _require_free(folder, before)
+    tags = [*dict.fromkeys([*before.scenario.get("tags", []), TAG])]
+    # What trackers show is the original.
+    changes = [Override("logging", [], "what-if"), Override("tags", tags, "what-if")]
+    changes += [_scaled(before, override) for override in overrides]
     if without is not None:
         kept_out = _clients(before, without)
         changes.append(Override("devices.exclude", kept_out, "--without-clients"))
     loaded = load_original(before.folder, before.info, ()).changed(changes)
     after = execute(
         loaded,
-        output or default_folder(before),
+        folder,
         overwrite=True,
         timing_only=bool(before.info.get("timing_only")),
         on_progress=on_progress,
@@ -52,6 +60,18 @@ def what_if(
 def default_folder(before: Run) -> Path:
     """The default folder of the new run."""
     return before.path.with_name(f"{before.path.name}-what-if")
+
+
+def _require_free(folder: Path, before: Run) -> None:
+    """Refuse to replace a run that is not of a what-if."""
+    there = RunFolder(folder)
+    is_other = there.has_begun and TAG not in there.read_info().get("tags", [])
+    if is_other or folder.resolve() == before.path.resolve():
+        raise UserError(
+            "the folder has a run that no what-if made, so it is not replaced",
+            where=str(folder),
+            hint="choose another output folder with -o (in Python: output)",
+        )
 
 
 def _scaled(run: Run, override: Override) -> Override:

@@ -18,16 +18,29 @@ def json_text(data: Any, *, indent: int | None = None, sort_keys: bool = False) 
         return written(_finite(data))
 
 
-def parsed(text: str | bytes) -> Any:
+def parsed(text: str | bytes, *, unique: bool = False) -> Any:
     """The data in JSON.
+
+    Args:
+        text: the JSON.
+        unique: refuse an object that has a name twice; otherwise the last value counts.
 
     Raises:
         ValueError: it is not JSON, or too deep to be read.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_once if unique else None)
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in content if names.count(name) > 1)
+        raise ValueError(f"an object has the name {twice!r:.80} twice")
+    return content
 
 
 def _finite(data: Any) -> Any:

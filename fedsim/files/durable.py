@@ -12,7 +12,7 @@ import errno
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 TEMPORARY_PREFIX = ".fedsim-tmp-"
@@ -96,7 +96,21 @@ def flush_folder(path: Path) -> None:
 
 def remove_temporaries(folder: Path) -> None:
     """Remove the unfinished files that killed processes left in a folder; nothing may be writing to it."""
-    for path in folder.glob(f"{TEMPORARY_PREFIX}*"):
+    _remove(folder.glob(f"{TEMPORARY_PREFIX}*"))
+
+
+def remove_matching(folder: Path, patterns: Iterable[str]) -> None:
+    """Remove what matches these patterns in a folder, and the folder if it is then empty; of a link, only the link."""
+    if folder.is_symlink():
+        folder.unlink()
+        return
+    _remove(path for pattern in patterns for path in [*folder.glob(pattern)])
+    with contextlib.suppress(OSError):
+        folder.rmdir()
+
+
+def _remove(paths: Iterable[Path]) -> None:
+    for path in paths:
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)
         else:

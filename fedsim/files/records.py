@@ -23,6 +23,8 @@ from fedsim.files.durable import replacing, write_text
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False)] | None
 """A number; null if it was not finite."""
+_PROSE = ("error", "notes", "asked")
+"""Entries whose text may have several lines."""
 _MOST_BYTES = 100_000_000
 
 
@@ -55,7 +57,7 @@ class Record:
 
     file: str
     format: int
-    entries: type
+    entries: Any
     beside: tuple[str, ...] = ()
     hint: str = (
         "restore it from a copy; or continue without it: rm {path}, then repeat the command that wrote it, which "
@@ -103,8 +105,12 @@ class Record:
             if path.stat().st_size > _MOST_BYTES:
                 raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
             text = path.read_text(encoding="utf-8")
-            document = parsed(text)
-            if not isinstance(document, dict) or type(document.get("format")) is not int:
+            document = parsed(text, unique=True)
+            if (
+                not isinstance(document, dict)
+                or type(document.get("format")) is not int
+                or document["format"] < 1
+            ):
                 raise ValueError("it has no format")
             if document["format"] > self.format:
                 raise later_format(document["format"], path)
@@ -116,13 +122,18 @@ class Record:
         except ValidationError as error:
             first = error.errors(include_url=False, include_context=False)[0]
             entry = ".".join(map(str, first["loc"]))
-            raise self.damaged(path, f"the entry '{entry}': {first['msg']}") from None
+            what = f"the entry '{entry}'" if entry else "its entries"
+            raise self.damaged(path, f"{what}: {first['msg']}") from None
         except (OSError, ValueError) as error:
             problem = getattr(error, "strerror", None) or str(error).partition("\n")[0]
             raise self.damaged(path, f"cannot be read: {problem}") from error
         # Without escapes, no text in it can have invisible characters. Thousands of runs are read for a comparison.
         is_plain = text.isascii() and "\\" not in text and "\x7f" not in text
-        content: dict[str, Any] = document if is_plain else printable(document)
+        if is_plain:
+            return document
+        content: dict[str, Any] = {}
+        for name, value in document.items():
+            content |= printable({name: value}, lines=name in _PROSE)
         return content
 
     def damaged(self, path: Path, problem: str) -> UserError:
@@ -144,5 +155,5 @@ class Record:
 
 
 @functools.cache
-def _adapter(types: type) -> TypeAdapter[Any]:
+def _adapter(types: Any) -> TypeAdapter[Any]:
     return TypeAdapter(types)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,13 @@ from typing import Any
 from fedsim.errors import UserError, writing
 from fedsim.files.checksums import file_sha256, require_regular
 from fedsim.files.documents import parsed
-from fedsim.files.durable import TEMPORARY_PREFIX, is_disk_full, remove_temporaries, write_text
+from fedsim.files.durable import (
+    TEMPORARY_PREFIX,
+    is_disk_full,
+    remove_matching,
+    remove_temporaries,
+    write_text,
+)
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
 from fedsim.runs.records import FACTS, RUN, is_sweep
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
@@ -209,23 +214,29 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
-        files = [self.scenario, self.info, self.model, self.report, self.facts, *self._tables]
-        folders = (self.checkpoint, self.models, self.tracking, self.path / own_code.FOLDER)
+        files = [*self._results, *self._streams, self.info, self.report, self.facts]
+        inside = {
+            self.checkpoint: ("[0-9]*", self.original_scenario.name),
+            self.models: ("version-*.safetensors",),
+            self.tracking: ("*",),
+            self.path / own_code.FOLDER: ("*.py",),
+        }
         what = "cannot remove the files of the earlier run"
         with writing(self.path, what, "choose another output folder with -o"):
             for path in files:
                 path.unlink(missing_ok=True)
-            for folder in filter(Path.is_dir, folders):
-                shutil.rmtree(folder)
+            for folder, patterns in inside.items():
+                remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
             remove_temporaries(self.path)
+
+    @property
+    def _results(self) -> list[Path]:
+        tables = [self.parquet(table.name) for table in TABLES]
+        return [self.scenario, self.model, *tables]
 
     @property
     def _streams(self) -> list[Path]:
         return [self.stream(table.name) for table in (*STREAMED, *STREAMED_OF_EDGES)]
-
-    @property
-    def _tables(self) -> list[Path]:
-        return self._streams + [self.parquet(table.name) for table in TABLES]
 
     # -- content ----------------------------------------------------------------------------------------------------
 
@@ -247,8 +258,12 @@ class RunFolder:
 
         ``changes`` are other entries of ``run.json``, whose new content is returned.
         """
-        paths = [self.scenario, self.model, *self._tables]
-        paths += [*self.models.glob("*"), *(self.path / own_code.FOLDER).glob("*")]
+        paths = [
+            *self._results,
+            *self._streams,
+            *self.models.glob("*"),
+            *(self.path / own_code.FOLDER).glob("*"),
+        ]
         files = {self._name(path): file_sha256(path) for path in paths if path.is_file()}
         # A model kept before an interruption has the checksum that it had then.
         return self.update_info(
@@ -314,18 +329,26 @@ class RunFolder:
         return self.read_info()
 
     def require_unchanged(self, info: Mapping[str, Any], path: Path) -> None:
-        """Compare a file of this folder with its checksum in ``run.json``, if it has one there."""
-        RUN.require_intact(self.path, info, self._name(path))
+        """Compare a file of this folder with its checksum in ``run.json``, which that of a complete run has."""
+        name = self._name(path)
+        if info["status"] == Status.COMPLETE and name not in info["files"]:
+            raise RUN.damaged(path, f"is not listed in {RUN.file}")
+        RUN.require_intact(self.path, info, name)
 
-    def problems(self, info: Mapping[str, Any]) -> list[UserError]:
-        """One error per file in ``run.json`` that is missing or has changed."""
+    def problems(
+        self, info: Mapping[str, Any], names: Iterable[str] | None = None
+    ) -> list[UserError]:
+        """One error per file with these names, or of the run, that is missing, not in ``run.json`` or has changed."""
         problems = []
-        for name in info.get("files", {}):
+        if names is None:
+            there = [path for path in self._results if path.exists()]
+            names = dict.fromkeys([*info["files"], *map(self._name, there)])
+        for name in names:
             if not (self.path / name).exists():
                 problems.append(self.missing(info, self.path / name))
                 continue
             try:
-                RUN.require_intact(self.path, info, name)
+                self.require_unchanged(info, self.path / name)
             except UserError as error:
                 problems.append(error)
         return problems

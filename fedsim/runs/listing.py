@@ -1,6 +1,7 @@
 """The runs and sweeps below a folder: what each is, how far it is, and when it reached its targets.
 
-Only ``run.json``, ``sweep.json`` and tables of metrics are read, so that a folder of hundreds of runs is listed fast.
+Only ``run.json``, ``scenario.yaml``, ``sweep.json`` and tables of metrics are read, so that a folder of hundreds of
+runs is listed fast.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -31,6 +33,8 @@ _MOST_FOLDERS = 20_000
 """Folders without a run that are searched."""
 Goals = Mapping[str, float]
 """Targets: a value by metric."""
+Sections = dict[str, dict[str, Any]]
+"""As for :meth:`fedsim.runs.run.Run.read_scenario`."""
 
 
 @dataclass(frozen=True)
@@ -106,20 +110,25 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
         folder: the folder.
         goals: targets; those of each scenario if None.
     """
+    sections: Sections = {}
     if RunFolder(folder).info.exists():
-        return [_run(folder, goals)]
-    if is_sweep(folder):
-        return [_run(folder / entry["run"], goals) for entry in read_sweep(folder)["runs"]]
-    return [(_sweep if is_sweep(path) else _run)(path, goals) for path in contents(folder)]
+        return [_run(folder, goals, sections)]
+    if is_sweep(folder) and (entries := read_sweep(folder)["runs"]):
+        return [_run(folder / entry["run"], goals, sections) for entry in entries]
+    return [
+        (_sweep if is_sweep(path) else _run)(path, goals, sections) for path in contents(folder)
+    ]
 
 
-def _run(path: Path, goals: Goals | None) -> Listed:
+def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     folder = RunFolder(path)
     if not folder.info.exists():
         return Listed(path, {WAITING: 1})
     try:
         run = Run(folder)
         scenario, seed = run.entry("name"), run.entry("seed")
+        if folder.scenario.exists():  # It is written after run.json.
+            run.read_scenario(sections)
     except UserError:
         return Listed(path, {DAMAGED: 1})
     chosen = (run.info.get("target") or {}) if goals is None else goals
@@ -136,12 +145,15 @@ def _time_s(run: Run, metric: str, value: float) -> float:
     return math.nan
 
 
-def _sweep(path: Path, goals: Goals | None) -> Listed:
+def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     try:
         record = read_sweep(path)
     except UserError:
         return Listed(path, {DAMAGED: 1})
-    runs = [_run(path / entry["run"], goals) for entry in record["runs"]]
+    runs = [_run(path / entry["run"], goals, sections) for entry in record["runs"]]
+    all_seeds = (
+        run.seeds or (entry["seed"],) for run, entry in zip(runs, record["runs"], strict=True)
+    )
     times: dict[tuple[str, float], list[float]] = {}
     for run in runs:
         for goal, seconds in run.times_s.items():
@@ -151,7 +163,7 @@ def _sweep(path: Path, goals: Goals | None) -> Listed:
         Counter(status for run in runs for status in run.statuses),
         record["name"],
         tuple(dict.fromkeys(name for run in runs for name in run.methods)),
-        tuple(dict.fromkeys(entry["seed"] for entry in record["runs"])),
+        tuple(dict.fromkeys(seed for seeds in all_seeds for seed in seeds)),
         times,
         tuple(dict.fromkeys(tag for run in runs for tag in run.tags)),
         max((run.changed for run in runs), default=0.0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
+import math
 import os
 import platform
 import sys
@@ -18,7 +19,8 @@ from fedsim.files.records import Checksums, Number, Record, Whole, entries
 from fedsim.scenario import own_code
 from fedsim.scenario.model import MOST_RUNS
 
-Count = Annotated[Whole, Field(ge=0)]
+_LONGEST_NAME = 255
+Count = Annotated[Whole, Field(ge=0, le=2**53)]
 Amount = Annotated[float, Field(ge=0, le=2**53, allow_inf_nan=False)]
 
 
@@ -78,7 +80,7 @@ class _Run(TypedDict, total=False):
     workers: str
     user_code: dict[str, str | None]
     data_files: dict[str, str]
-    files: Checksums
+    files: Required[Checksums]
     folders: _Folders
     versions: dict[str, str]
     hardware: dict[str, str | int]
@@ -111,6 +113,21 @@ class _Run(TypedDict, total=False):
     wall_time_plane_s: Amount
 
 
+_INCLUDED = {
+    "clients": ("excluded_clients", "ineligible_clients"),
+    "messages": ("client_errors", "offline_messages"),
+}
+"""Counts whose sum is not greater than another."""
+
+
+def _counts_fit(run: dict[str, Any]) -> dict[str, Any]:
+    """Refuse counts that contradict each other."""
+    for name, parts in _INCLUDED.items():
+        if sum(run.get(part, 0) for part in parts) > run.get(name, math.inf):
+            raise ValueError(f"{' and '.join(parts)} are more than {name}")
+    return run
+
+
 @entries
 class _Facts(TypedDict):
     run: str
@@ -119,10 +136,18 @@ class _Facts(TypedDict):
 
 
 def _plain_name(name: str) -> str:
-    """Refuse a name that leads outside the folder of a sweep."""
-    if name != Path(name).name or name in ("", "..") or "\\" in name or not name.isprintable():
+    """Refuse a name that leads outside the folder of a sweep, or that no folder has."""
+    is_plain = name == Path(name).name and name not in ("", "..") and "\\" not in name
+    if not is_plain or not name.isprintable() or len(name.encode()) > _LONGEST_NAME:
         raise ValueError(f"{name!r} is not the name of a folder")
     return name
+
+
+def _distinct(runs: list[SweepEntry]) -> list[SweepEntry]:
+    """Refuse a folder that is listed twice."""
+    if len({entry["run"] for entry in runs}) < len(runs):
+        raise ValueError("a run is listed twice")
+    return runs
 
 
 @entries
@@ -145,7 +170,7 @@ class SweepRecord(TypedDict):
     name: str
     scenario: str | None
     """The scenario file; None if it was built in Python."""
-    runs: Annotated[list[SweepEntry], Field(max_length=MOST_RUNS)]
+    runs: Annotated[list[SweepEntry], Field(max_length=MOST_RUNS), AfterValidator(_distinct)]
     files: Checksums
 
 
@@ -169,7 +194,7 @@ SWEEP_PRECISION = "precision.csv"
 RUN = Record(
     "run.json",
     2,
-    _Run,
+    Annotated[_Run, AfterValidator(_counts_fit)],
     hint="restore the file from a copy, or repeat the run with --overwrite",
 )
 FACTS = Record(

@@ -40,6 +40,7 @@ from fedsim.runs.schema import (
     Table,
     impossible,
     with_columns,
+    wrong_last,
 )
 from fedsim.runs.tables import read_parquet, read_stream, spread_metrics
 from fedsim.scenario.source import parse_yaml
@@ -58,6 +59,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SECTIONS = ("task", "devices", "server", "training", "evaluation", "stop")
+_RECORDED = ("name", "seed", "tags", "target")
+"""Values of a scenario that ``run.json`` repeats."""
 _NULLABLE = {"staleness", "aggregated_version", "staleness_max"}
 """Whole numbers that may be null, besides the ``dispatch_id`` of a message."""
 _NULLABLE_INTEGERS = {pa.int64(): pd.Int64Dtype()}
@@ -130,12 +133,19 @@ class Run:
         return {"stop": {}, "server": {}} | self.require_scenario(content)
 
     def require_scenario(self, content: Any) -> dict[str, Any]:
-        """The content of a scenario's file; refuse one without sections."""
-        if isinstance(content, dict) and all(
+        """The content of a scenario's file, or a section of it; refuse one of another run."""
+        if not isinstance(content, dict) or not all(
             isinstance(content.get(name) or {}, dict) for name in _SECTIONS
         ):
-            return content
-        raise RUN.damaged(self.folder.scenario, "is not a scenario")
+            raise RUN.damaged(self.folder.scenario, "is not a scenario")
+        given = {**content, "target": (content.get("stop") or {}).get("target")}
+        for key in _RECORDED:
+            now, then = given.get(key), self.info.get(key)
+            if now is not None and then is not None and printable(now, lines=False) != then:
+                raise RUN.damaged(
+                    self.folder.scenario, f"its {key} is {now!r}, but that of run.json is {then!r}"
+                )
+        return content
 
     def read_scenario(self, sections: dict[str, dict[str, Any]]) -> None:
         """Read the scenario; ``sections`` caches parsed sections of scenarios by their text, because parsing YAML takes
@@ -314,6 +324,8 @@ class Run:
                     parquet, f"the metric '{name}' is not {bounds.low:g} to {bounds.high:g}"
                 )
         frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
+        if table is METRICS and (problem := wrong_last(frame, self.info)):
+            raise RUN.damaged(parquet, problem)
         nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
         for name in nullable.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.

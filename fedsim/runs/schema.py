@@ -332,7 +332,12 @@ _VERSIONS = ("version", "aggregated_version", "staleness", "staleness_max", "del
 """Columns that the number of versions made bounds."""
 
 
-COUNTED = {DISPATCHES: "dispatches", AGGREGATIONS: "versions_made", CLIENTS: "clients"}
+COUNTED = {
+    DISPATCHES: "dispatches",
+    AGGREGATIONS: "versions_made",
+    CLIENTS: "clients",
+    MESSAGES: "messages",
+}
 """Tables with as many rows as an entry of a complete ``run.json`` says."""
 LASTING_S = tuple(f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline"))
 """Columns of a client's seconds, which add up to the run's."""
@@ -344,6 +349,17 @@ def wrong_count(table: Table, rows: int, info: Mapping[str, Any]) -> str | None:
     if count == rows or info.get("status") != "complete":
         return None
     return f"has {rows} rows, but run.json has {COUNTED[table]}: {count}"
+
+
+def wrong_last(metrics: pd.DataFrame, info: Mapping[str, Any]) -> str | None:
+    """The problem if metrics of a complete run end with other values than its ``run.json`` says."""
+    for name, last in (info.get("metrics", {}) if info.get("status") == "complete" else {}).items():
+        values = metrics[name].to_numpy() if name in metrics else np.zeros(0)
+        finite = values[np.isfinite(values)]
+        is_lost = not len(values) or not np.isfinite(values[-1])
+        if not (is_lost if last is None else len(finite) and finite[-1] == last):
+            return f"the metric '{name}' does not end with {last}, as run.json says"
+    return None
 
 
 def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | None:
@@ -379,6 +395,9 @@ def impossible(table: Table, data: pa.Table, info: Mapping[str, Any]) -> str | N
         over_s = sum(data[name].to_numpy() for name in LASTING_S)
         if not np.allclose(over_s, info.get("simulated_s", 0), 1e-9, 1e-6):
             return "has clients whose seconds do not add up to the simulated_s of run.json"
+        for name in SPENT & info.keys() & present:
+            if not np.isclose(pc.sum(data[name]).as_py(), info[name], 1e-9):
+                return f"has another sum of {name} than run.json"
     keys = data.column(0).to_numpy()
     if table in _KEYED and not (np.diff(keys) > 0).all() and len(pd.unique(keys)) < rows:
         return f"the column '{data.column_names[0]}' has a value twice"

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fedsim.errors import UserError
+from fedsim.errors import InvariantViolation, UserError
 from fedsim.files.locks import is_owned
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.invariants import verify_run
 from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP
 from fedsim.runs.run import Run
-from fedsim.runs.schema import COUNTED, wrong_count
-from fedsim.runs.tables import read_parquet
+from fedsim.runs.schema import TABLES
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
 
 State = Literal["intact", "damaged", "not verifiable", "unfinished", "failed"]
@@ -93,15 +93,10 @@ def _run(path: Path) -> Verdict:
     problems += [RUN.damaged(file, message) for file, message in damaged]
     with contextlib.suppress(FileNotFoundError), _noted(problems):
         FACTS.read(path)
-    for table in () if problems else COUNTED:
-        file = folder.parquet(table.name)
-        rows = read_parquet(file, ()).num_rows if file.exists() else None
-        if rows is not None and (problem := wrong_count(table, rows, info)):
-            problems.append(RUN.damaged(file, problem))
-    with _noted(problems):
-        if not problems and (run := Run(folder)).has_clients:
-            _ = run.clients  # Which is checked when it is read.
-    files = 1 + folder.facts.exists() + len(info.get("files", {}))
+    if not problems and info["status"] == Status.COMPLETE:
+        with _noted(problems):
+            _require_consistent(Run(folder))
+    files = 1 + folder.facts.exists() + len(info["files"])
     files += len(list(folder.checkpoint.glob("[0-9]*/*")))
     if problems:
         return Verdict(path, "damaged", files, tuple(problems))
@@ -109,6 +104,18 @@ def _run(path: Path) -> Verdict:
         return Verdict(path, "intact", files, ())
     state: State = "failed" if info["status"] == Status.FAILED else "unfinished"
     return Verdict(path, state, files, (), info.get("error") or "", folder.next_step(info))
+
+
+def _require_consistent(run: Run) -> None:
+    """Refuse a run whose scenario, tables and ``run.json`` contradict each other."""
+    _ = run.scenario
+    for table in TABLES:
+        if run.folder.parquet(table.name).exists():
+            getattr(run, table.name)  # Its values are checked when it is read.
+    try:
+        verify_run(run)
+    except InvariantViolation as error:
+        raise RUN.damaged(run.path, str(error).partition("\n")[2].strip()) from error
 
 
 def _bundle(path: Path) -> Verdict:

@@ -87,10 +87,10 @@ class LoadedScenario:
     def data_files(self) -> dict[str, str]:
         """:func:`fedsim.files.checksums.data_sha256` of every file and folder that the parameters name, by its path.
 
-        The path is that of :meth:`resolved`.
+        The path is that of :meth:`resolved`. Folders of trackers are written to, not read.
         """
         paths = dict[Path, None]()
-        for _, value in _values(self.scenario):
+        for _, value in _values(self.scenario.model_copy(update={"logging": []})):
             files = value.files if isinstance(value, GridSeries) else [value]
             paths |= {file: None for file in files if isinstance(file, Path) and file.exists()}
         return {bundled.written(path): data_sha256(path) for path in paths}

@@ -47,6 +47,8 @@ _Format = Literal["fedsim.trace/1"]
 SCHEMA: _Format = "fedsim.trace/1"
 MANIFEST_NAME = "manifest.json"
 MANIFEST_DIGEST = "manifest_sha256"
+_NAMES = ("name", "epoch", "importer", "importer_version", "written_by")
+"""Entries of one line."""
 ROW_GROUP_ROWS = 1 << 24
 """Rows per group of a file; each group repeats the names of all devices, so many groups would be slow to read."""
 
@@ -116,7 +118,7 @@ class Manifest(BaseModel):
     @model_validator(mode="after")
     def _is_printable(self) -> Manifest:
         for key, value in self.model_dump().items():
-            if printable(value) != value:
+            if printable(value, lines=key not in _NAMES) != value:
                 raise ValueError(f"{key} contains a control character: {value!r}")
         try:
             time_zone(self.zone)
@@ -405,7 +407,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
         raise UserError(message, where=str(folder), hint=hint)
     try:
-        content = parsed(file.read_text(encoding="utf-8"))
+        content = parsed(file.read_text(encoding="utf-8"), unique=True)
         manifest = Manifest.model_validate(content)
     except (ValueError, OSError) as error:
         message = f"the manifest cannot be read: {problem_of(error)}"

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from fedsim.files.checksums import text_sha256
 from fedsim.parts.parameters import Parameters
 from fedsim.tracking.base import Moment, TrackedRun, Tracker
+
+_DIGITS = 8
 
 
 class Tensorboard(Tracker):
@@ -29,10 +32,11 @@ class Tensorboard(Tracker):
         from torch.utils.tensorboard.summary import hparams
 
         folder = run.folder if params.folder is None else params.folder / run.run_folder.name
-        # A resumed run logs every evaluation again.
-        for earlier in folder.glob("events.out.tfevents.*"):
+        # A resumed or repeated run logs every evaluation again.
+        suffix = f".fedsim-{text_sha256(str(run.run_folder.resolve()))[:_DIGITS]}"
+        for earlier in folder.glob(f"events.out.tfevents.*{suffix}"):
             earlier.unlink()
-        self._writer = SummaryWriter(str(folder))
+        self._writer = SummaryWriter(str(folder), filename_suffix=suffix)
         plain = {
             path: value if isinstance(value, int | float) else str(value)
             for path, value in run.parameters.items()

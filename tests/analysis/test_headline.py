@@ -14,6 +14,7 @@ from fedsim.analysis.headline import explanation, headline, notice, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from fedsim.composition.what_if import what_if
+from fedsim.runs.folder import Status
 from fedsim.scenario.overrides import Override
 from fedsim.vocabulary.formatting import format_bytes, format_command, format_duration, format_share
 from tests.analysis.documents import columns, embedded
@@ -119,7 +120,7 @@ def test_headline_of_other_runs(tmp_path: Path) -> None:
     assert values["Accuracy so far"].note.startswith("interrupted at 30 min; ")
     assert values["Wall time"].note.endswith("in total, resumed 2 times")
     short.folder.scenario.write_text("name: no-target\n")
-    short.folder.update_info(files={})
+    short.folder.close(Status.COMPLETE)
     assert headline(load_run(short.path)).endswith("accuracy after 0 s")
     timing = build_run(tmp_path / "timing", clients=10, hours=2, learning=False)
     assert headline(timing) == f"{len(timing.aggregations)} server updates in 2 h"
@@ -137,7 +138,7 @@ def test_the_metric_of_the_target_is_the_main_one(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=10, hours=24)
     text = run.folder.scenario.read_text().replace("target: {accuracy: 0.8}", "target: {loss: 1.5}")
     run.folder.scenario.write_text(text)
-    run.folder.update_info(files={})
+    run.folder.close(Status.COMPLETE)
     run = load_run(run.path)
     assert headline(run).startswith("Loss of 1.5 after ")
     assert "Final loss" in {tile.label for tile in tiles(run)}
@@ -150,6 +151,7 @@ def test_the_metric_of_the_target_is_the_main_one(tmp_path: Path) -> None:
         "The scenario's target is labeled" in page or "The scenario&#39;s target is labeled" in page
     )
     run.folder.scenario.write_text(text.replace("target: {loss: 1.5}", "target: {}"))
+    run.folder.close(Status.COMPLETE)
     assert "target is labeled" not in render(load_run(run.path))
 
 

@@ -9,6 +9,7 @@ from fedsim.analysis.pages import TEMPLATES
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
 from fedsim.runs import RunFolder
+from fedsim.runs.folder import Status
 from tests.analysis.documents import columns, embedded
 from tests.runs.synthetic_runs import build_run
 
@@ -47,7 +48,7 @@ def test_names_cannot_break_out_of_the_page(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=6, hours=1)
     evil = "</script><script>alert(1)</script>"
     run.folder.scenario.write_text(f"name: '{evil}'\n")
-    run.folder.update_info(files={})
+    run.folder.close(Status.COMPLETE)
     page = render(load_run(run.path))
     assert evil not in page
     assert page.count("<script") == 3

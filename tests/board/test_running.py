@@ -64,6 +64,8 @@ def test_every_flipped_bit_of_the_table_is_refused_and_a_killed_board_leaves_not
     whole, record = pd.read_parquet(folder / ROWS), BOARD.read(folder)
     for frame, message in (
         (whole.assign(time_s=0.0), "values that no run has"),
+        (whole.assign(lost=1.4), "values that no run has"),
+        (whole.assign(updates=-1.0), "values that no run has"),
         (pd.concat([whole, whole]), "two rows of one run"),
     ):
         write = functools.partial(frame.to_parquet, index=False)

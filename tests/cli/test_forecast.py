@@ -31,4 +31,4 @@ def test_a_run_is_forecast_on_its_devices(tmp_path: Path) -> None:
     done = command(*call, "-o", tmp_path / "f", "-s", "stop.simulated_time=1h")
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-2].startswith("2 rounds after about 1 min")
-    assert (tmp_path / "f-devices" / "manifest.json").exists()
+    assert (tmp_path / "f" / "devices" / "calibrated" / "manifest.json").exists()

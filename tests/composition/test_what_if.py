@@ -184,3 +184,18 @@ def test_without_the_slowest_clients(before: Path, tmp_path: Path) -> None:
 )
 def test_mistakes(before: Path, options: tuple[str, ...], fragments: tuple[str, ...]) -> None:
     assert_refused(invoke("what-if", before, *options), *fragments)
+
+
+def test_only_runs_of_a_what_if_are_replaced_and_no_tracker_is_written_to(tmp_path: Path) -> None:
+    tracked = {"logging": [{"name": "tensorboard", "folder": str(tmp_path / "board")}]}
+    run = fedsim.run(timed(**tracked), tmp_path / "run", timing_only=True)
+    fedsim.run(timed(), tmp_path / "other", timing_only=True)
+    kept = {file: file.read_bytes() for file in tmp_path.glob("*/*.*")}
+    for folder in ("run", "other"):
+        with pytest.raises(UserError, match="no what-if made"):
+            fedsim.what_if(run, {"devices.network.up": "2x"}, output=tmp_path / folder)
+    for factor in ("2x", "4x"):
+        fedsim.what_if(run, {"devices.network.up": factor}, output=tmp_path / "what-if")
+    assert fedsim.load(tmp_path / "what-if").scenario["logging"] == []
+    assert not (tmp_path / "board" / "what-if").exists()
+    assert kept == {file: file.read_bytes() for file in kept}

@@ -86,10 +86,10 @@ def test_an_entry_of_another_type_is_refused_with_a_fitting_checksum(
 
 
 def test_control_characters_stay_in_the_file(tmp_path: Path) -> None:
-    RECORD.write(tmp_path, {"words": ["\x1b[31mred"], "\x07": "a\nb"})
+    RECORD.write(tmp_path, {"words": ["\x1b[31mred\n"], "error": "\x07a\nb"})
     content = RECORD.read(tmp_path)
-    assert content["words"] == ["\\x1b[31mred"]
-    assert content["\\x07"] == "a\nb"
+    assert content["words"] == ["\\x1b[31mred\\n"]
+    assert content["error"] == "\\x07a\nb"
 
 
 def test_a_listed_file_is_intact_also_if_the_process_ends_between_two_writes(

@@ -21,7 +21,7 @@ def recorded(path: Path, *rows: str, aggregated: Aggregate, clients: int) -> Run
     folder = RunFolder(path)
     folder.path.mkdir()
     writer = RunWriter(folder, clients=clients, columns=columns_of)
-    RUN.write(folder.path, {"status": Status.COMPLETE, "simulated_s": 100.0})
+    RUN.write(folder.path, {"status": Status.RUNNING, "files": {}, "simulated_s": 100.0})
     for row in rows:
         cells = (getattr(Outcome, cell, cell) for cell in row.split())
         writer.append_dispatch(
@@ -29,6 +29,7 @@ def recorded(path: Path, *rows: str, aggregated: Aggregate, clients: int) -> Run
         )
     writer.append_aggregation(aggregated)
     writer.finish()
+    folder.close(Status.COMPLETE)
     return load_run(folder.path)
 
 

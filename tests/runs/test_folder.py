@@ -18,11 +18,18 @@ def claim(path: Path, *, overwrite: bool = False) -> None:
 def test_existing_folder_is_refused_and_overwriting_spares_the_users_files(tmp_path: Path) -> None:
     build_run(tmp_path / "run", clients=5, hours=1, cohort=3)
     (tmp_path / "run" / "notes.txt").write_text("mine")
+    for folder in ("models", "checkpoint", "elsewhere"):
+        (tmp_path / "run" / folder).mkdir(exist_ok=True)
+        (tmp_path / "run" / folder / "mine.safetensors").touch()
+        (tmp_path / "run" / folder / "version-00000001.safetensors").touch()
+    (tmp_path / "run" / "tracking").symlink_to(tmp_path / "run" / "elsewhere")
     with pytest.raises(UserError, match="exists"):
         claim(tmp_path / "run")
     claim(tmp_path / "run", overwrite=True)
     left = sorted(p.name for p in (tmp_path / "run").iterdir())
-    assert left == [".lock", "notes.txt"]
+    assert left == [".lock", "checkpoint", "elsewhere", "models", "notes.txt"]
+    assert [p.name for p in (tmp_path / "run" / "models").iterdir()] == ["mine.safetensors"]
+    assert len(list((tmp_path / "run" / "elsewhere").iterdir())) == 2
 
 
 def test_a_run_in_progress_is_to_be_followed(tmp_path: Path) -> None:

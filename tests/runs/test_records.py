@@ -85,10 +85,22 @@ def test_what_is_not_the_record_of_a_sweep_is_refused(
         read_sweep(tmp_path)
 
 
-@pytest.mark.parametrize("changes", [{"simulated_s": 1e308}, {"wall_s": -1.0}, {"seed": 2**63}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"simulated_s": 1e308},
+        {"wall_s": -1.0},
+        {"seed": 2**63},
+        {"rounds": 2**60},
+        {"files": None},
+        {"": {"clients": 6, "excluded_clients": 4, "ineligible_clients": 3}},
+    ],
+)
 def test_amounts_that_no_run_has_are_refused(changes: dict[str, Any], tmp_path: Path) -> None:
-    RUN.write(tmp_path, {"status": "complete", **changes})
-    with pytest.raises(UserError, match=f"the entry '{next(iter(changes))}'"):
+    entries = changes.get("", changes)
+    RUN.write(tmp_path, {"status": "complete", "files": {}, **entries})
+    named = "its entries: " if "" in changes else f"the entry '{next(iter(changes))}"
+    with pytest.raises(UserError, match=named):
         RUN.read(tmp_path)
 
 

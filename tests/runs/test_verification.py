@@ -2,17 +2,22 @@
 
 import json
 import random
+import re
 import shutil
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 import fedsim
 from fedsim.cli import cli
 from fedsim.errors import UserError
-from fedsim.runs.folder import RunFolder
+from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.listing import DAMAGED, listed
 from fedsim.runs.verification import verify_folder
 from fedsim.traces.synthesis import Synthesis, synthesize
 from tests.composition.worlds import digits
@@ -148,7 +153,6 @@ def test_a_link_to_a_device_in_place_of_a_file_is_refused(path: Path, name: str)
     [
         ("dispatches", "dispatches"),
         ("versions_made", "aggregations"),
-        ("clients", "clients"),
         ("rounds", "aggregations"),
         ("simulated_s", "clients"),
     ],
@@ -165,3 +169,45 @@ def test_counts_that_disagree_with_the_tables_are_damage(
         assert said[entry == "simulated_s"] in problem.message
     with pytest.raises(UserError, match=rf"{table}\.parquet"):
         getattr(fedsim.load(path), table)
+
+
+@pytest.mark.parametrize(
+    ("changes", "file"),
+    [
+        ({"name": "other"}, "scenario.yaml"),
+        ({"seed": 999}, "scenario.yaml"),
+        ({"tags": ["other"]}, "scenario.yaml"),
+        ({"target": {"accuracy": 0.99}}, "scenario.yaml"),
+        ({"metrics": {"loss": 0.0}}, "metrics.parquet"),
+        ({"metrics": {"unmeasured": 1.0}}, "metrics.parquet"),
+    ],
+)
+def test_run_json_that_disagrees_with_the_scenario_or_the_metrics_is_damage(
+    path: Path, changes: dict[str, Any], file: str
+) -> None:
+    RunFolder(path).update_info(**changes)
+    (problem,) = verify_folder(path).problems
+    assert str(problem.where).endswith(file)
+    run = fedsim.load(path)
+    with pytest.raises(UserError, match=re.escape(file)):
+        _ = run.metrics, run.scenario
+    is_of_scenario = file == "scenario.yaml"
+    assert listed(path)[0].statuses == {DAMAGED if is_of_scenario else "complete": 1}
+
+
+def test_a_file_of_a_complete_run_without_a_checksum_is_damage(path: Path) -> None:
+    files = RunFolder(path).read_info()["files"]
+    del files["metrics.parquet"]
+    RunFolder(path).update_info(files=files)
+    (problem,) = verify_folder(path).problems
+    assert problem.message == "is not listed in run.json"
+
+
+def test_a_run_whose_tables_contradict_each_other_is_damage(path: Path) -> None:
+    file = path / "dispatches.parquet"
+    table = pd.read_parquet(file)
+    table.loc[0, "energy_j"] += 1e6
+    pq.write_table(pa.Table.from_pandas(table, pq.read_schema(file)), file)
+    RunFolder(path).close(Status.COMPLETE)
+    (problem,) = verify_folder(path).problems
+    assert "energy_j" in problem.message

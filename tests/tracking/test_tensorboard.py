@@ -17,8 +17,12 @@ def test_tensorboard_reads_metrics_over_simulated_time_and_hyperparameters(
     from tensorboard.plugins.hparams import plugin_data_pb2
 
     board = {"name": "tensorboard", "folder": str(tmp_path / "board")}
+    foreign = tmp_path / "board" / "run" / "events.out.tfevents.1.host.2.0"
+    foreign.parent.mkdir(parents=True)
+    foreign.touch()
     done = run(tmp_path, board) if how == "at once" else resumed(tmp_path, [board])
     events = EventAccumulator(str(tmp_path / "board" / "run")).Reload()
+    assert foreign.exists()
     scalars = events.Scalars("accuracy")
     metrics = done.metrics
     assert [one.step for one in scalars] == metrics["version"].tolist()

@@ -259,8 +259,7 @@ def _kept(run: Run) -> dict[str, Any] | None:
     if kept["run"] != run.entry("sha256") or "facts" not in kept:
         return None
     names = [f"{name}.parquet" for name in (*DIGESTED, "clients", "critical")]
-    files = {name: run.info["files"][name] for name in names if name in run.info["files"]}
-    raise_all(run.folder.problems({**run.info, "files": files}))
+    raise_all(run.folder.problems(run.info, [name for name in names if name in run.info["files"]]))
     try:
         return _read(kept["facts"])
     except (ValueError, LookupError, TypeError, AttributeError) as error:

@@ -165,7 +165,7 @@ def _imported(importer: Any, sources: Sources, paths: Sequence[Path], params: An
         horizon_us = int(np.max(tables["devices"].column("window_end_us").to_numpy(), initial=0))
     bundle = TraceBundle(
         Manifest(
-            name=printable(name),
+            name=printable(name, lines=False),
             source=printable(params.source or sources.describe()),
             license=params.license,
             citation=params.citation,

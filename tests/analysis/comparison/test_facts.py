@@ -13,6 +13,7 @@ from fedsim.analysis.comparison import compare
 from fedsim.analysis.comparison.facts import keep_facts, read_facts
 from fedsim.errors import UserError
 from fedsim.runs import RunFolder
+from fedsim.runs.folder import Status
 from fedsim.runs.records import FACTS
 from fedsim.runs.verification import verify_folder
 from fedsim.sweeps import Sweep
@@ -27,7 +28,7 @@ def test_the_last_bit_is_a_difference(sweep: Sweep, tmp_path: Path) -> None:
     metrics = parquet(tmp_path / "copy", "metrics")
     metrics.loc[4, "loss"] = np.nextafter(metrics.loc[4, "loss"], 9)
     metrics.to_parquet(tmp_path / "copy" / "metrics.parquet")
-    RunFolder(tmp_path / "copy").update_info(files={})
+    RunFolder(tmp_path / "copy").close(Status.COMPLETE)
     assert not compare([run, tmp_path / "copy"]).no_difference
 
 
@@ -45,7 +46,8 @@ def test_the_kept_facts_are_those_of_the_tables(
     metrics.loc[len(metrics) - 1, "loss"] = np.inf
     metrics.loc[0, "other"] = np.nan
     metrics.to_parquet(tmp_path / "diverged" / "metrics.parquet")
-    RunFolder(tmp_path / "diverged").update_info(files={}, metrics={"loss": None, "accuracy": 0.1})
+    last = {"loss": None, "accuracy": float(metrics["accuracy"].iloc[-1])}
+    RunFolder(tmp_path / "diverged").close(Status.COMPLETE, metrics=last)
     for name in ("edges", "timing", "lossy", "diverged"):
         (tmp_path / name / "facts.json").unlink(missing_ok=True)
         measured = vars(read_facts(fedsim.load(tmp_path / name), {}))

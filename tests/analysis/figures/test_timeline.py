@@ -12,6 +12,7 @@ from fedsim.analysis.figures import timeline
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
+from fedsim.runs.folder import Status
 from tests.analysis.documents import columns, embedded, parquet
 from tests.composition.test_closing import simulate
 from tests.devices.worlds import LINKS, STEPS, phones, timing
@@ -37,7 +38,7 @@ def test_charge_of_a_battery_is_that_of_a_calculation_by_hand(tmp_path: Path) ->
     assert "devices:" not in text
     energy = "devices: {energy: {battery_j: 100, recharge_w: 0.01}}\n"
     run.folder.scenario.write_text(text + energy)
-    run.folder.update_info(files={})
+    run.folder.close(Status.COMPLETE)
     shown = columns(embedded(render(load_run(run.path))), "timeline")
     joules = parquet(run, "dispatches").set_index("dispatch_id")
     charge: dict[int, tuple[float, float]] = {}
