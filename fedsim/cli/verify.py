@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from fedsim.cli import options
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, printable, raise_all
 from fedsim.vocabulary.formatting import format_counted
 
 
@@ -21,11 +21,8 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
     """
     from fedsim.runs.verification import verify
 
-    hint = "give the folder of a run, a sweep or a trace bundle"
     raise_all(
-        UserError("no such folder", where=str(folder), hint=hint)
-        for folder in folders
-        if not folder.is_dir()
+        UserError("no such folder", where=str(folder)) for folder in folders if not folder.is_dir()
     )
     verdicts = [verdict for folder in folders for verdict in verify(folder)]
     if as_json:
@@ -39,7 +36,8 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         damaged = f"{len(each.problems)} of " if each.problems else ""
         reason = f": {each.error}".replace("\n", "\n  ") if each.error else ""
         files = format_counted(each.files, "file")
-        click.echo(f"{each.path}: {each.state} ({damaged}{files}){reason}")
+        path = printable(str(each.path), lines=False)
+        click.echo(f"{path}: {each.state} ({damaged}{files}){reason}")
         for line in (*each.problems, *filter(None, [each.next_step])):
             click.echo(f"  {line}")
     return 2 if any(verdict.state == "damaged" for verdict in verdicts) else 0

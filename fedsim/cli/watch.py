@@ -14,7 +14,7 @@ from rich.table import Table
 
 from fedsim.cli.options import path_type
 from fedsim.cli.progress import LINE_S, diverged_runs
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.files import terminal
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
@@ -44,7 +44,9 @@ def command(folder: Path, once: bool) -> None:
     with Live(console=console, auto_refresh=False, transient=False) as live:
         printed_at = -LINE_S
         while True:
-            shown = list(_snapshots(folder))
+            shown = [
+                replace(one, name=printable(one.name, lines=False)) for one in _snapshots(folder)
+            ]
             ended = once or not _is_going_on(folder, shown)
             if console.is_terminal:
                 table = Table(show_edge=False, box=None)

@@ -50,11 +50,12 @@ def command(
     the changes that would save most if as many updates were needed as before: predictions, until they are run.
     """
     from fedsim.analysis.run import load_run
-    from fedsim.composition.what_if import default_folder, what_if
+    from fedsim.composition.what_if import default_folder, require_complete, what_if
     from fedsim.scenario.overrides import Override
 
     before = load_run(run)
     if not overrides and without is None:
+        require_complete(before)
         _print_waiting(before, as_json)
         return
     folder = output or default_folder(before)

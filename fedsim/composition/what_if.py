@@ -14,7 +14,7 @@ import pandas as pd
 from fedsim.composition.resuming import load_original, require_simulated
 from fedsim.composition.run import OnProgress, execute
 from fedsim.errors import UserError
-from fedsim.runs.folder import RunFolder
+from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.scenario.overrides import Override
 from fedsim.units import share_of
@@ -34,6 +34,7 @@ def what_if(
 ) -> tuple[Run, pd.DataFrame]:
     """Run a complete run again with a change, as :func:`fedsim.what_if` does; returns the new run and the table."""
     require_simulated(before.info, before.path)
+    require_complete(before)
     folder = output or default_folder(before)
     _require_free(folder, before)
     tags = [*dict.fromkeys([*before.scenario.get("tags", []), TAG])]
@@ -55,6 +56,13 @@ def what_if(
     new = {label: value for label, _, value in _figures(after, targets)}
     rows = [(*old, new.get(old[0], math.nan)) for old in _figures(before, targets)]
     return after, pd.DataFrame(rows, columns=["figure", "kind", "before", "after"])
+
+
+def require_complete(run: Run) -> None:
+    """Refuse a run that has not ended."""
+    if run.status != Status.COMPLETE:
+        hint = run.folder.next_step(run.info)
+        raise UserError("the run is not complete", where=str(run.path), hint=hint)
 
 
 def default_folder(before: Run) -> Path:

@@ -214,7 +214,8 @@ class RunFolder:
 
     def remove(self) -> None:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
-        files = [*self._results, *self._streams, self.info, self.report, self.facts]
+        # run.json last, so that what is left is recognized as fedsim's.
+        files = [*self._results, *self._streams, self.report, self.facts, self.info]
         inside = {
             self.checkpoint: ("[0-9]*", self.original_scenario.name),
             self.models: ("version-*.safetensors",),

@@ -13,7 +13,7 @@ from fedsim.files.locks import is_owned
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP
+from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP, SWEEP_SCENARIO
 from fedsim.runs.run import Run
 from fedsim.runs.schema import TABLES
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
@@ -47,6 +47,9 @@ def verify(folder: Path) -> list[Verdict]:
     """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
     record = next((record for record in ANSWERS if (folder / record.file).is_file()), None)
     if record is None:
+        if not any((folder / name).exists() for name in (RUN.file, SWEEP_SCENARIO, MANIFEST_NAME)):
+            hint = "give the folder of a run, a sweep, a decision, a forecast, a board run or a trace bundle"
+            raise UserError("the folder has no files with checksums", where=str(folder), hint=hint)
         return [verify_folder(folder)]
     try:
         content = record.read(folder)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import fedsim
 from fedsim.runs import Status
-from tests.cli.invoking import invoke
+from tests.cli.invoking import assert_refused, invoke
 from tests.sweeps.worlds import record, scenario
 
 
@@ -47,3 +47,16 @@ def test_the_command_of_a_bundle_is_shown_as_text(tmp_path: Path) -> None:
     (bundle / "compute.parquet").write_bytes(b"")
     hint = invoke("verify", bundle).stdout.splitlines()[-1]
     assert hint.partition("how it was created: ")[2].startswith("'fedsim traces synthesize desktop")
+
+
+def test_other_folders_are_not_called_damaged(tmp_path: Path) -> None:
+    invoke("board", "show", "-o", tmp_path / "board")
+    for folder in (tmp_path / "board", tmp_path):
+        assert_refused(invoke("verify", folder), "no files with checksums", "give the folder of")
+
+
+def test_a_name_is_one_line(tmp_path: Path) -> None:
+    made = {**scenario(seeds=[0]), "sweep": None}
+    run = fedsim.run(made, tmp_path / "runs" / "a\nb", overrides={"stop.rounds": 2})
+    assert len(invoke("verify", run.path).stdout.splitlines()) == 1
+    assert invoke("watch", "--once", tmp_path / "runs").stdout.startswith("a\\nb: complete")

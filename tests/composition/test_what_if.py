@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import fedsim
 from fedsim.analysis.figures.time import predicted_changes
 from fedsim.errors import UserError
+from fedsim.runs import Status
 from fedsim.runs.critical import waiting_by_cause
 from tests.cli.invoking import assert_refused, invoke
 from tests.composition.worlds import timed
@@ -199,3 +201,11 @@ def test_only_runs_of_a_what_if_are_replaced_and_no_tracker_is_written_to(tmp_pa
     assert fedsim.load(tmp_path / "what-if").scenario["logging"] == []
     assert not (tmp_path / "board" / "what-if").exists()
     assert kept == {file: file.read_bytes() for file in kept}
+
+
+def test_an_unfinished_run_is_not_compared(before: Path, tmp_path: Path) -> None:
+    shutil.copytree(before, tmp_path / "run")
+    fedsim.load(tmp_path / "run").folder.update_info(status=Status.INTERRUPTED)
+    for options in ((), ("-s", "devices.network.up=2x")):
+        result = invoke("what-if", tmp_path / "run", *options)
+        assert_refused(result, "the run is not complete", f"fedsim resume {tmp_path / 'run'}")
