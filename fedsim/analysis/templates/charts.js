@@ -751,14 +751,22 @@ const fedsim = (() => {
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   // Paper is light, and narrower than a screen: charts are drawn for its width, or their words would shrink with them.
+  // What is folded is printed, but for the scenario's file and the facts of the run.
+  let folded = [];
   window.addEventListener("beforeprint", () => {
     root.dataset.theme = "light";
     root.classList.add("printing");
+    folded = [...document.querySelectorAll("details:not(.card, .numbers, [open])")];
+    folded.forEach((details) => { details.open = true; });
     repaint();
     // ECharts leaves words where they were in the old size until it draws again.
     repaint();
   });
-  window.addEventListener("afterprint", () => { root.classList.remove("printing"); setTheme(theme); });
+  window.addEventListener("afterprint", () => {
+    root.classList.remove("printing");
+    folded.forEach((details) => { details.open = false; });
+    setTheme(theme);
+  });
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
