@@ -77,11 +77,8 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     *(
         ("devices twice as fast", ("compute",), f"devices.compute.{key}", factor)
         for key, factor in (
-            *(
-                (key, "0.5x")
-                for key in ("step", "median", "mean", "reference_step", "train_factor")
-            ),
-            ("flops_per_s", "2x"),
+            *((key, "0.5x") for key in ("step", "median", "mean")),
+            *((key, "2x") for key in ("flops_per_s", "speed_factor")),
         )
     ),
     ("halving the deadline", ("deadline",), "server.schedule.deadline", "0.5x"),
