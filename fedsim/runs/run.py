@@ -126,15 +126,14 @@ class Run:
     @functools.cached_property
     def scenario(self) -> dict[str, Any]:
         """The resolved scenario as plain data."""
-        content = parse_yaml(self.scenario_text, str(self.folder.scenario)).data
-        return {"stop": {}, "server": {}} | self.require_scenario(content)
+        return self.require_scenario(parse_yaml(self.scenario_text, str(self.folder.scenario)).data)
 
     def require_scenario(self, content: Any) -> dict[str, Any]:
         """The content of a scenario's file; refuse one without sections."""
         if isinstance(content, dict) and all(
             isinstance(content.get(name) or {}, dict) for name in _SECTIONS
         ):
-            return content
+            return content | {name: content.get(name, {}) for name in ("stop", "server")}
         raise RUN.damaged(self.folder.scenario, "is not a scenario")
 
     def read_scenario(self, sections: dict[str, dict[str, Any]]) -> None:
@@ -144,10 +143,9 @@ class Run:
         for text in texts:
             if text not in sections:
                 sections[text] = parse_yaml(text, str(self.folder.scenario)).data or {}
-        parts = [self.require_scenario(sections[text]) for text in texts]
-        content = {key: value for part in parts for key, value in part.items()}
+            self.require_scenario(sections[text])
+        content = {key: value for text in texts for key, value in sections[text].items()}
         self.scenario = self.require_scenario(content or None)
-        self.scenario.setdefault("server", {})
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:

@@ -91,7 +91,7 @@ def test_every_advice_of_a_page_is_accepted(compute: dict[str, Any], tmp_path: P
     run = fedsim.run(content, tmp_path / "before")
     figure = waiting(run)
     assert figure is not None
-    assert any("devices twice as fast" in each["words"] for each in figure.extra["changes"])
+    assert any(each["change"] == "devices twice as fast" for each in figure.extra["changes"])
     for change in figure.extra["changes"]:
         result = invoke(*shlex.split(change["command"])[1:])
         assert result.exit_code == 0, result.output
@@ -165,7 +165,7 @@ def test_predictions_agree_with_the_run(
         assert saved == 0
         assert change not in changes
         return
-    words, share = changes[change]["words"], changes[change]["share"]
+    words, share = changes[change]["effect"], changes[change]["share"]
     assert word in words
     if word == "at most":
         assert 0 < saved <= share + 1e-9
