@@ -619,9 +619,8 @@ const fedsim = (() => {
     details.querySelectorAll(":scope > :not(summary)").forEach((element) => element.remove());
     const build = () => {
       if (!details.open || details.querySelector("table")) return;
-      const { columns: shown } = { columns: whole(figure()) };
-      const count = shown[0].values.length;
-      const scroll = add(details, "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" });
+      const shown = whole(figure()), count = shown[0].values.length;
+      const scroll = add(details, "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Numbers: ${titleOf(details)}` });
       const grid = add(scroll, "table");
       const head = add(add(grid, "thead"), "tr");
       for (const each of shown) add(head, "th", { scope: "col", class: each.kind === "text" ? "" : "number" }, each.label);
