@@ -670,7 +670,7 @@ const fedsim = (() => {
       }
       const top = y + (legends.has(host) ? 24 : 0);
       const copy = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
-      copy.setOption({ ...entry.option, ...(entry.zoomState?.() || {}) });
+      copy.setOption(entry.option);
       const inner = new DOMParser().parseFromString(copy.renderToSVGString(), "image/svg+xml").documentElement;
       copy.dispose();
       inner.setAttribute("y", top);
