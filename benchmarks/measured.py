@@ -448,7 +448,8 @@ def _summary(record: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 def page(record: dict[str, Any]) -> str:
     """The page of a record."""
     text = _INTRODUCTION + markdown(
-        ("source", "", "median error", "largest", "over 5% (times), 10% (energy)"), _summary(record)
+        ("source", "quantity", "median error", "largest", "over 5% (times), 10% (energy)"),
+        _summary(record),
     )
     for name, (title, given, _) in SOURCES.items():
         text += f"\n## {title}\n\n{given}\n"

@@ -146,7 +146,7 @@ def methods_page() -> str:
             ("Paper", described["paper"]),
             ("Read it", ", ".join(f"<{one.link}>" for one in of_part("method", name))),
         ]
-        lines += ["| | |", "|---|---|"]
+        lines += ["| property | value |", "|---|---|"]
         lines += [f"| {label} | {_cell(text)} |" for label, text in rows if text]
         lines += ["", *_table(method.Params)]
     return _join(lines)

@@ -108,9 +108,9 @@ def explanation(run: Run, waiting: Figure | None) -> list[str]:
     sentences = [waiting.extra["bottleneck"]]
     changes = waiting.extra["changes"]
     if changes and changes[0]["share"] >= _NOTABLE:
-        change, effect = changes[0]["words"].replace("−", "").split(": ")
+        effect = changes[0]["effect"].replace("−", "")
         sentences.append(
-            f"{sentence(change)} would help most: {effect} less time per server update."
+            f"{sentence(changes[0]['change'])} would help most: {effect} less time per server update."
         )
     return [*sentences, *late_rise(run)]
 

@@ -90,7 +90,7 @@ def _print_waiting(run: Run, as_json: bool) -> None:
     numeric = [column.label for column in columns if column.numeric]
     options.print_table([column.label for column in columns], rows, right=numeric, box=None)
     for change in figure.extra["changes"]:
-        click.echo(f"{change['words']}; to try it:")
+        click.echo(f"{change['change']}: {change['effect']}; to try it:")
         click.echo(f"  {change['command']}")
 
 

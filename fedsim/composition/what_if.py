@@ -98,7 +98,7 @@ def _scaled(run: Run, override: Override) -> Override:
             f"{override.path} is {value!r}, not a number to multiply",
             where=override.where,
             hint=f"give its new value: -s {override.path}=...; the rates of a trace are scaled by "
-            "devices.network.rate_factor=2x, its speeds by devices.compute.reference_step=0.5x",
+            "devices.network.rate_factor=2x, its speeds by devices.compute.speed_factor=2x",
         )
     scaled = [float(f"{each * float(factor[1]):.12g}") for each in numbers]
     return replace(override, value=scaled if isinstance(value, list) else scaled[0])

@@ -38,6 +38,7 @@ from fedsim.decisions.decision import (
     SETTINGS,
     Decision,
     Finalist,
+    better_by_chance,
     format_objective,
     label_of,
     shown,
@@ -434,6 +435,9 @@ class _Work:
         chance = format_probability(winner.probability)
         equal = [e.words for e in finalists[1:] if format_probability(e.probability) == chance]
         also = f", equal to that of {format_names(equal)}" if equal else ""
+        if rivals := better_by_chance(finalists):
+            names = format_names([f"{each.words} ({value(each)})" for each in rivals])
+            also += f"; with these fresh seeds alone, {names} did better, but not over all runs"
         given = [f"; {each.words}: {value(each)}" for each in finalists[1:] if not each.setting]
         return (
             f"{winner.words}: {of}{value(winner)}{bounds}; best of {count} (to within {INDIFFERENCE:.0%}) with "

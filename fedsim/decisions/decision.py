@@ -19,7 +19,13 @@ from fedsim.decisions.search import RULED_OUT, Tried
 from fedsim.decisions.space import Setting, Space
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.own_code import as_data
-from fedsim.vocabulary.formatting import ABSENT, Kind, format_probability, format_value
+from fedsim.vocabulary.formatting import (
+    ABSENT,
+    Kind,
+    format_names,
+    format_probability,
+    format_value,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -92,13 +98,28 @@ class Finalist:
 
 
 def joined(finalists: Sequence[Finalist]) -> list[Finalist]:
-    """The finalists as tables show them: those with the same values with every seed are one, named ``a = b``."""
-    rows: dict[bytes, Finalist] = {}
+    """The finalists as tables show them: those with the same values with every seed are one, which names the others."""
+    rows: dict[bytes, list[Finalist]] = {}
     for each in finalists:
-        key = each.values.tobytes()
-        words = f"{rows[key].words} = {each.words}" if key in rows else each.words
-        rows[key] = replace(rows.get(key, each), words=words)
-    return list(rows.values())
+        rows.setdefault(each.values.tobytes(), []).append(each)
+
+    def named(first: Finalist, *others: Finalist) -> Finalist:
+        if not others:
+            return first
+        names = format_names([each.words for each in others])
+        return replace(first, words=f"{first.words} (same results with {names})")
+
+    return [named(*same) for same in rows.values()]
+
+
+def better_by_chance(finalists: Sequence[Finalist]) -> list[Finalist]:
+    """The rivals of the choice, the first finalist, that did better with the fresh seeds alone."""
+    sign = -1 if finalists[0].objectives == (THROUGHPUT,) else 1
+    return [
+        each
+        for each in finalists[1:]
+        if math.isfinite(each.probability) and sign * each.middle() < sign * finalists[0].middle()
+    ]
 
 
 @dataclass(frozen=True)

@@ -129,8 +129,7 @@ class Run:
     @functools.cached_property
     def scenario(self) -> dict[str, Any]:
         """The resolved scenario as plain data."""
-        content = parse_yaml(self.scenario_text, str(self.folder.scenario)).data
-        return {"stop": {}, "server": {}} | self.require_scenario(content)
+        return self.require_scenario(parse_yaml(self.scenario_text, str(self.folder.scenario)).data)
 
     def require_scenario(self, content: Any) -> dict[str, Any]:
         """The content of a scenario's file, or a section of it; refuse one of another run."""
@@ -145,7 +144,7 @@ class Run:
                 raise RUN.damaged(
                     self.folder.scenario, f"its {key} is {now!r}, but that of run.json is {then!r}"
                 )
-        return content
+        return content | {name: content.get(name, {}) for name in ("stop", "server")}
 
     def read_scenario(self, sections: dict[str, dict[str, Any]]) -> None:
         """Read the scenario; ``sections`` caches parsed sections of scenarios by their text, because parsing YAML takes
@@ -154,10 +153,9 @@ class Run:
         for text in texts:
             if text not in sections:
                 sections[text] = parse_yaml(text, str(self.folder.scenario)).data or {}
-        parts = [self.require_scenario(sections[text]) for text in texts]
-        content = {key: value for part in parts for key, value in part.items()}
+            self.require_scenario(sections[text])
+        content = {key: value for text in texts for key, value in sections[text].items()}
         self.scenario = self.require_scenario(content or None)
-        self.scenario.setdefault("server", {})
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:

@@ -65,21 +65,10 @@ def test_rounds_of_edge_servers_have_a_measure(tmp_path: Path) -> None:
     figure = waiting(run)
     assert "Devices twice as fast would help most: at most " in explanation(run, figure)[-1]
     share = figure.extra["changes"][0]["share"] if figure else 0.0
-    half = Override("devices.compute.train_factor", "0.5x", "-s")
-    faster, _ = what_if(run, [half], output=tmp_path / "faster")
+    twice = Override("devices.compute.speed_factor", "2x", "-s")
+    faster, _ = what_if(run, [twice], output=tmp_path / "faster")
     assert faster.simulated_s == pytest.approx(run.simulated_s * (1 - share), rel=0.02)
     assert faster.simulated_s >= run.simulated_s * (1 - share) - 1e-6
-
-
-def test_relative_speeds_are_scaled_by_the_step_of_reference(tmp_path: Path) -> None:
-    change = ["stop={rounds: 3}", "server.schedule.pause=0s"]
-    run = fedsim.run("quickstart", tmp_path / "run", overrides=change, timing_only=True)
-    figure = waiting(run)
-    advised = figure.extra["changes"] if figure else []
-    key = "devices.compute.reference_step"
-    assert any(each["command"].endswith(f"-s {key}=0.5x") for each in advised)
-    faster, _ = what_if(run, [Override(key, "0.5x", "-s")], output=tmp_path / "faster")
-    assert faster.simulated_s < run.simulated_s
 
 
 def test_a_setting_with_a_warning_is_not_advised(tmp_path: Path) -> None:

@@ -113,8 +113,12 @@ def violations(page: Page) -> str:
 
 
 def test_axe_finds_no_violation_in_both_themes(unchanged: Page) -> None:
+    numbers = "document.querySelectorAll('.numbers').forEach((e) => { e.open = %s; })"
+    unchanged.run(numbers % "true")
+    unchanged.settle()
     assert violations(unchanged) == ""
     assert unchanged.complaints == []
+    unchanged.run(numbers % "false")
 
 
 @pytest.mark.parametrize("width", [320, 390])
@@ -137,6 +141,20 @@ def test_tables_and_charts_fit_on_paper(unchanged: Page) -> None:
     unchanged.call("Emulation.setEmulatedMedia", media="", features=[])
     unchanged.run("window.dispatchEvent(new Event('afterprint'))")
     assert found == []
+
+
+def test_print_shows_what_is_folded(chromium: Page, written: Path) -> None:
+    """But for the file of a scenario and the facts of a run, whose titles are there."""
+    chromium.open(written, unfold=False)
+    folded = "[...document.querySelectorAll('details:not(.card, .numbers)')].filter((e) => !e.open)"
+    closed = chromium.run(f"{folded}.length")
+    chromium.run("window.dispatchEvent(new Event('beforeprint'))")
+    chromium.call("Emulation.setEmulatedMedia", media="print", features=[])
+    hidden = "[...document.querySelectorAll('h2, h3, summary:not(.numbers *)')].filter((e) => !e.checkVisibility())"
+    assert chromium.run(f"{folded}.length + {hidden}.length") == 0
+    chromium.call("Emulation.setEmulatedMedia", media="", features=[])
+    chromium.run("window.dispatchEvent(new Event('afterprint'))")
+    assert chromium.run(f"{folded}.length") == closed
 
 
 def test_figures_have_numbers_without_scripts(chromium: Page, written: Path) -> None:

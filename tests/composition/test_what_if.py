@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,11 @@ from typing import Any
 import pytest
 
 import fedsim
-from fedsim.analysis.figures.time import predicted_changes
+from fedsim.analysis.figures.time import predicted_changes, waiting
 from fedsim.errors import UserError
 from fedsim.runs import Status
 from fedsim.runs.critical import waiting_by_cause
+from tests.calibration.worlds import calibrated
 from tests.cli.invoking import assert_refused, invoke
 from tests.composition.worlds import timed
 
@@ -59,6 +61,43 @@ def test_predictions_hold(before: Path, cause: str, change: str, seconds: float)
     changes = predicted_changes(run, run.critical)
     commands = {each["command"]: each["share"] for each in changes}
     assert commands[f"fedsim what-if {before} -s {change}"] == pytest.approx(1 - seconds / 40)
+
+
+LOG = "client,start,end\na,0,20\na,30,55\nb,0,10\nb,12,24\n"
+PHONES = "builtin:fedscale_phones"
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        {"name": "trace", "trace": "calibrated"},
+        {"name": "trace", "trace": PHONES},  # times measured for inference
+        {"name": "trace", "trace": "builtin:phones_week", "reference_step": "10s"},
+        {"name": "flops", "flops_per_s": 1e6},
+        {"name": "exponential", "mean": "10s"},
+    ],
+    ids=lambda compute: str(compute.get("trace", compute["name"])),
+)
+def test_every_advice_of_a_page_is_accepted(compute: dict[str, Any], tmp_path: Path) -> None:
+    if compute.get("trace") == "calibrated":
+        calibrated(tmp_path, LOG)
+        compute = {**compute, "trace": str(tmp_path / "bundle")}
+    schedule = {"name": "sync", "pause": "5s"}
+    content = {
+        "task": {"name": "timing", "clients": 2, "size": "100kB", "flops_per_sample": 1e5},
+        "training": {"local_steps": 10},
+        "devices": {"compute": compute, "network": STATIC},
+        "server": {"schedule": schedule, "aggregation_time": "2s"},
+        "stop": {"rounds": 5},
+    }
+    run = fedsim.run(content, tmp_path / "before")
+    figure = waiting(run)
+    assert figure is not None
+    assert any(each["change"] == "devices twice as fast" for each in figure.extra["changes"])
+    for change in figure.extra["changes"]:
+        result = invoke(*shlex.split(change["command"])[1:])
+        assert result.exit_code == 0, result.output
+        assert "No effect" not in result.output
 
 
 STATIC = {"name": "static", "latency": "2s", "down": "8Mbps", "up": "200kbps"}
@@ -128,7 +167,7 @@ def test_predictions_agree_with_the_run(
         assert saved == 0
         assert change not in changes
         return
-    words, share = changes[change]["words"], changes[change]["share"]
+    words, share = changes[change]["effect"], changes[change]["share"]
     assert word in words
     if word == "at most":
         assert 0 < saved <= share + 1e-9

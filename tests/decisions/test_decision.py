@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fedsim.decisions.decision import Finalist, joined
+from fedsim.decisions.decision import Finalist, better_by_chance, joined
 from fedsim.decisions.goal import Measured
 
 
@@ -43,4 +43,13 @@ def test_settings_with_the_same_values_are_one_row() -> None:
         replace(finalist(*times_s), words=words)
         for words, times_s in (("a", (1.0, 2.0)), ("b", (2.0, 1.0)), ("c", (1.0, 2.0)))
     ]
-    assert [each.words for each in joined(named)] == ["a = c", "b"]
+    assert [each.words for each in joined(named)] == ["a (same results with c)", "b"]
+
+
+def test_rivals_that_did_better_with_fresh_seeds_are_named() -> None:
+    chances = (0.6, 0.3, math.nan)  # that of a scenario as given that misses a limit
+    finalists = [
+        replace(finalist(time_s), probability=chance)
+        for time_s, chance in zip((2.0, 1.0, 0.5), chances, strict=True)
+    ]
+    assert better_by_chance(finalists) == finalists[1:2]

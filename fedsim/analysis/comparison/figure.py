@@ -27,7 +27,7 @@ from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.files.durable import replacing
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of, without_comma
-from fedsim.vocabulary.formatting import Kind, axis_unit, format_value
+from fedsim.vocabulary.formatting import Kind, axis_unit, format_level, format_value
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,6 +60,8 @@ VENUES = {
 }
 _SHEETS = Path(__file__).parents[1] / "styles"
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+_LETTERS = 4
+"""Letters of a name beside a plot per inch of its panel; longer names would take more than a quarter of it."""
 _PANEL_INCHES, _NARROWEST_INCHES, _COLUMNS = 3.4, 1.6, 3
 _SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.99, 0.999)
 
@@ -261,7 +263,7 @@ def _curves(
     alone: Sequence[str],
 ) -> None:
     """Draw the panels of a metric, one per setting or, if there are any, one per variant in ``alone``, whose others are
-    gray; with one vertical range."""
+    gray; with one vertical range, the targets, and short names at the ends of lines."""
     from matplotlib.cbook import pts_to_poststep
     from matplotlib.collections import LineCollection
     from matplotlib.ticker import FixedLocator, NullLocator
@@ -295,8 +297,11 @@ def _curves(
         bound = comparison.merged(comparison.curves(metric, points=4000, bound=True))
     left, right = (end / per_unit for end in xlim)
     bottom, top = (end * scale for end in late or ylim)
+    letters = _LETTERS * panels[0][0].figure.get_figwidth() / panels[0][0].get_gridspec().ncols
+    has_names = not alone and max(map(len, variants)) <= letters
+    names_of = dict[Any, dict[str, float]]()
     for number, (axes, setting) in enumerate(panels):
-        hidden = list(notes)
+        hidden, named = list(notes), dict[str, float]()
         for label, rows in frame[frame["setting"] == setting].groupby("label", sort=False):
             # A value holds until the next one; the last one is a point.
             until = rows["x"].shift(-1, fill_value=rows["x"].iloc[-1])
@@ -313,6 +318,7 @@ def _curves(
             line = {"color": look.light, "linestyle": (0, look.dash), "drawstyle": "steps-post"}
             points = {"marker": look.marker, "markevery": marked, "label": label}
             axes.plot(rows["x"], rows["median"], **line, **points)
+            named |= {str(label): float(value) for value in rows["median"][-1:] if has_names}
             if bands and rows["low"].notna().any():
                 shade = {"step": "post", "color": look.light, "alpha": 0.12, "linewidth": 0}
                 axes.fill_between(rows["x"], rows["low"], rows["high"], **shade)
@@ -351,11 +357,39 @@ def _curves(
         if axes.get_xscale() == "linear":
             axes.set_xlim(left=0)
         axes.set_xlim(*(end if math.isfinite(end) else None for end in (left, right)))
-    for axes, _ in panels:
+        names_of[axes] = named
+    for axes, named in names_of.items():
         if scale == 100:
             axes.set_ylim(max(axes.get_ylim()[0], 0), min(axes.get_ylim()[1], 100))
         axes.set_ylim(*(end if math.isfinite(end) else None for end in (bottom, top)))
         label_plainly(axes)
+        for goal in comparison.goals:
+            lowest, highest = axes.get_ylim()
+            if goal.metric == metric and lowest <= scale * goal.value <= highest:
+                axes.axhline(
+                    scale * goal.value, color="0.4", linewidth=0.8, dashes=(6, 4), zorder=1
+                )
+                text = "" if alone else f"target {format_level(goal.value, definition.unit)}"
+                left_end: Any = {
+                    "xycoords": axes.get_yaxis_transform(),
+                    "textcoords": "offset points",
+                }
+                axes.annotate(text, (0, scale * goal.value), (3, 2), size="small", **left_end)
+        _name_ends(axes, named, variants)
+
+
+def _name_ends(axes: Any, ends: Mapping[str, float], variants: Mapping[str, Look]) -> None:
+    """Write the names of lines beside the plot, at the heights of their ends, moved apart if they would touch."""
+    heights = {
+        name: float((axes.transScale + axes.transLimits).transform((1.0, value))[1])
+        for name, value in ends.items()
+    }
+    # The height of the axes follows from the layout: this is about a line of text.
+    line, last = 0.15 / axes.figure.get_figheight() * axes.get_gridspec().nrows, math.inf
+    for name, height in sorted(heights.items(), key=lambda each: -each[1]):
+        last = min(height, last - line)
+        beside = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
+        axes.annotate(name, (1, last), (4, 0), color=variants[name].light, size="small", **beside)
 
 
 def _bars(axes: Any, summary: pd.DataFrame, name: str, variants: Mapping[str, Look]) -> None:

@@ -182,12 +182,7 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         "first",
         title,
         _table(comparison, frame, columns, merges=False),
-        {
-            "rows": rows,
-            "ticks": ticks,
-            "title": title,
-            "few": comparison.is_few,
-        },
+        {"rows": rows, "ticks": ticks, "title": title},
     )
 
 
@@ -276,7 +271,6 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         {
             "title": f"Time to {comparison.phrase(target)}",
             "note": f" {relative_speeds(comparison)}.",
-            "few": comparison.is_few,
         },
     )
 
@@ -339,7 +333,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         ("same", "seeds equal", "count"),
     )
     table = _table(comparison, shown, columns, merges=False, names=_GROUP[:1])
-    return Figure("pairs", finding, table, {"few": comparison.is_few})
+    return Figure("pairs", finding, table)
 
 
 def precision(comparison: ComparisonTables) -> Figure | None:

@@ -92,6 +92,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         points=round(charts["points"], -1),
         has_runs=charts["has_runs"],
         stopped=comparison.is_stopped,
+        few=comparison.is_few,
         keys_shown=figures.KEYS_SHOWN,
         targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
         references=[figure for name, figure in drawn.items() if name.startswith("reference-")],

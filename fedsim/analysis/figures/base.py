@@ -249,12 +249,11 @@ def histogram(
     key: str,
     label: str,
     start: str = "from",
-    **extra: Any,
 ) -> Figure:
     """A figure of the numbers of values in bins; those of counts end with their last whole number.
 
     Args:
-        id, finding, extra: as for :class:`Figure`.
+        id, finding: as for :class:`Figure`.
         values, kind: the values.
         edges: edges of the bins.
         key: what the values are counted as.
@@ -267,7 +266,7 @@ def histogram(
         Column(f"to{suffix}", "to", kind, ends),
         Column(key, key, "count", counts_in(values, edges)),
     )
-    return Figure(id, finding, columns, {"bins": label, **extra})
+    return Figure(id, finding, columns, {"bins": label})
 
 
 def drawn_as_lines(

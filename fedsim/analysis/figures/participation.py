@@ -94,8 +94,6 @@ def participation(run: Run) -> Figure | None:
         "clients",
         "aggregated updates",
         "updates from",
-        never=never,
-        gini=coefficient,
     )
 
 

@@ -77,11 +77,8 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     *(
         ("devices twice as fast", ("compute",), f"devices.compute.{key}", factor)
         for key, factor in (
-            *(
-                (key, "0.5x")
-                for key in ("step", "median", "mean", "reference_step", "train_factor")
-            ),
-            ("flops_per_s", "2x"),
+            *((key, "0.5x") for key in ("step", "median", "mean")),
+            *((key, "2x") for key in ("flops_per_s", "speed_factor")),
         )
     ),
     ("halving the deadline", ("deadline",), "server.schedule.deadline", "0.5x"),
@@ -183,15 +180,22 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
     share = float(saved_s / path["to_s"].iloc[-1])
     cohort = section(run, "server", "selection").get("cohort")
     everybody = cohort is None or used.groupby("round").size().max() < cohort
-    words = f"leaving out client {client}: {'about' if everybody else 'at most'} −{_percent(share, share)}"
-    command = format_command("what-if", run.path, "--without-clients", client)
-    return {"words": words, "share": share, "command": command} if share >= _LEAST_SHARE else None
+    return (
+        {
+            "change": f"leaving out client {client}",
+            "effect": f"{'about' if everybody else 'at most'} −{_percent(share, share)}",
+            "share": share,
+            "command": format_command("what-if", run.path, "--without-clients", client),
+        }
+        if share >= _LEAST_SHARE
+        else None
+    )
 
 
 def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
-    """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`): the change
-    and its prediction in words, the ``share`` of the time that it saves (0 if its error is larger), and
-    the command that tries it.
+    """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`): the
+    ``change`` and its predicted ``effect`` in words, the ``share`` of the time that it saves (0 if its error is larger)
+    and the ``command`` that tries it.
 
     A setting that a note of the run warns about is left as it is. With edge servers, there are changes of their links
     and of the clients' work in their rounds.
@@ -230,7 +234,7 @@ def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
                 if saved.error > _LEAST_ERROR and not saved.is_bound:
                     effect += f" ± {_percent(saved.error, share)}"
             command = format_command("what-if", run.path, "-s", f"{setting}={factor}")
-            changes.append({"words": f"{words}: {effect}", "share": share, "command": command})
+            changes.append({"change": words, "effect": effect, "share": share, "command": command})
     return sorted(changes, key=lambda change: -change["share"])[:_MOST_CHANGES]
 
 

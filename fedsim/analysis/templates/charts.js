@@ -619,9 +619,8 @@ const fedsim = (() => {
     details.querySelectorAll(":scope > :not(summary)").forEach((element) => element.remove());
     const build = () => {
       if (!details.open || details.querySelector("table")) return;
-      const { columns: shown } = { columns: whole(figure()) };
-      const count = shown[0].values.length;
-      const scroll = add(details, "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Numbers" });
+      const shown = whole(figure()), count = shown[0].values.length;
+      const scroll = add(details, "div", { class: "scroll", tabindex: 0, role: "region", "aria-label": `Numbers: ${titleOf(details)}` });
       const grid = add(scroll, "table");
       const head = add(add(grid, "thead"), "tr");
       for (const each of shown) add(head, "th", { scope: "col", class: each.kind === "text" ? "" : "number" }, each.label);
@@ -671,7 +670,7 @@ const fedsim = (() => {
       }
       const top = y + (legends.has(host) ? 24 : 0);
       const copy = echarts.init(null, null, { renderer: "svg", ssr: true, width, height });
-      copy.setOption({ ...entry.option, ...(entry.zoomState?.() || {}) });
+      copy.setOption(entry.option);
       const inner = new DOMParser().parseFromString(copy.renderToSVGString(), "image/svg+xml").documentElement;
       copy.dispose();
       inner.setAttribute("y", top);
@@ -751,14 +750,22 @@ const fedsim = (() => {
   });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   // Paper is light, and narrower than a screen: charts are drawn for its width, or their words would shrink with them.
+  // What is folded is printed, but for the scenario's file and the facts of the run.
+  let folded = [];
   window.addEventListener("beforeprint", () => {
     root.dataset.theme = "light";
     root.classList.add("printing");
+    folded = [...document.querySelectorAll("details:not(.card, .numbers, [open])")];
+    folded.forEach((details) => { details.open = true; });
     repaint();
     // ECharts leaves words where they were in the old size until it draws again.
     repaint();
   });
-  window.addEventListener("afterprint", () => { root.classList.remove("printing"); setTheme(theme); });
+  window.addEventListener("afterprint", () => {
+    root.classList.remove("printing");
+    folded.forEach((details) => { details.open = false; });
+    setTheme(theme);
+  });
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {

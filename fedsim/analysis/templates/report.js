@@ -39,20 +39,4 @@
       values: data.partition.columns.slice(1).map((c) => c.values),
     });
   }
-
-  const find = byId("find"), found = byId("found");
-  const text = document.querySelector("#scenario-text pre");
-  find.addEventListener("input", () => {
-    const query = find.value.trim().toLowerCase();
-    let hits = 0, first = null;
-    for (const line of text.children) {
-      const hit = query !== "" && line.textContent.toLowerCase().includes(query);
-      line.classList.toggle("hit", hit);
-      hits += hit;
-      first = first || (hit ? line : null);
-    }
-    text.classList.toggle("filtered", query !== "");
-    found.textContent = query ? `${hits} ${hits === 1 ? "line" : "lines"}` : "";
-    if (first) text.scrollTop = first.offsetTop - text.offsetTop - 40;
-  });
 })();

@@ -59,6 +59,8 @@ class TraceCompute(ComputeModel):
         reference_step: Duration | None = None
         """Time of one local step of this model on a device of relative speed 1, for tables that contain only relative
         speeds."""
+        speed_factor: float = Field(default=1.0, gt=0)
+        """Factor on the speeds of all devices: 2 halves their step times."""
 
         def needs_tables(self) -> Mapping[str, str]:
             """The bundle's step times."""
@@ -80,18 +82,19 @@ class TraceCompute(ComputeModel):
                 hint = "it has times, which are used without reference_step: remove it"
             where = "devices.compute.reference_step"
             require_known(speed, "relative_speed", where, hint, context)
-            step: npt.NDArray[np.float64] = params.reference_step / speed
+            step: npt.NDArray[np.float64] = params.reference_step / speed / params.speed_factor
             return step
         inference = table.is_inference()
         if params.train_factor != 1 and not inference.any():
             raise UserError(
                 "the times of this bundle were not measured for inference, so train_factor has no effect",
                 where="devices.compute.train_factor",
-                hint="remove it; to make all devices slower, give reference_step or scale the bundle",
+                hint="remove it; to make all devices half as fast, give speed_factor: 0.5",
             )
         factor = np.where(inference, params.train_factor, 1.0)
         fixed_s = np.nan_to_num(table.column("step_fixed_s"))
         step = factor * (fixed_s + table.column("sample_s") * context.batch_samples)
+        step /= params.speed_factor
         hint = _REFERENCE_STEP if np.isfinite(speed).all() else _ANOTHER_BUNDLE
         require_known(step, "time of a local step", "devices.compute", hint, context)
         return step

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from matplotlib.collections import LineCollection
 
-from fedsim.analysis.comparison import Comparison
+from fedsim.analysis.comparison import Comparison, Target
 from fedsim.analysis.comparison.figure import FigureStyle, inches, limits, save
 from fedsim.errors import UserError
 from tests.analysis.comparison.compared import SETTINGS, VARIANTS
-from tests.analysis.comparison.made import of, run
+from tests.analysis.comparison.made import GOAL, of, racers, run
 from tests.analysis.comparison.test_groups import facts, server
 
 INFINITE = float("inf")
@@ -148,7 +148,7 @@ def test_runs_are_drawn_for_few_variants_and_bands_on_request(comparison: Compar
     def drawn(compared: Comparison, **style: Any) -> tuple[int, int]:
         axes = compared.plot("accuracy", **style).axes[0]
         runs = [each for each in axes.collections if isinstance(each, LineCollection)]
-        lines = len(axes.lines) + sum(len(each.get_paths()) for each in runs)
+        lines = len(_curves(axes)) + sum(len(each.get_paths()) for each in runs)
         return len(axes.collections) - len(runs), lines
 
     seeds = 2 * len(comparison.groups[0].runs)
@@ -187,11 +187,24 @@ def test_the_last_value_of_a_curve_is_marked() -> None:
         assert sorted(set(marked)) == marked
 
 
+def test_targets_and_short_names_at_the_ends_of_lines_are_those_of_the_page() -> None:
+    ends = {"fedavg": (100, 110), "fedprox": (200, 210), "method_with_a_long_name": (150, 160)}
+    runs = racers(**ends)
+    goals = (GOAL, Target("accuracy", 0.99))  # one is beyond the axis
+    for variants, width, named in ((2, None, 2), (3, None, 0), (3, "acm-text", 3)):
+        (axes,) = of(*runs[: 2 * variants], goals=goals).plot("accuracy", width=width).axes
+        texts = {text.get_text(): text for text in axes.texts if text.get_text()}
+        assert sorted(texts) == sorted(["target 80%", *list(ends)[:named]])
+        heights = sorted(texts[name].xy[1] for name in list(ends)[:named])
+        assert not named or min(np.diff(heights)) > 0.02
+
+
 def test_a_figure_shows_every_evaluation() -> None:
     """One peak among a thousand evaluations, which a figure of fewer points would miss."""
     times = tuple(float(second) for second in range(1000))
     values = tuple(0.9 if second == 501 else 0.5 for second in times)
-    (line,) = of(facts(server("fedavg"), 0, "a", times, values)).plot("accuracy").axes[0].lines
+    compared = of(facts(server("fedavg"), 0, "a", times, values))
+    (line,) = _curves(compared.plot("accuracy").axes[0])
     assert max(line.get_ydata()) == pytest.approx(90.0)
 
 
@@ -213,7 +226,7 @@ def test_a_range_names_the_variants_that_it_leaves_without_a_curve(
         run("b", accuracy=(0.1, 0.9)),
     )
     (axes,) = comparison.plot(**style).axes
-    assert [text.get_text() for text in axes.texts] == notes
+    assert _notes(axes) == notes
 
 
 def test_the_figure_shows_the_late_range_and_says_so() -> None:
@@ -233,11 +246,21 @@ def test_the_figure_shows_the_late_range_and_says_so() -> None:
     (axes,) = comparison.plot("r2").axes
     low, high = 0.58 - 0.06 * 0.16, 0.74 + 0.06 * 0.16
     assert axes.get_ylim() == pytest.approx((low, high))
-    assert [text.get_text() for text in axes.texts] == ["not shown: below 0.5704"]
+    assert _notes(axes) == ["not shown: below 0.5704"]
     for style in ({"ylim": "-20:1"}, {"xlim": "0:1h"}):
         (axes,) = comparison.plot("r2", **style).axes
         assert axes.get_ylim()[0] < -19
-        assert list(axes.texts) == []
+        assert _notes(axes) == []
+
+
+def _notes(axes: Any) -> list[str]:
+    texts = [text.get_text() for text in axes.texts]
+    return [text for text in texts if text.startswith("not shown")]
+
+
+def _curves(axes: Any) -> list[Any]:
+    """The lines but for those of targets."""
+    return [line for line in axes.lines if line.get_drawstyle() == "steps-post"]
 
 
 def test_files_are_equal_and_their_text_is_text(

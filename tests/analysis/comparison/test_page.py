@@ -2,8 +2,10 @@
 
 import pytest
 
-from fedsim.analysis.comparison import Comparison, page
+from fedsim.analysis.comparison import Comparison, compare, page
 from fedsim.analysis.comparison.page import curves_document, title
+from fedsim.sweeps import Sweep
+from tests.analysis.comparison.compared import VARIANTS, folders
 
 
 def test_the_title_names_up_to_three_in_their_order() -> None:
@@ -16,7 +18,16 @@ def test_dashes_are_explained_where_there_are_any(
 ) -> None:
     missed = comparison.targets[comparison.targets["time_s"].isna()]["target"].nunique()
     assert 0 < missed < len(comparison.goals)
-    assert comparison_page.count("A dash means that fewer than half did.") == missed
+    assert comparison_page.count("A dash means that fewer than half of the runs did.") == missed
+
+
+@pytest.mark.parametrize("seeds", [2, 3])
+def test_the_median_is_explained_where_a_table_has_it(sweep: Sweep, seeds: int) -> None:
+    """The median of two runs would be the faster one."""
+    chosen = [folder for v in VARIANTS for folder in folders(sweep, "alpha=5", v)[:seeds]]
+    text = page.render(compare(chosen, targets=["accuracy=0.5"]))
+    table = text.split('id="figure-target-0"')[1].split("</figure>")[0]
+    assert ("The median is the time" in table) == (">median</th>" in table) == (seeds == 3)
 
 
 def test_a_page_of_too_many_runs_has_their_medians_and_bands(

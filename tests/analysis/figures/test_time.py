@@ -173,7 +173,7 @@ def test_waiting_is_split_by_cause(tmp_path: Path) -> None:
     spent = (run.critical["to_s"] - run.critical["from_s"])[
         run.critical["cause"] == "compute"
     ].sum()
-    (change,) = [each for each in figure.extra["changes"] if each["words"].startswith("devices")]
+    (change,) = [each for each in figure.extra["changes"] if each["change"].startswith("devices")]
     assert change["share"] == pytest.approx(spent / sum(shown["seconds"]) / 2)
     assert f"devices twice as fast: about −{100 * change['share']:.0f}%" in render(run)
 
