@@ -63,7 +63,8 @@ def write_perfetto(run: Run, path: Path) -> None:
         events += [_versions(run), _critical(run), _counters(run)]
         for number, event in enumerate(itertools.chain.from_iterable(events)):
             file.write(",\n" if number else "")
-            json.dump(event, file, separators=(",", ":"), allow_nan=False)
+            # Several times as fast as json.dump, which encodes piece by piece.
+            file.write(json.dumps(event, separators=(",", ":"), allow_nan=False))
         file.write("\n]}\n")
 
 
@@ -174,8 +175,9 @@ def _counters(run: Run) -> Iterator[Event]:
     for at, value in zip(times.tolist(), np.cumsum(changes).tolist(), strict=True):
         yield counter(CLIENTS, "clients working", at, int(value))
     if run.online is not None:
-        seen_at = _ns(run.online["time_s"].to_numpy()).tolist()
-        for at, value in zip(seen_at, run.online["online"].tolist(), strict=True):
+        online = run.online[run.online["online"].diff() != 0]
+        seen_at = _ns(online["time_s"].to_numpy()).tolist()
+        for at, value in zip(seen_at, online["online"].tolist(), strict=True):
             yield counter(CLIENTS, "clients online", at, value)
     metrics = run.metrics
     measured_at = _ns(metrics["time_s"].to_numpy()).tolist()
