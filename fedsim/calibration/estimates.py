@@ -382,12 +382,17 @@ def _links(
         too_fast[by[rates_bps >= FASTEST_BPS]] = True
         rates.append(_by_client(by, rates_bps, count))
         flags += _fit_flags(f"rates {way}", "normal", rates[-1], by, rates_bps)
-    if transfers.latency_from == "scenario" and too_fast.any():
+    if too_fast.any():
+        what, fix = "take no time", "Leave downloaded and computed empty if they were not measured."
+        if transfers.latency_from == "scenario":
+            what, fix = (
+                "are shorter than the scenario's latency",
+                "Correct devices.network.latency.",
+            )
         flags.insert(
             0,
-            "The log's transfers are shorter than the scenario's latency allows for"
-            f" {too_fast.sum()} of {format_counted(count, 'client')}, so the rates of these links mean nothing."
-            " Correct devices.network.latency.",
+            f"Transfers of {too_fast.sum()} of {format_counted(count, 'client')} {what}, so the rates of these links"
+            f" mean nothing. {fix}",
         )
     return transfers, rates, slopes
 

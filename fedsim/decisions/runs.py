@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from fedsim.analysis.run import load_run
@@ -85,9 +86,8 @@ class Runs:
 
             perform(self._folder, tasks, shares, add, **self._settings)
         if len(errors) == len(by_name):
-            raise UserError(
-                f"none of the runs succeeded; the first failed with:\n{errors[names[0]]}"
-            )
+            first = indent(errors[names[0]], "  ")
+            raise UserError(f"none of the runs succeeded; the first failed with:\n{first}")
         done: list[Run | str] = []
         sections = dict[str, Any]()
         for name in names:

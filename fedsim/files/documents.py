@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fedsim.files.delimited import repeated
+
 
 def json_text(data: Any, *, indent: int | None = None, sort_keys: bool = False) -> str:
     """Plain data as JSON, in which numbers that are not finite are null, because JSON has no word for them."""
@@ -22,12 +24,19 @@ def parsed(text: str | bytes) -> Any:
     """The data in JSON.
 
     Raises:
-        ValueError: it is not JSON, or too deep to be read.
+        ValueError: it is not JSON, too deep to be read, or has a key twice in an object.
     """
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) < len(pairs):
+        raise ValueError(f"the key '{repeated(key for key, _ in pairs)}' appears twice")
+    return content
 
 
 def _finite(data: Any) -> Any:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 import numpy as np
@@ -345,7 +346,7 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) 
     except (Exception, SystemExit) as error:
         after = f"{format_duration(grid.clock.now_ns / NS_PER_S)} after the start"
         if not isinstance(error, SystemExit):
-            trace = apps_traceback(error).rstrip()
+            trace = indent(apps_traceback(error).rstrip(), "  ")
             raise UserError(f"the ServerApp failed {after}\n{trace}") from error
         if error.code not in (None, 0):
             raise UserError(f"the ServerApp ended {after} by sys.exit({error.code!r})") from error

@@ -12,6 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
 from fedsim.errors import UserError
@@ -44,7 +45,7 @@ class AppSource:
             app = fl.load_app(reference, fl.LoadServerAppError, folder)
         except Exception as error:
             raise UserError(
-                f"cannot load the app\n{apps_traceback(error).rstrip()}",
+                f"cannot load the app\n{indent(apps_traceback(error).rstrip(), '  ')}",
                 where=f"{folder or Path.cwd()}: {reference}",
                 hint="install the app's dependencies in fedsim's environment, or correct its pyproject.toml",
             ) from error

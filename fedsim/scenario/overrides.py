@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim.errors import UserError, strings
-from fedsim.scenario.source import KeyPath, Source, parse_yaml
+from fedsim.scenario.source import MOST_LEVELS, KeyPath, Source, parse_yaml
 
 _SHOWN = 500
 """Characters of an option that a message repeats."""
@@ -81,6 +81,8 @@ def _apply(source: Source, override: Override) -> None:
     if source.data is None:
         source.data = {}
     parts = override.path.split(".")
+    if len(parts) > MOST_LEVELS:
+        raise UserError("the path is too long", where=override.where)
     target: Any = source.data
     path: KeyPath = ()
     for depth, key in enumerate(parts):
@@ -100,7 +102,7 @@ def _apply(source: Source, override: Override) -> None:
             if not last:
                 target = target[key]
         elif isinstance(target, list):
-            if not key.isdigit() or int(key) >= len(target):
+            if not key.isdecimal() or int(key) >= len(target):
                 raise UserError(
                     f"'{'.'.join(parts[:depth])}' is a list of {len(target)} items",
                     where=override.where,

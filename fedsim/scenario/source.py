@@ -35,8 +35,8 @@ KeyPath = tuple[str | int, ...]
 """Path of a value: mapping keys and list positions from the top."""
 
 _TAG = "tag:yaml.org,2002:"
-_MOST_BYTES, _MOST_KEYS, _MOST_REPEATED, _MOST_LEVELS = 5_000_000, 5_000, 10_000, 100
-_MOST_VALUES = 100_000
+_MOST_BYTES, _MOST_KEYS, _MOST_REPEATED, _MOST_VALUES = 5_000_000, 5_000, 10_000, 100_000
+MOST_LEVELS = 100
 """Limits: the size of a file, keys of a mapping, values that aliases repeat, and levels of nesting."""
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")
@@ -279,7 +279,7 @@ class _Composer(Composer):
     def compose_node(self, parent: Any, index: Any) -> Any:
         """The next node, below ``parent``."""
         problem, self._values = "", self._values + 1
-        if self.depth > _MOST_LEVELS:
+        if self.depth > MOST_LEVELS:
             problem = "the mapping or list is nested too deeply"
         elif isinstance(parent, MappingNode) and len(parent.value) >= _MOST_KEYS:
             problem = f"the mapping has more than {format_count(_MOST_KEYS)} keys"
@@ -308,7 +308,7 @@ class _Builder:
         if node in self._seen:
             self._repeated += 1 + len(node.value) // 100  # Characters of a text count too.
         self._seen.add(node)
-        if self._repeated > _MOST_REPEATED or len(path) > _MOST_LEVELS:
+        if self._repeated > _MOST_REPEATED or len(path) > MOST_LEVELS:
             raise UserError(
                 "aliases repeat too many values", where=location, hint="write out what is meant"
             )

@@ -1,5 +1,6 @@
 """A user's own arrays and tables."""
 
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +101,22 @@ def test_a_damaged_npz_says_so(tmp_path: Path) -> None:
             load("npz", path=path)
 
 
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (b"no array", "do not fit together"),
+        (b"\x93NUMPY\x01\0\x10\0" + b"(" * 16, "damaged"),
+        (bytes(300_000_000), "unpacks to more than"),
+    ],
+)
+def test_a_hostile_npz_is_refused(tmp_path: Path, x: bytes, says: str) -> None:
+    path = save_npz(tmp_path / "own.npz", y=np.zeros(100, dtype=int))
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", x)
+    with pytest.raises(UserError, match=rf"own\.npz: .*{says}"):
+        load("npz", path=path)
+
+
 def test_tokens_stay_integers(tmp_path: Path) -> None:
     """Codes of more than 2^24 would lose digits in float32."""
     x = np.array([[1, 2**24 + 1], [0, 3], [4, 5], [6, 7]])
@@ -172,6 +189,7 @@ REFUSED_TABLES: list[tuple[str, dict[str, Any], str]] = [
     ("b\nx\ny\n", {"target": "b"}, "cannot be a feature"),
     ("a,b\n", {"target": "b"}, "no rows"),
     ("", {"target": "b"}, "cannot be read"),
+    (f"a,b\n{10**500},x\n1,y\n", {"target": "b"}, "'a' cannot be a feature"),
 ]
 
 
