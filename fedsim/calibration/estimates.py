@@ -14,7 +14,7 @@ from scipy import stats
 
 from fedsim.calibration.log import Rounds, rounds_of
 from fedsim.calibration.transfers import CANDIDATES, FASTEST_BPS, Link, Transfers, identify
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import Floats, Ints, make_table
@@ -522,8 +522,8 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         availability["end_us"] = [min(round(end * 1e6), horizon_us) for end in ends]
         tables["availability"] = make_table("availability", availability)
     manifest = Manifest(
-        name=name,
-        source=source,
+        name=printable(name),
+        source=printable(source),
         horizon_us=horizon_us,
         importer="calibrate",
         importer_version="1",

@@ -50,6 +50,8 @@ _UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
 """Text of a cell of a spreadsheet that is no value, as in pandas."""
 _MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
 """Limits of a sheet: the rows that Excel has, and cells."""
+_CELL_BYTES = 10
+"""Memory for each byte of the XML of a sheet, which also takes long to be read."""
 _SPARSE = 100
 """Cells of a table of JSON for each one that is given, if there are that many."""
 _FORMULA = re.compile(
@@ -99,7 +101,7 @@ class TableFile:
         if self._whole is None:
             self._open_text(head)
             return
-        schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
+        schema = getattr(self._whole, "schema_arrow", self._whole.schema)
         own = schema.names
         if twice := repeated(own):
             raise source.error(f"has the column '{twice}' twice", "remove or rename one of them")
@@ -143,7 +145,7 @@ class TableFile:
         data = io.BytesIO(self.source.data)
         with zipfile.ZipFile(data) as parts:
             unpacked = sum(part.file_size for part in parts.infolist())
-        require_room(unpacked, len(self.source.data), self.source.where)
+        require_room(_CELL_BYTES * unpacked, len(self.source.data), self.source.where)
         try:
             from openpyxl import load_workbook  # type: ignore[import-untyped]
 
