@@ -30,6 +30,14 @@ def parsed(text: str | bytes) -> Any:
         return json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
+    except ValueError as error:
+        raise without_advice(error) from None
+
+
+def without_advice(error: Exception) -> Exception:
+    """An error of a parser; for a number with too many digits for Python, one that does not advise to change that."""
+    too_long = "set_int_max_str_digits" in str(error)
+    return ValueError("it has a number with more than 4,300 digits") if too_long else error
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

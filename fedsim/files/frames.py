@@ -491,7 +491,10 @@ class Frame:
                 nested = ", ".join(dict.fromkeys(name for file in files for name in file.nested))
                 hint = f"{nearest(str(name), known)}its columns are {', '.join(known)}"
                 hint += nested and f"; the lists {nested} are left out"
-                raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
+                message = f"has no column '{name}' for {role}"
+                if (other := role_of[role_name(name)]) in self.names:
+                    message, hint = f"column '{name}' is given for {role} and {other}", "give two"
+                raise UserError(message, where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
         self.mistakes: dict[tuple[int, str], UserError] | None = None
@@ -557,6 +560,14 @@ class Frame:
         encoded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in chunks]
         wide = pa.dictionary(pa.int32(), pa.string())
         return cells.texts(pa.chunked_array([c.cast(wide) for c in encoded], wide), lower=lower)
+
+    def ids(self, name: str) -> tuple[Ints, list[str]]:
+        """:meth:`text` whose words are names."""
+        codes, words = self.text(name)
+        control = [n for n, word in enumerate(words) if re.search(cells.CONTROL, word)]
+        message = f"{name} is {{}}, which contains a control character"
+        self.refuse(np.isin(codes, control), message, "leave it out", name)
+        return codes, words
 
     def number(
         self,

@@ -119,7 +119,10 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
         (b"a,a\n1,2\n", ":1: has the column 'a' twice"),
         (b"", "is empty"),
         (b"PAR1" + b"x" * 50, "cannot be read as a table"),
-        (arrow(lambda _, sink: parquet.write_table(pa.table({}), sink)), "has no column 'c' for device"),
+        (
+            arrow(lambda _, sink: parquet.write_table(pa.table({}), sink)),
+            "has no column 'c' for device",
+        ),
         (b"a,b\n1,\xff\n", ":2: is not a text file"),
         (
             b"a,b\n1,\xff,3\n",

@@ -129,7 +129,9 @@ class Table(DatasetComponent):
         hint = "give a .csv or .parquet file; CSV is UTF-8 text with a line of column names"
         if path.is_file() and path.suffix not in (".csv", ".parquet"):
             raise UserError(f"'{path.suffix}' is not a table", where=str(path), hint=hint)
-        frame = read_table(path, hint)
+        names = [params.group] if params.group else []
+        names += [params.target] if params.target_kind == "class" else []
+        frame = read_table(path, hint, names)
         if not len(frame):
             raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
@@ -325,11 +327,12 @@ def _opened(path: Path) -> Image:
     from PIL import Image as images
 
     require_file(path)
+    images.MAX_IMAGE_PIXELS = None  # Its own limit is a warning first.
     try:
         # No others, because Pillow gives PostScript to an interpreter, whatever the file is called.
         with images.open(path, formats=_FORMATS) as image:
-            unpacked = image.width * image.height * len(image.getbands())
-            require_room(unpacked, path.stat().st_size, path)
+            # Pillow takes four bytes for each pixel, whatever their colors.
+            require_room(4 * image.width * image.height, path.stat().st_size, path)
             image.load()
             return image
     except UserError:

@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -144,8 +144,14 @@ _UNREADABLE = (ValueError, OSError, LookupError, TypeError, AttributeError, Arit
 """What pandas raises for values and metadata that it cannot convert."""
 
 
-def read_table(path: Path, hint: str) -> pd.DataFrame:
-    """The table in a file: Parquet if its name ends in .parquet, else CSV; ``hint`` says how to fix a damaged one."""
+def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFrame:
+    """The table in a file: Parquet if its name ends in .parquet, else CSV.
+
+    Args:
+        path: the file.
+        hint: how to fix a damaged one.
+        names: columns with names, which stay text if some of them would be the same number, as 007 and 7.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -160,7 +166,12 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
         content = path.read_bytes()
         text = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
         deque(checked_rows(text, str(path)), maxlen=0)
-        return pd.read_csv(BytesIO(content))
+        table = pd.read_csv(BytesIO(content))
+        for name in {*names} & {*table.columns}:
+            if table[name].dtype.kind == "i":
+                texts = pd.read_csv(BytesIO(content), usecols=[name], dtype=str)[name].str.strip()
+                table[name] = texts if texts.nunique() > table[name].nunique() else table[name]
+        return table
     except (*_UNREADABLE, pa.ArrowException) as error:
         # Only the parser of CSV files gives a line.
         line = re.search(r" in line (\d+)", str(error))
@@ -295,7 +306,12 @@ def read_arrays(
                 arrays[name] = np.lib.format.open_memmap(file, mode="c")
             else:
                 with np.load(path, allow_pickle=False) as content:
-                    arrays[name] = np.asarray(content[name])
+                    with content.zip.open(f"{name}.npy") as member:
+                        shape, _, dtype = _header(member)
+                    unpacked = content.zip.getinfo(f"{name}.npy").file_size
+                    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > unpacked:
+                        raise ValueError(f"{name} has fewer values than its shape {shape}")
+                    arrays[name] = content[name]
         except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, TokenError) as error:
             if "Object arrays" not in str(error) and "Python objects" not in str(error):
                 raise damaged(file, str(error)) from error
@@ -314,15 +330,20 @@ def read_arrays(
 def _texts(content: bytes) -> npt.NDArray[np.str_] | None:
     """The array of text in an .npy file of Python objects; None if it contains anything else."""
     file = BytesIO(content)
-    first = np.lib.format.read_magic(file) == (1, 0)
-    header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    header(file)
+    _header(file)
     try:
         array = load_plain(file.read())
     except (RefusedPickle, DamagedPickle):
         return None
     is_text = isinstance(array, np.ndarray) and all(isinstance(each, str) for each in array.flat)
     return array.astype(str) if is_text else None
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, order and type of an .npy file, which is read up to its values."""
+    first = np.lib.format.read_magic(file) == (1, 0)
+    header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    return header(file)
 
 
 def names_of_arrays(path: Path) -> list[str]:

@@ -296,7 +296,7 @@ class _Log:
     def _devices(self) -> tuple[Ints, list[str]]:
         """The device of each row, and the names; of a row that does not count and names none, it is the first."""
         frame = self.frame
-        device, ids = frame.text("device")
+        device, ids = frame.ids("device")
         frame.chosen = self.measuring
         # Names such as * or ?, under which several devices would be one.
         named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in ids]

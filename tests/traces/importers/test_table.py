@@ -133,7 +133,10 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("device", "rate", "message"),
-    [("\0a", "1", "contains a control character"), ("a", "1e308", "down is '1e308'")],
+    [
+        ("\0a", "1", r"online\.csv:2: device is '.x00a', which contains a control character"),
+        ("a", "1e308", "down is '1e308'"),
+    ],
 )
 def test_ids_that_control_and_rates_that_overflow_are_refused(
     tmp_path: Path, device: str, rate: str, message: str
