@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import indent
 from typing import Any
 
 _INVISIBLE = re.compile(
@@ -63,6 +64,11 @@ class UserError(FedsimError):
     def _render_traceback_(self) -> list[str]:
         """The lines that IPython shows for the error: its message and notes, without the frames of fedsim."""
         return [f"UserError: {self}", *getattr(self, "__notes__", ())]
+
+
+def details(text: str) -> str:
+    """Lines below a message, such as a traceback."""
+    return indent(text.rstrip(), "  ", lambda _: True)
 
 
 def _safe(text: Any) -> Any:

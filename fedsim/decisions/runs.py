@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 from fedsim.analysis.run import load_run
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, details, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.runs.progress import left_text
 from fedsim.runs.run import Run
@@ -86,7 +85,7 @@ class Runs:
 
             perform(self._folder, tasks, shares, add, **self._settings)
         if len(errors) == len(by_name):
-            first = indent(errors[names[0]], "  ")
+            first = details(errors[names[0]])
             raise UserError(f"none of the runs succeeded; the first failed with:\n{first}")
         done: list[Run | str] = []
         sections = dict[str, Any]()

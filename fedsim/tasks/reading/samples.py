@@ -200,6 +200,9 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
         if pairs := next(both, None):
             what = f"has both {', '.join(names)} and {', '.join(pairs)}"
             raise UserError(what, where=where, hint="leave out the one or the other")
+        if missing := {*names} - {*available}:
+            what = f"it has no array {', '.join(sorted(missing))}"
+            raise UserError(what, where=where, hint=f"it contains: {', '.join(map(str, listed))}")
         further = {name: available[name] for name in ("group", "is_test") if name in available}
         return {"x": available[names[0]], "y": available[names[1]], **further}, []
     arrays, lengths = {}, {}
