@@ -11,6 +11,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import indent
 from typing import Any
 
 _INVISIBLE = re.compile(
@@ -20,9 +21,10 @@ _INVISIBLE = re.compile(
 """Characters that control, reorder or hide text, and those that cannot be encoded."""
 
 _INVISIBLE_OR_BREAK = re.compile(rf"[\n\t]|{_INVISIBLE.pattern}")
-
-_LONG = re.compile(r"(\S{500})\S{3500,}")
-"""A word that is too long for a message, perhaps a value from a file."""
+_BREAK = re.compile(r"\n(?!  )|\t")
+"""What may break a line of a message, except before indented details; perhaps in a value from a file."""
+_LONG_WORD, _LONG_LINE, _MOST_LINES = 500, 4000, 200
+"""Limits of a message: characters of a word and of a line, beyond which it is shortened, and lines."""
 
 
 class FedsimError(Exception):
@@ -51,9 +53,7 @@ class UserError(FedsimError):
         hint: str | None = None,
         rule: str | None = None,
     ) -> None:
-        texts = (text and _LONG.sub(r"\1...", text) for text in (message, where, hint))
-        self.message, self.where, self.hint = map(printable, texts)
-        self.where = self.where and self.where.replace("\n", "\\n")
+        self.message, self.where, self.hint = map(_safe, (message, where, hint))
         self.rule = rule
         super().__init__(str(self))
 
@@ -67,6 +67,33 @@ class UserError(FedsimError):
         return [f"UserError: {self}", *getattr(self, "__notes__", ())]
 
 
+def details(text: str) -> str:
+    """Lines below a message, such as a traceback."""
+    return indent(text.rstrip(), "  ", lambda _: True)
+
+
+def _safe(text: Any) -> Any:
+    """Text for a message: short, and without what controls a terminal."""
+    if not text or (text.isascii() and text.isprintable() and len(text) <= _LONG_LINE):
+        return text
+    lines = _BREAK.sub(_escaped, printable(text)).split("\n")[:_MOST_LINES]
+    return "\n".join(line if len(line) <= _LONG_LINE else _shortened(line) for line in lines)
+
+
+def _shortened(line: str) -> str:
+    words = re.sub(r"\S+", lambda match: cut(match.group(), _LONG_WORD), line)
+    return cut(words, _LONG_LINE)
+
+
+def cut(text: str, most: int) -> str:
+    """The text, with dots instead of what follows its first ``most`` characters."""
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _escaped(match: re.Match[str]) -> str:
+    return repr(match.group())[1:-1]
+
+
 def printable(data: Any, *, lines: bool = True) -> Any:
     """Plain data with escaped invisible characters, so that no name controls the terminal or looks like another.
 
@@ -77,8 +104,7 @@ def printable(data: Any, *, lines: bool = True) -> Any:
     if isinstance(data, str):
         if data.isascii() and data.isprintable():
             return data
-        escaped = _INVISIBLE if lines else _INVISIBLE_OR_BREAK
-        return escaped.sub(lambda match: repr(match.group())[1:-1], data)
+        return (_INVISIBLE if lines else _INVISIBLE_OR_BREAK).sub(_escaped, data)
     if isinstance(data, dict):
         return {
             printable(key, lines=lines): printable(value, lines=lines)
@@ -96,7 +122,9 @@ class UserErrors(UserError):
 
     def __init__(self, errors: Sequence[UserError]) -> None:
         self.errors = tuple(errors)
-        super().__init__("\n".join(str(error) for error in self.errors))
+        super().__init__("")
+        self.message = "\n".join(map(str, self.errors))
+        self.args = (str(self),)
 
 
 def combined(errors: Sequence[UserError]) -> UserError:

@@ -8,6 +8,7 @@ from fedsim.errors import (
     UserError,
     UserErrors,
     combined,
+    details,
     further_checks,
     nearest,
     nearest_or_all,
@@ -21,9 +22,12 @@ from fedsim.errors import (
 def test_a_message_has_the_place_first_and_the_fix_on_a_line_below() -> None:
     assert str(UserError("is empty")) == "is empty"
     assert str(UserError("is empty", where="a", hint="fill it")) == "a: is empty\n  fill it"
-    error = UserError("bad\x1b[31m", where="a\x07", hint="b\x9b\nsecond line")
-    assert str(error) == "a\\x07: bad\\x1b[31m\n  b\\x9b\nsecond line"
-    assert str(UserError("bad", where="a\nb")) == "a\\nb: bad"
+    error = UserError("bad\x1b[31m", where="a\x07", hint="b\x9b\n  second line")
+    assert str(error) == "a\\x07: bad\\x1b[31m\n  b\\x9b\n  second line"
+    assert str(UserError("c\td\nerror: e", where="a\nb")) == "a\\nb: c\\td\\nerror: e"
+    assert str(UserError(f"failed:\n{details('a' + chr(10) * 2 + 'b')}")) == "failed:\n  a\n  \n  b"
+    assert str(UserError(9000 * "ab ")) == f"{9000 * 'ab '}"[:4000] + "..."
+    assert str(UserError(9000 * "\n  a")).count("\n") < 300
     assert str(UserError("a\u200b\ufeff\u061c\U000e0041\udcff\xa0é")) == (
         "a\\u200b\\ufeff\\u061c\\U000e0041\\udcff\xa0é"
     )

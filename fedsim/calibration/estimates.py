@@ -14,7 +14,7 @@ from scipy import stats
 
 from fedsim.calibration.log import Rounds, rounds_of
 from fedsim.calibration.transfers import CANDIDATES, FASTEST_BPS, Link, Transfers, identify
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.network.transport import Transport
 from fedsim.traces.bundle import Manifest, TraceBundle
 from fedsim.traces.tables import Floats, Ints, make_table
@@ -382,12 +382,17 @@ def _links(
         too_fast[by[rates_bps >= FASTEST_BPS]] = True
         rates.append(_by_client(by, rates_bps, count))
         flags += _fit_flags(f"rates {way}", "normal", rates[-1], by, rates_bps)
-    if transfers.latency_from == "scenario" and too_fast.any():
+    if too_fast.any():
+        what, fix = "take no time", "Leave downloaded and computed empty if they were not measured."
+        if transfers.latency_from == "scenario":
+            what, fix = (
+                "are shorter than the scenario's latency",
+                "Correct devices.network.latency.",
+            )
         flags.insert(
             0,
-            "The log's transfers are shorter than the scenario's latency allows for"
-            f" {too_fast.sum()} of {format_counted(count, 'client')}, so the rates of these links mean nothing."
-            " Correct devices.network.latency.",
+            f"Transfers of {too_fast.sum()} of {format_counted(count, 'client')} {what}, so the rates of these links"
+            f" mean nothing. {fix}",
         )
     return transfers, rates, slopes
 
@@ -517,8 +522,8 @@ def to_bundle(estimates: Estimates, name: str, source: str, seconds: float) -> T
         availability["end_us"] = [min(round(end * 1e6), horizon_us) for end in ends]
         tables["availability"] = make_table("availability", availability)
     manifest = Manifest(
-        name=name,
-        source=source,
+        name=printable(name),
+        source=printable(source),
         horizon_us=horizon_us,
         importer="calibrate",
         importer_version="1",

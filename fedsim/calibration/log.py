@@ -184,7 +184,8 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
     log = pd.DataFrame(index=range(len(frame)))
     for name in ("client", "outcome"):
         none = np.full(len(frame), -1), list[str]()
-        codes, words = frame.text(column[name]) if name in column else none
+        read = frame.ids if name == "client" else frame.text
+        codes, words = read(column[name]) if name in column else none
         named = pd.Categorical.from_codes(codes, pd.Index(words, dtype=object))
         log[name] = named.reorder_categories(pd.Index(sorted(words), dtype=object))
     seconds, clock = instants(frame, {name: column[name] for name in INSTANTS if name in column})

@@ -50,8 +50,6 @@ _OF_A_PATH = (
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENXIO),
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # Changed while it was in use.
 )
-_LONGEST = 4000
-"""Characters of a line of a message."""
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -217,11 +215,7 @@ class Commands(Suggesting):
 
 def _show(errors: Iterable[UserError]) -> None:
     for error in errors:
-        # A file from somebody else may contain a value of any length.
-        lines = (
-            f"{line[:_LONGEST]}..." if line[_LONGEST:] else line for line in str(error).split("\n")
-        )
-        click.echo("error: " + "\n".join(lines), err=True)
+        click.echo(f"error: {error}", err=True)
 
 
 def _show_json(errors: Iterable[UserError]) -> None:

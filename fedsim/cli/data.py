@@ -13,6 +13,7 @@ from fedsim.files import terminal
 from fedsim.parts.catalog import CATALOG, summaries
 from fedsim.scenario.loading import load_part
 from fedsim.scenario.overrides import Override
+from fedsim.scenario.problems import shown
 from fedsim.tasks.reading.files import PATHS_ARE_RELATIVE
 from fedsim.vocabulary.formatting import format_count
 
@@ -94,8 +95,8 @@ def _describe(dataset: Dataset) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     if isinstance(value, list):
-        shown = ", ".join(
-            format_count(item) if isinstance(item, int) else repr(item) for item in value[:12]
+        listed = ", ".join(
+            format_count(item) if isinstance(item, int) else shown(item) for item in value[:12]
         )
-        return f"{shown}, ... ({len(value)} in all)" if len(value) > 12 else shown
+        return f"{listed}, ... ({len(value)} in all)" if len(value) > 12 else listed
     return format_count(value) if isinstance(value, int) else str(value)

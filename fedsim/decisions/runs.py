@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedsim.analysis.run import load_run
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, details, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.runs.progress import left_text
 from fedsim.runs.run import Run
@@ -85,9 +85,8 @@ class Runs:
 
             perform(self._folder, tasks, shares, add, **self._settings)
         if len(errors) == len(by_name):
-            raise UserError(
-                f"none of the runs succeeded; the first failed with:\n{errors[names[0]]}"
-            )
+            first = details(errors[names[0]])
+            raise UserError(f"none of the runs succeeded; the first failed with:\n{first}")
         done: list[Run | str] = []
         sections = dict[str, Any]()
         for name in names:

@@ -46,6 +46,8 @@ UNKNOWN = (
     "NaT",
 )
 """Text that is no number and no instant."""
+CONTROL = r"[\x00-\x1f\x7f-\x9f]"
+"""Characters that no name may contain, because a terminal would interpret them."""
 _WHOLE = re.compile(r"(?<=^[01])\.0+$")
 _HEAD = 1000
 NAT = np.iinfo(np.int64).min
@@ -350,7 +352,7 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
             seconds = np.round(seconds + _EXCEL_S, 3)
         far = np.isinf(seconds)
         beyond = np.abs(seconds) > TIME_S.high
-        us = np.where(np.isnan(seconds) | beyond, 0, seconds * 1e6).round().astype(np.int64)
+        us = (np.where(np.isnan(seconds) | beyond, 0, seconds) * 1e6).round().astype(np.int64)
         us[np.isnan(seconds)], us[far] = NAT, FAR_US
         dated = unit in UNIX_UNITS or unit == "excel"
         local = np.full(len(us), unit == "excel")

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator
 from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import format_counted
 
+csv.field_size_limit(1 << 30)  # Arrow, which reads most tables, has no limit.
+
 
 def checked_rows(
     text: Iterable[str], where: str, *, skip_initial_space: bool = False, delimiter: str = ","

@@ -8,6 +8,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from fedsim.files.delimited import repeated
+
 
 def json_text(data: Any, *, indent: int | None = None, sort_keys: bool = False) -> str:
     """Plain data as JSON, in which numbers that are not finite are null, because JSON has no word for them."""
@@ -18,28 +20,30 @@ def json_text(data: Any, *, indent: int | None = None, sort_keys: bool = False) 
         return written(_finite(data))
 
 
-def parsed(text: str | bytes, *, unique: bool = False) -> Any:
+def parsed(text: str | bytes) -> Any:
     """The data in JSON.
 
-    Args:
-        text: the JSON.
-        unique: refuse an object that has a name twice; otherwise the last value counts.
-
     Raises:
-        ValueError: it is not JSON, or too deep to be read.
+        ValueError: it is not JSON, too deep to be read, or has a key twice in an object.
     """
     try:
-        return json.loads(text, object_pairs_hook=_once if unique else None)
+        return json.loads(text, object_pairs_hook=_unique)
     except RecursionError:
         raise ValueError("its lists and objects are nested too deeply") from None
+    except ValueError as error:
+        raise without_advice(error) from None
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_advice(error: Exception) -> Exception:
+    """An error of a parser; for a number with too many digits for Python, one that does not advise to change that."""
+    too_long = "set_int_max_str_digits" in str(error)
+    return ValueError("it has a number with more than 4,300 digits") if too_long else error
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     content = dict(pairs)
     if len(content) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in content if names.count(name) > 1)
-        raise ValueError(f"an object has the name {twice!r:.80} twice")
+        raise ValueError(f"the key '{repeated(key for key, _ in pairs)}' appears twice")
     return content
 
 

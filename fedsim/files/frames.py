@@ -28,7 +28,6 @@ from fedsim.errors import UserError, nearest
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
 from fedsim.files.delimited import checked_rows, repeated
-from fedsim.files.documents import parsed
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
@@ -51,6 +50,10 @@ _UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
 """Text of a cell of a spreadsheet that is no value, as in pandas."""
 _MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
 """Limits of a sheet: the rows that Excel has, and cells."""
+_CELL_BYTES = 10
+"""Memory for each byte of the XML of a sheet, which also takes long to be read."""
+_SPARSE = 100
+"""Cells of a table of JSON for each one that is given, if there are that many."""
 _FORMULA = re.compile(
     rb'<c r="([A-Z]+[0-9]+)"(?![^>]*t="str")[^>]*>\s*<f(?:[^>]*/>|[^>]*>[^<]*</f>)\s*(?:<v\s*/>|<v></v>)?\s*</c>'
 )
@@ -94,12 +97,11 @@ class TableFile:
             self._open(head)
         except (pa.ArrowException, OSError, ValueError, zipfile.BadZipFile, struct.error) as error:
             message = f"cannot be read as a table: {str(error).strip()}"
-            hint = "write it again; JSON has one record per line, as from jq -c '.items[]'"
-            raise source.error(message, hint) from error
+            raise source.error(message, "write it again") from error
         if self._whole is None:
             self._open_text(head)
             return
-        schema = getattr(self._whole, "schema_arrow", None) or self._whole.schema
+        schema = getattr(self._whole, "schema_arrow", self._whole.schema)
         own = schema.names
         if twice := repeated(own):
             raise source.error(f"has the column '{twice}' twice", "remove or rename one of them")
@@ -121,8 +123,14 @@ class TableFile:
         elif self.source.name.endswith(".xlsx"):
             self._whole = _converted(self._excel())
         elif match := re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head):
-            lines = (parsed(text) for _, text in self.source.lines())
-            self._whole = _converted(lines if match[1] == b"{" else self.source.json())
+            is_lines = match[1] == b"{"
+            rows = list(self.source.json_lines() if is_lines else self.source.json())
+            objects = [row for row in rows if isinstance(row, dict)]
+            count = len(rows) * len(names := set[str]().union(*objects))
+            if count > max(_MOST_CELLS, _SPARSE * sum(map(len, objects))):
+                message = f"has {len(names)} names of fields in {len(rows)} objects"
+                raise self.source.error(message, "give all objects the same fields")
+            self._whole = _converted(rows)
 
     def _content(self) -> Any:
         """The file for a reader that need not have all of it in memory."""
@@ -137,7 +145,7 @@ class TableFile:
         data = io.BytesIO(self.source.data)
         with zipfile.ZipFile(data) as parts:
             unpacked = sum(part.file_size for part in parts.infolist())
-        require_room(unpacked, len(self.source.data), self.source.where)
+        require_room(_CELL_BYTES * unpacked, len(self.source.data), self.source.where)
         try:
             from openpyxl import load_workbook  # type: ignore[import-untyped]
 
@@ -196,6 +204,8 @@ class TableFile:
         declared = re.fullmatch("sep=(.)", lines[0]) if lines else None
         rest = range(1 if declared else 0, len(lines))
         first = next((n for n in rest if lines[n].strip() and lines[n][0] != "#"), None)
+        if len(head) == _HEAD_BYTES and first in (None, len(lines) - 1):
+            return self._open_text(self.source.data)
         if first is None:
             raise self.source.error("is empty")
         marks = (*(declared.groups() if declared else ()), ",", ";", "\t", "|")
@@ -481,7 +491,10 @@ class Frame:
                 nested = ", ".join(dict.fromkeys(name for file in files for name in file.nested))
                 hint = f"{nearest(str(name), known)}its columns are {', '.join(known)}"
                 hint += nested and f"; the lists {nested} are left out"
-                raise UserError(f"has no column '{name}' for {role}", where=self.where, hint=hint)
+                message = f"has no column '{name}' for {role}"
+                if (other := role_of[role_name(name)]) in self.names:
+                    message, hint = f"column '{name}' is given for {role} and {other}", "give two"
+                raise UserError(message, where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
         self.mistakes: dict[tuple[int, str], UserError] | None = None
@@ -547,6 +560,14 @@ class Frame:
         encoded = [c if pa.types.is_dictionary(c.type) else c.dictionary_encode() for c in chunks]
         wide = pa.dictionary(pa.int32(), pa.string())
         return cells.texts(pa.chunked_array([c.cast(wide) for c in encoded], wide), lower=lower)
+
+    def ids(self, name: str) -> tuple[Ints, list[str]]:
+        """:meth:`text` whose words are names."""
+        codes, words = self.text(name)
+        control = [n for n, word in enumerate(words) if re.search(cells.CONTROL, word)]
+        message = f"{name} is {{}}, which contains a control character"
+        self.refuse(np.isin(codes, control), message, "leave it out", name)
+        return codes, words
 
     def number(
         self,

@@ -105,7 +105,7 @@ class Record:
             if path.stat().st_size > _MOST_BYTES:
                 raise ValueError(f"it is larger than {_MOST_BYTES} bytes")
             text = path.read_text(encoding="utf-8")
-            document = parsed(text, unique=True)
+            document = parsed(text)
             if (
                 not isinstance(document, dict)
                 or type(document.get("format")) is not int

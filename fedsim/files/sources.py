@@ -88,22 +88,28 @@ class SourceFile:
 
     def lines(self, skip: str | tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
         """The non-blank lines that do not start with ``skip``, each with its number from 1."""
-        for number, text in enumerate(self.text().splitlines(), start=1):
+        # Not str.splitlines, which also splits at characters that values may contain.
+        for number, text in enumerate(io.StringIO(self.text(), newline=None), start=1):
             if text.strip() and not text.startswith(skip):
-                yield number, text
+                yield number, text.removesuffix("\n")
 
     def json(self) -> Any:
         """The content as JSON."""
+        return self._parsed(self.text(), None, "the file is truncated or of another format")
+
+    def json_lines(self) -> Iterator[Any]:
+        """The content of each line as JSON."""
+        hint = "write it again; JSON has one record per line, as from jq -c '.items[]'"
+        return (self._parsed(text, number, hint) for number, text in self.lines())
+
+    def _parsed(self, text: str, line: int | None, hint: str) -> Any:
         try:
-            return parsed(self.text())
+            return parsed(text)
         except json.JSONDecodeError as error:
-            raise UserError(
-                f"is not JSON: {error.msg}",
-                where=f"{self.where}:{error.lineno}:{error.colno}",
-                hint="the file is truncated or of another format",
-            ) from error
+            where = f"{self.where}:{line or error.lineno}:{error.colno}"
+            raise UserError(f"is not JSON: {error.msg}", where=where, hint=hint) from error
         except ValueError as error:
-            raise self.error(f"is not JSON: {error}") from error
+            raise self.error(f"is not JSON: {error}", hint, line=line) from error
 
     def records(self) -> Any:
         """The content of a JSON file or of a pickle of plain data, of which no class or function is ever called."""

@@ -18,6 +18,7 @@ from typing import Any
 from unittest import mock
 
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.files.documents import without_advice
 
 # Read by Flower when it is imported.
 os.environ["FLWR_TELEMETRY_ENABLED"] = "0"
@@ -149,7 +150,7 @@ def project_config(folder: Path) -> dict[str, Any]:
         config: dict[str, Any] = get_project_config(folder)
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(
-            f"not a Flower app: {error}",
+            f"not a Flower app: {without_advice(error)}",
             where=str(folder),
             hint="give the folder with the app's pyproject.toml, which has a section [tool.flwr.app]",
         ) from error
@@ -167,7 +168,7 @@ def app_config(folder: Path, overrides: str) -> dict[str, Any]:
     try:
         given = parse_config_args([overrides]) if overrides else {}
     except Exception as error:
-        raise UserError(f"{error}", where="--run-config", hint=hint) from error
+        raise UserError(f"{without_advice(error)}", where="--run-config", hint=hint) from error
     for key in given:
         if key not in defaults:
             message = f"the app has no key '{key}'"

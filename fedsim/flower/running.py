@@ -25,7 +25,7 @@ from fedsim.composition.run import OnProgress, default_folder, log_warning
 from fedsim.composition.shared import Shared
 from fedsim.composition.world import World
 from fedsim.devices.population import Population
-from fedsim.errors import FedsimError, UserError
+from fedsim.errors import FedsimError, UserError, details
 from fedsim.flower import internals as fl
 from fedsim.flower.client import apps_traceback
 from fedsim.flower.clock import RunEnded, thread_on
@@ -345,7 +345,7 @@ def _serve(server_app: fl.ServerApp, grid: SimulatedGrid, recording: Recording) 
     except (Exception, SystemExit) as error:
         after = f"{format_duration(grid.clock.now_ns / NS_PER_S)} after the start"
         if not isinstance(error, SystemExit):
-            trace = apps_traceback(error).rstrip()
+            trace = details(apps_traceback(error))
             raise UserError(f"the ServerApp failed {after}\n{trace}") from error
         if error.code not in (None, 0):
             raise UserError(f"the ServerApp ended {after} by sys.exit({error.code!r})") from error

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, details
 from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer, Job, answer, apps_traceback, importable, stop_counting
 from fedsim.flower.clock import thread_on
@@ -44,7 +44,7 @@ class AppSource:
             app = fl.load_app(reference, fl.LoadServerAppError, folder)
         except Exception as error:
             raise UserError(
-                f"cannot load the app\n{apps_traceback(error).rstrip()}",
+                f"cannot load the app\n{details(apps_traceback(error))}",
                 where=f"{folder or Path.cwd()}: {reference}",
                 hint="install the app's dependencies in fedsim's environment, or correct its pyproject.toml",
             ) from error

@@ -108,13 +108,14 @@ class Catalog:
         if problem := component.class_problem():
             raise UserError(f"{place(user_class)}: {problem}")
         expected = _expected_params(user_class)
-        if expected is not None and not issubclass(component.Params, expected):
+        is_class = isinstance(component.Params, type)
+        if expected is not None and not (is_class and issubclass(component.Params, expected)):
             package, name = import_path(expected).rpartition(".")[0], expected.__qualname__
             source = f"from {package} import {name.partition('.')[0]}"
             raise UserError(
                 f"{place(user_class)}: its Params do not derive from {name}",
                 hint=f"write class {component.Params.__name__}({name}), after {source}"
-                if component.Params.__module__ == user_class.__module__
+                if is_class and component.Params.__module__ == user_class.__module__
                 else f"write Params = {name} in {user_class.__name__}, after {source}",
             )
         return component

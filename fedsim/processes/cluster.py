@@ -70,7 +70,7 @@ def connect_to_ray(address: str | None, where: str, **options: Any) -> Any:
 def _require_answer(address: str, where: str) -> None:
     """Check that a host answers, because Ray itself would retry forever."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal():
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), _ANSWER_S).close()

@@ -123,7 +123,7 @@ class LoadedScenario:
                 return error
             place, dotted = self.source.value_place(keys[0]), ".".join(map(str, keys[0]))
             return error_at(place, dotted, f"{error.where}: {error.message}", error.hint)
-        path = tuple(int(word) if word.isdigit() else word for word in words)
+        path = tuple(int(word) if word.isdecimal() else word for word in words)
         return error_at(
             self.source.value_place(path), ".".join(words), error.message, error.hint, error.rule
         )

@@ -83,7 +83,7 @@ def _apply(source: Source, override: Override) -> None:
     parts = override.path.split(".")
     if len(parts) > MOST_LEVELS:
         message = f"more than {MOST_LEVELS} levels of nesting"
-        raise UserError(message, where=override.where[:_SHOWN])
+        raise UserError(message, where=override.where)
     target: Any = source.data
     path: KeyPath = ()
     for depth, key in enumerate(parts):
@@ -103,7 +103,7 @@ def _apply(source: Source, override: Override) -> None:
             if not last:
                 target = target[key]
         elif isinstance(target, list):
-            if not key.isdigit() or int(key) >= len(target):
+            if not key.isdecimal() or int(key) >= len(target):
                 raise UserError(
                     f"'{'.'.join(parts[:depth])}' is a list of {len(target)} items",
                     where=override.where,

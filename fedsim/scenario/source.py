@@ -35,8 +35,8 @@ KeyPath = tuple[str | int, ...]
 """Path of a value: mapping keys and list positions from the top."""
 
 _TAG = "tag:yaml.org,2002:"
-_MOST_BYTES, _MOST_KEYS, _MOST_REPEATED, MOST_LEVELS = 5_000_000, 5_000, 10_000, 100
-_MOST_VALUES = 100_000
+_MOST_BYTES, _MOST_KEYS, _MOST_REPEATED, _MOST_VALUES = 5_000_000, 5_000, 10_000, 100_000
+MOST_LEVELS = 100
 """Limits: the size of a file, keys of a mapping, values that aliases repeat, and levels of nesting."""
 _INTEGER = re.compile(r"[-+]?[0-9]+\Z")
 _BASED_INTEGER = re.compile(r"0o[0-7]+\Z|0x[0-9a-fA-F]+\Z")

@@ -407,7 +407,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
         raise UserError(message, where=str(folder), hint=hint)
     try:
-        content = parsed(file.read_text(encoding="utf-8"), unique=True)
+        content = parsed(file.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
     except (ValueError, OSError) as error:
         message = f"the manifest cannot be read: {problem_of(error)}"

@@ -291,7 +291,7 @@ def _fta(bundle: TraceBundle, path: Path, params: FtaParams, counts: dict[str, i
     epoch_us = round(epoch.timestamp()) * US_PER_S
     names = bundle.device_ids.to_pylist()
     bare = [name.rpartition("/")[2] for name in names]
-    nodes = bare if all(name.isdigit() for name in bare) else list(map(str, range(len(names))))
+    nodes = bare if all(name.isdecimal() for name in bare) else list(map(str, range(len(names))))
     source_ids, groups = (bundle.texts("devices", name) for name in ("source_id", "group"))
     labels = [label or name for label, name in zip(source_ids, names, strict=True)]
     platforms = [platform or "1" for platform in groups]

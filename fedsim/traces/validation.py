@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from fedsim.errors import UserError, printable, raise_all
-from fedsim.files.cells import fitting_unit
+from fedsim.files.cells import CONTROL, fitting_unit
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.tables import (
     TABLES,
@@ -33,8 +33,6 @@ from fedsim.vocabulary.formatting import format_counted, format_duration, format
 
 LISTED_PER_KIND = 1000
 _SHOWN = 10
-CONTROL = r"[\x00-\x1f\x7f-\x9f]"
-"""Characters that no name may contain, because a terminal would interpret them."""
 
 _YEAR_S = 365.0 * DAY_S
 _LONGEST_S = 5 * _YEAR_S

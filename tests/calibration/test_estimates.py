@@ -43,9 +43,15 @@ def test_a_latency_longer_than_the_transfers_is_flagged(tmp_path: Path, latency_
     facts = Assumptions(Fluid(Parameters()), np.full(2, latency_s))
     estimates = estimate(log, ["a", "b"], facts)
     flags = [flag for flag in estimates.flags if "Correct devices.network.latency" in flag]
-    assert ["for 1 of 2 clients" in flag for flag in flags] == [True] * (latency_s > 0.5)
+    assert ["of 1 of 2 clients" in flag for flag in flags] == [True] * (latency_s > 0.5)
     assert estimates.latency_from == "scenario"
     assert math.isnan(estimates.medians[1, 3]), "a given latency has no error"
+
+
+def test_transfers_of_no_time_are_flagged(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text(_phases("b,60.1237,60.1237,63,65,4,1e6,1e6,"))
+    log = numbered(read_log(tmp_path / "log.csv").dispatches, ["a", "b"])
+    assert "Transfers of 1 of 2 clients take no time" in estimate(log, "ab", Assumptions()).flags[0]
 
 
 def test_a_client_is_offline_from_a_drop_to_its_next_dispatch(tmp_path: Path) -> None:

@@ -119,12 +119,19 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
         (b"a,a\n1,2\n", ":1: has the column 'a' twice"),
         (b"", "is empty"),
         (b"PAR1" + b"x" * 50, "cannot be read as a table"),
+        (
+            arrow(lambda _, sink: parquet.write_table(pa.table({}), sink)),
+            "has no column 'c' for device",
+        ),
         (b"a,b\n1,\xff\n", ":2: is not a text file"),
         (
             b"a,b\n1,\xff,3\n",
             ":2: is not a text file",
         ),  # pyarrow prints a traceback where its reader meets this row
         (b"a,b\n1,2\n", "has no column 'c' for device\n  its columns are a, b"),
+        (b'{"a": 1, "b": 2}\n\n{"a": 1, "b": 2, "a": 3}', ":3: is not JSON: the key 'a' appears"),
+        (b'{"a": 1, "b": 2}\n{"a": 1', ":2:8: is not JSON"),
+        (b"\n".join(b'{"a": 1, "%d": 1}' % n for n in range(5000)), "5001 names of fields in 5000"),
     ],
 )
 def test_files_that_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
@@ -200,3 +207,23 @@ def test_whole_numbers_of_json_stay_whole_where_a_cell_is_missing(tmp_path: Path
     (tmp_path / "a.jsonl").write_text("\n".join(lines))
     frame = frame_of(tmp_path / "a.jsonl").load(["device"])
     assert frame.text("device")[1] == ["9007199254740993", "9007199254740992"]
+
+
+def test_headers_cells_and_comments_of_any_length(tmp_path: Path) -> None:
+    names = ["a", *(f"c{n:08}" for n in range(9000)), "b"]
+    rows = [["x" * 200_000 + " y", *["1"] * 9000, "2"], ["z" * 9002]]
+    lines = [
+        *["# comment"] * 9000,
+        *(",".join(row) for row in (names, *rows[:1])),
+        "3" + 9001 * ",",
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    frame = frame_of(tmp_path / "a.csv").load(["a", "b"])
+    assert frame.number("b").tolist()[0] == 2
+    assert [frame.place(0), frame.place(1)] == [f"{tmp_path}/a.csv:{n}" for n in (9002, 9003)]
+
+
+def test_lines_of_json_end_where_json_says(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"a": "x\u2028y"}\r\n{"a": "x\x85"}', encoding="utf-8")
+    frame = frame_of(tmp_path / "a.jsonl").load(["a"])
+    assert frame.text("a")[1] == ["x\u2028y", "x"]

@@ -84,6 +84,7 @@ def test_items_of_lists_have_numbers(tmp_path: Path) -> None:
 OPTIONS = r"""
 task.centers.2=1 | 'task.centers' is a list of 2 items\n  '2' must be a number from 0 to 1
 task.centers.x=1 | 'task.centers' is a list of 2 items
+task.centers.²=1 | 'task.centers' is a list of 2 items
 stop.rounds.x=1 | 'stop.rounds' is 1 and has no key 'x'
 training.lr=0.05 | unknown key\n  did you mean 'training.optimizer.lr'?
 server.batch_size=3 | unknown key\n  did you mean 'evaluation.batch_size' or 'training.batch_size'?\n  known keys: m
@@ -104,6 +105,11 @@ def test_errors_name_the_option(tmp_path: Path, option: str, message: str) -> No
     with pytest.raises(UserError) as caught:
         load_scenario_dict(BASE, tmp_path, from_python([option]))
     assert str(caught.value).startswith(f'argument overrides=["{option}"]: {message}')
+
+
+def test_a_path_of_many_keys_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="the path is too long"):
+        load_scenario_dict(BASE, tmp_path, [".".join("a" * 50_000) + "=1"])
 
 
 def test_replacing_a_section_forgets_the_places_in_it(tmp_path: Path) -> None:

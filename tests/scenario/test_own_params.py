@@ -66,6 +66,7 @@ def test_a_part_without_params_has_those_of_its_base(tmp_path: Path, section: st
     [
         ("    class Params(Parameters):\n        speed: float = 1.0\n", "class Params({base})"),
         ("    Params = Parameters\n", "Params = {base} in Mine"),
+        ("    Params = Parameters()\n", "Params = {base} in Mine"),
     ],
 )
 def test_other_params_are_refused_with_the_line_to_write(

@@ -35,6 +35,9 @@ def pair(samples=20):
 def named():
     return {"x_train": X[:15], "y_train": Y[:15], "x_test": X[15:], "y_test": Y[15:]}
 
+def misnamed():
+    return {"a": X, "y": Y}
+
 def grouped():
     return {"x": X, "y": Y, "group": [f"w{row % 4}" for row in range(20)]}
 
@@ -120,7 +123,7 @@ def test_tables(made: Any) -> None:
     assert len(dataset.train_y) == len(dataset.test_y) == 20
 
 
-@pytest.mark.parametrize("function", ["stream", "nothing", "four", "three"])
+@pytest.mark.parametrize("function", ["stream", "nothing", "four", "three", "misnamed"])
 def test_other_returns_are_refused(made: Any, function: str) -> None:
     with pytest.raises(UserError) as refusal:
         made(function)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.files.delimited import hint_of_header
+from fedsim.files.room import require_room
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import (
     PATHS_ARE_RELATIVE,
@@ -19,6 +20,7 @@ from fedsim.tasks.reading.files import (
     names_of_arrays,
     read_arrays,
     read_table,
+    require_file,
     resolve,
     row_place,
     test_marks,
@@ -127,7 +129,9 @@ class Table(DatasetComponent):
         hint = "give a .csv or .parquet file; CSV is UTF-8 text with a line of column names"
         if path.is_file() and path.suffix not in (".csv", ".parquet"):
             raise UserError(f"'{path.suffix}' is not a table", where=str(path), hint=hint)
-        frame = read_table(path, hint)
+        names = [params.group] if params.group else []
+        names += [params.target] if params.target_kind == "class" else []
+        frame = read_table(path, hint, names)
         if not len(frame):
             raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
@@ -191,9 +195,9 @@ class Table(DatasetComponent):
         if wrong := leaks or text or unnamed or ([] if features else ["none"]):
             where = str(path)
             if text and not leaks:
-                unread = (
-                    pd.to_numeric(frame[text[0]], errors="coerce").isna() & frame[text[0]].notna()
-                )
+                column = frame[text[0]]
+                numbers = pd.to_numeric(column.astype(str), errors="coerce")
+                unread = numbers.isna() & column.notna()
                 where = row_place(path, int(unread.to_numpy().argmax()))
             usable = [name for name in features if name not in (*leaks, *text, *unnamed)]
             raise UserError(
@@ -250,6 +254,7 @@ def _refuse(wrong: npt.NDArray[np.bool_], columns: list[str], path: Path, what: 
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 _KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 
 
 class ImageFolder(DatasetComponent):
@@ -321,11 +326,18 @@ def _images(part: Path, name: str) -> list[Path]:
 def _opened(path: Path) -> Image:
     from PIL import Image as images
 
+    require_file(path)
+    images.MAX_IMAGE_PIXELS = None  # Its own limit is a warning first.
     try:
-        with images.open(path) as image:
+        # No others, because Pillow gives PostScript to an interpreter, whatever the file is called.
+        with images.open(path, formats=_FORMATS) as image:
+            # Pillow takes four bytes for each pixel, whatever their colors.
+            require_room(4 * image.width * image.height, path.stat().st_size, path)
             image.load()
             return image
-    except (OSError, ValueError) as error:
+    except UserError:
+        raise
+    except Exception as error:  # Each format has its own kinds of damage.
         raise UserError(f"it cannot be read: {error}", where=str(path)) from error
 
 

@@ -12,12 +12,13 @@ import tarfile
 import zipfile
 import zlib
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
+from tokenize import TokenError
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from fedsim.errors import UserError
 from fedsim.files.delimited import checked_rows
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
-from fedsim.files.room import open_parquet
+from fedsim.files.room import most_unpacked, open_parquet, require_room
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.parts.component import Parameters
 
@@ -139,8 +140,18 @@ def require_file(path: Path) -> None:
         raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
 
 
-def read_table(path: Path, hint: str) -> pd.DataFrame:
-    """The table in a file: Parquet if its name ends in .parquet, else CSV; ``hint`` says how to fix a damaged one."""
+_UNREADABLE = (ValueError, OSError, LookupError, TypeError, AttributeError, ArithmeticError)
+"""What pandas raises for values and metadata that it cannot convert."""
+
+
+def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFrame:
+    """The table in a file: Parquet if its name ends in .parquet, else CSV.
+
+    Args:
+        path: the file.
+        hint: how to fix a damaged one.
+        names: columns with names, which stay text if some of them would be the same number, as 007 and 7.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -155,8 +166,13 @@ def read_table(path: Path, hint: str) -> pd.DataFrame:
         content = path.read_bytes()
         text = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
         deque(checked_rows(text, str(path)), maxlen=0)
-        return pd.read_csv(BytesIO(content))
-    except (ValueError, OSError, pa.ArrowException) as error:
+        table = pd.read_csv(BytesIO(content))
+        for name in {*names} & {*table.columns}:
+            if table[name].dtype.kind == "i":
+                texts = pd.read_csv(BytesIO(content), usecols=[name], dtype=str)[name].str.strip()
+                table[name] = texts if texts.nunique() > table[name].nunique() else table[name]
+        return table
+    except (*_UNREADABLE, pa.ArrowException) as error:
         # Only the parser of CSV files gives a line.
         line = re.search(r" in line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else str(path)
@@ -187,10 +203,12 @@ def read_bytes(path: Path) -> bytes:
     """Content of a file, decompressed if its name ends in .gz or .xz."""
     opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
+        packed = path.stat().st_size
         with opened(path, "rb") as stream:
-            content: bytes = stream.read()
+            content: bytes = stream.read(int(most_unpacked(packed)) + 1)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, str(error)) from error
+    require_room(len(content), packed, path)
     return content
 
 
@@ -282,13 +300,19 @@ def read_arrays(
         raise UserError(f"it has no {what}", where=str(path), hint=hint)
     for name in (*required, *(name for name in optional if name in known)):
         file = path / f"{name}.npy" if path.is_dir() else path
+        require_file(file)
         try:
             if path.is_dir():
                 arrays[name] = np.lib.format.open_memmap(file, mode="c")
             else:
                 with np.load(path, allow_pickle=False) as content:
+                    with content.zip.open(f"{name}.npy") as member:
+                        shape, _, dtype = _header(member)
+                    unpacked = content.zip.getinfo(f"{name}.npy").file_size
+                    if not dtype.hasobject and math.prod(shape) * dtype.itemsize > unpacked:
+                        raise ValueError(f"{name} has fewer values than its shape {shape}")
                     arrays[name] = content[name]
-        except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError) as error:
+        except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, TokenError) as error:
             if "Object arrays" not in str(error) and "Python objects" not in str(error):
                 raise damaged(file, str(error)) from error
             stored = file if path.is_dir() else zipfile.Path(path, f"{name}.npy")
@@ -306,15 +330,20 @@ def read_arrays(
 def _texts(content: bytes) -> npt.NDArray[np.str_] | None:
     """The array of text in an .npy file of Python objects; None if it contains anything else."""
     file = BytesIO(content)
-    first = np.lib.format.read_magic(file) == (1, 0)
-    header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
-    header(file)
+    _header(file)
     try:
         array = load_plain(file.read())
     except (RefusedPickle, DamagedPickle):
         return None
     is_text = isinstance(array, np.ndarray) and all(isinstance(each, str) for each in array.flat)
     return array.astype(str) if is_text else None
+
+
+def _header(file: Any) -> tuple[tuple[int, ...], bool, Any]:
+    """Shape, order and type of an .npy file, which is read up to its values."""
+    first = np.lib.format.read_magic(file) == (1, 0)
+    header = np.lib.format.read_array_header_1_0 if first else np.lib.format.read_array_header_2_0
+    return header(file)
 
 
 def names_of_arrays(path: Path) -> list[str]:
@@ -324,6 +353,8 @@ def names_of_arrays(path: Path) -> list[str]:
     require_file(path)
     try:
         with zipfile.ZipFile(path) as archive:
+            unpacked = sum(member.file_size for member in archive.infolist())
+            require_room(unpacked, path.stat().st_size, path)
             return [name.removesuffix(".npy") for name in archive.namelist()]
     except zipfile.BadZipFile as error:
         raise damaged(path, "it is not an .npz archive") from error

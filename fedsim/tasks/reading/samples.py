@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -113,10 +113,13 @@ _DECODING = 2
 _FORM = "x are numbers (n, ...); y, group and is_test have one entry per sample"
 
 
+_Pixels = Annotated[PositiveInt, Field(le=10_000)]
+
+
 class PictureParameters(HeldOutParameters):
     """Parameters of data sets whose samples may be images that must be decoded."""
 
-    size: tuple[PositiveInt, PositiveInt] | None = None
+    size: tuple[_Pixels, _Pixels] | None = None
     """Height and width to which images are resized; by default all images must have the same size."""
     channels: Literal[1, 3] | None = None
     """3 for color, 1 for gray; by default 1 if the first image is gray."""
@@ -175,6 +178,8 @@ def dataset_of_arrays(
         hint = "remove such samples or fill in their values; samples are stored as float32"
         raise UserError(f"x: sample {row} is not finite", where=where, hint=hint)
     marks, group = arrays.get("is_test"), arrays.get("group")
+    if group is not None and (row := first_not_finite(group)) is not None:
+        raise UserError(f"group: that of sample {row} is not finite", where=where, hint=_FORM)
     is_test = held_out(len(y)) if marks is None else test_marks(marks, "is_test", where)
     return split_dataset(
         x, y, is_test, group, name=name, tokens=tokens, notes=tuple(notes), **target
@@ -191,6 +196,13 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
     """
     names = array_names(available)
     if len(names) == 2:
+        both = (each for each in _known() if len(each) > 2 and set(each) <= {*listed})
+        if pairs := next(both, None):
+            what = f"has both {', '.join(names)} and {', '.join(pairs)}"
+            raise UserError(what, where=where, hint="leave out the one or the other")
+        if missing := {*names} - {*available}:
+            what = f"it has no array {', '.join(sorted(missing))}"
+            raise UserError(what, where=where, hint=f"it contains: {', '.join(map(str, listed))}")
         further = {name: available[name] for name in ("group", "is_test") if name in available}
         return {"x": available[names[0]], "y": available[names[1]], **further}, []
     arrays, lengths = {}, {}

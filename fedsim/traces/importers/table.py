@@ -296,7 +296,7 @@ class _Log:
     def _devices(self) -> tuple[Ints, list[str]]:
         """The device of each row, and the names; of a row that does not count and names none, it is the first."""
         frame = self.frame
-        device, ids = frame.text("device")
+        device, ids = frame.ids("device")
         frame.chosen = self.measuring
         # Names such as * or ?, under which several devices would be one.
         named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in ids]
@@ -329,7 +329,8 @@ class _Log:
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         left_out = {name for name in params.columns if name.startswith("other")} - named
-        others = [name for name in frame.names if name not in fields.union(COLUMNS, left_out)]
+        no_states = fields.union(COLUMNS, left_out)
+        others = [name for name in frame.names if name not in no_states]
         if params.online is None and not any(map(STATE.fullmatch, others)):
             others += [name for name in frame.names if name in fields and STATE.fullmatch(name)]
         ends = {"start", "end", "duration"} & set(frame.names)
@@ -359,7 +360,8 @@ class _Log:
         used |= {"access_point", "place"} if rows else {"duration"}
         idle = [name for name in frame.names if name not in used]
         if not rows:
-            self.unused = [name for name in idle if name in fields.union(others)]
+            no_roles = fields.union(others)
+            self.unused = [name for name in idle if name in no_roles]
         # What has a role, by its name or by the mapping, is used, or said not to be.
         roles = {*COLUMNS, "key", *params.columns, *self.unused}
         if unused := [name for name in idle if name in roles or STATE.fullmatch(name)]:

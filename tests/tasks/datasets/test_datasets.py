@@ -1,6 +1,7 @@
 """Data sets: the sizes of the real ones, files of each format, and those that are generated."""
 
 import gzip
+import os
 import pickle
 from hashlib import sha256
 from pathlib import Path
@@ -375,7 +376,7 @@ def test_16_bit_images_keep_their_precision(tmp_path: Path, channels: int, endin
 
 
 def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit_say_why(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from PIL import Image
 
@@ -393,6 +394,16 @@ def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit
     assert load("image_folder", root=tmp_path, size=(4, 4)).class_names == ("a", "b")
     (tmp_path / "c").mkdir()
     refused("c: contains no images", size=(4, 4))
+    postscript = "%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\nshowpage\n"
+    (tmp_path / "c" / "1.png").write_text(postscript)
+    refused(r"1\.png: it cannot be read: cannot identify", size=(4, 4))
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "1MB")
+    save_image(tmp_path / "c" / "1.png", 1, size=(600, 600))
+    refused(r"1\.png: unpacks to more than", size=(4, 4))
+    (tmp_path / "c" / "1.png").unlink()
+    os.mkfifo(tmp_path / "c" / "1.png")
+    refused(r"1\.png: no such file", size=(4, 4))
+    (tmp_path / "c" / "1.png").unlink()
     (tmp_path / "c").rmdir()
     deep = np.full((5, 4), 40000, np.uint16)
     Image.fromarray(deep).save(tmp_path / "b" / "1.png")

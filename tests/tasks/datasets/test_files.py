@@ -1,5 +1,7 @@
 """A user's own arrays and tables."""
 
+import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +81,13 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"x": rows(9), "y": Y, "is_test": np.full(9, 2)}, {}, "is_test contains values other"),
     ({"x": rows(9, wrong=0.5), "y": Y}, {"tokens": True}, "float64"),
     ({"x": rows(9, wrong=-1).astype(int), "y": Y}, {"tokens": True}, "from -1"),
+    ({"x": rows(9), "y": Y, "group": np.full(9, np.nan)}, {}, "group: that of sample 0 is not"),
+    (
+        {"x": rows(9), "y": Y}
+        | {f"{name}_{split}": rows(9) for name in "xy" for split in ("train", "test")},
+        {},
+        "has both x, y and x_train, y_train, x_test, y_test",
+    ),
     ({"x": rows(9), "y": np.full(9, np.nan)}, {"target_kind": "quantity"}, "must be finite"),
 ]
 
@@ -98,6 +107,31 @@ def test_a_damaged_npz_says_so(tmp_path: Path) -> None:
         path.write_bytes(damaged)
         with pytest.raises(UserError, match=r"own\.npz.*damaged"):
             load("npz", path=path)
+
+
+def npy_of(*shape: int) -> bytes:
+    """An .npy file with a shape, but without values."""
+    content = io.BytesIO()
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(content, header)
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("x", "says"),
+    [
+        (b"no array", "damaged"),
+        (npy_of(60, 10**12), "damaged .*x has fewer values than its shape"),
+        (b"\x93NUMPY\x01\0\x10\0" + b"(" * 16, "damaged"),
+        (bytes(300_000_000), "unpacks to more than"),
+    ],
+)
+def test_a_hostile_npz_is_refused(tmp_path: Path, x: bytes, says: str) -> None:
+    path = save_npz(tmp_path / "own.npz", y=np.zeros(100, dtype=int))
+    with zipfile.ZipFile(path, "a", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("x.npy", x)
+    with pytest.raises(UserError, match=rf"own\.npz: .*{says}"):
+        load("npz", path=path)
 
 
 def test_tokens_stay_integers(tmp_path: Path) -> None:
@@ -172,6 +206,7 @@ REFUSED_TABLES: list[tuple[str, dict[str, Any], str]] = [
     ("b\nx\ny\n", {"target": "b"}, "cannot be a feature"),
     ("a,b\n", {"target": "b"}, "no rows"),
     ("", {"target": "b"}, "cannot be read"),
+    (f"a,b\n{10**500},x\n1,y\n", {"target": "b"}, "'a' cannot be a feature"),
 ]
 
 
@@ -182,6 +217,16 @@ def test_a_table_that_does_not_fit_says_why(
     (tmp_path / "own.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         load("table", path=tmp_path / "own.csv", **params)
+
+
+def test_names_that_are_the_same_number_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("a,b,c\n" + "1,007,01\n2, 7,1\n3,7,1\n4,007,01\n" * 3)
+    dataset = load("table", path=path, target="c", group="b")
+    assert (dataset.class_names, dataset.group_names) == (("01", "1"), ("007", "7"))
+    path.write_text("a,b,c\n" + "1,10,1\n2,9,2\n" * 4)
+    dataset = load("table", path=path, target="c", group="b")
+    assert (dataset.class_names, dataset.group_names) == (("1", "2"), ("9", "10"))
 
 
 @pytest.mark.parametrize("name", ["own.xlsx", "own.parquet"])

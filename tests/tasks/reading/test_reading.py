@@ -189,6 +189,7 @@ def test_files_may_lie_in_the_folder_of_the_archive(tmp_path: Path) -> None:
             "not an IDX file of bytes with 3",
         ),
         (lambda content: gzip.compress(idx(np.zeros((29, 28, 28)))), "not 29 numbers"),
+        (lambda content: gzip.compress(bytes(300_000_000), 1), "unpacks to more than"),
     ],
 )
 def test_a_damaged_idx_file_is_named(idx_folder: Path, change: Any, message: str) -> None:

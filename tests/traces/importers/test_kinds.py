@@ -947,7 +947,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "a list of Kubernetes over several lines": (
         '{\n "apiVersion": "v1",\n "items": []\n}\n',
         {},
-        "cannot be read as a table",
+        ":1:2: is not JSON",
         "jq -c '.items[]'",
     ),
     "nested columns alone": (

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -33,6 +34,15 @@ def test_all_missing_units_are_reported_together(tmp_path: Path) -> None:
     ]
     dated = "device,start,end,rtt\na,2024-05-01T00:00Z,2024-05-01T01:00Z,3\n"
     assert "time_unit" not in refused("table", put(tmp_path / "b.csv", dated))
+
+
+def test_a_table_with_very_many_columns(tmp_path: Path) -> None:
+    """The time is proportional to their number: less than a second instead of a minute."""
+    names = ",".join(f"c{n}" for n in range(20_000))
+    path = put(tmp_path / "a.csv", f"device,start,end,{names}\na,0,5{20_000 * ',1'}\n")
+    started = time.process_time()
+    assert import_("table", path, time_unit="s").device_ids.to_pylist() == ["a"]
+    assert time.process_time() - started < 10
 
 
 def test_profiles_in_a_second_file(tmp_path: Path) -> None:
@@ -123,7 +133,10 @@ def test_devices_that_only_some_files_have_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("device", "rate", "message"),
-    [("\0a", "1", "contains a control character"), ("a", "1e308", "down is '1e308'")],
+    [
+        ("\0a", "1", r"online\.csv:2: device is '.x00a', which contains a control character"),
+        ("a", "1e308", "down is '1e308'"),
+    ],
 )
 def test_ids_that_control_and_rates_that_overflow_are_refused(
     tmp_path: Path, device: str, rate: str, message: str
