@@ -1,4 +1,4 @@
-"""Gradients of any module, client by client, on views of the flat vectors."""
+"""Gradients of any module, client by client, on views of the flat vectors or on copies in channels-last order."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             targets = self._bound.views(out[row])[: len(gradients)]
             torch._foreach_copy_(targets, gradients)
             losses.append(loss)
-        return torch.stack(losses)
+        return torch.stack(losses).to(weights.dtype)
 
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
@@ -130,11 +130,8 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             if of_row:
                 moved = self._bound.views(of_row.change)
             elif self._bound.channels_last:
-                # Otherwise, every step would reorder weights and gradients.
-                trained = moved = [
-                    view.clone(memory_format=torch.channels_last) if view.ndim == 4 else view
-                    for view in views
-                ]
+                # Copies in the order of the images, which every step would otherwise make, and aligned.
+                trained = moved = [channels_last(view.clone()) for view in views]
             at = slice(begin - self._first, end - self._first)
             inputs = self.inputs(begin, self._rows[at, rows], first=row)
             if self._bound.channels_last:
@@ -183,11 +180,11 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         )
         losses, *penalties = parts
         reported = self._kernel.reported(sum(penalties, losses.mean()), losses)
-        return reported.to(views[0].dtype), gradients
+        return reported, gradients
 
 
 class LoopKernel(SupervisedKernel):
-    """Automatic differentiation client by client, without copies of models or gradients; for any module."""
+    """Automatic differentiation client by client, for any module."""
 
     name = "loop"
     revision = 2
