@@ -63,7 +63,8 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
     task = make_task("cnn", CLIENTS)
-    rounds = {"fedsim": fedsim_round(make_learner(task)), "by hand": by_hand(task)}
+    learner = make_learner(task, threads=arguments.threads)
+    rounds = {"fedsim": fedsim_round(learner), "by hand": by_hand(task)}
     seconds: dict[str, list[float]] = {name: [] for name in rounds}
     for repeat in range(arguments.repeats + 1):
         for name, run in rounds.items():

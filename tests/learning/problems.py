@@ -83,6 +83,21 @@ def _conv(*extra: nn.Module) -> nn.Module:
     )
 
 
+class Viewing(nn.Module):
+    """Views of images and weights, which need the usual order of memory."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(1, 3, 3, padding=1), nn.Conv2d(3, 2, 3, padding=1)
+        self.last = nn.Linear(128, CLASSES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.second(torch.relu(self.first(images)))
+        norms = self.second.weight.view(2, -1).norm(dim=1).view(2, 1, 1)
+        outputs: Tensor = self.last((hidden / norms).view(len(images), -1))
+        return outputs
+
+
 class Layers(SequentialModel):
     """Every kind of layer that the hand-derived kernel knows; ReLU before and after pooling, which drops a row."""
 
@@ -102,6 +117,7 @@ MODELS: Mapping[str, tuple[Any, Family]] = {
     "mlp": (lambda: LinearStack([_features(), 20, 12, CLASSES]), "mlp"),
     "conv": (_conv, "module"),
     "batch_norm": (lambda: _conv(nn.BatchNorm2d(3)), "module"),
+    "views": (Viewing, "module"),
     "dropout": (lambda: _conv(nn.Dropout(0.5)), "module"),
 }
 """Models from a function; the model ``layers`` is :class:`Layers`."""

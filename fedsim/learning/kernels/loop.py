@@ -1,20 +1,21 @@
-"""Gradients of any module, client by client, on views of the flat vectors."""
+"""Gradients of any module, client by client, on views of the flat vectors or on copies in channels-last order."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedsim.learning.device import Execution
 from fedsim.learning.kernels.base import Correction, IntArray
 from fedsim.learning.kernels.supervised import SupervisedKernel, SupervisedSession
 from fedsim.tasks.kinds.supervised import SupervisedTask
-from fedsim.tasks.modules.checks import Constants
+from fedsim.tasks.modules.checks import Constants, channels_last
 from fedsim.tasks.modules.dropout import KeyedDropout
 
 
@@ -26,9 +27,7 @@ class BoundModule:
         self.drops = task.drops
         self._generator = torch.Generator(execution.device) if self.drops else None
         self._keyed_dropout = KeyedDropout(self._generator) if self._generator else nullcontext()
-        self.channels_last = execution.device.type == "cpu" and any(
-            isinstance(layer, nn.Conv2d) for layer in self.module.modules()
-        )
+        self.channels_last = execution.device.type == "cpu" and task.takes_channels_last
         parameters = dict(self.module.named_parameters())
         buffers = dict(self.module.named_buffers())
         layout = task.layout
@@ -89,18 +88,10 @@ class BoundModules:
         self._idle.append(bound)
 
 
-def channels_last(images: Tensor) -> Tensor:
-    """Images (n, c, h, w) in channels-last order, which is faster for pooling and convolutions on CPU.
-
-    Inputs of other shapes are returned as they are.
-    """
-    if images.ndim != 4:
-        return images
-    _, channels, height, width = images.shape
-    if channels > 1:
-        return images.contiguous(memory_format=torch.channels_last)
-    # With one channel both orders store the same; only the strides differ.
-    return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
+@cache
+def _shares(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """The gradient of the mean of this many losses."""
+    return torch.full(shape, 1 / shape.numel(), dtype=dtype, device=device)
 
 
 class _LoopSession(SupervisedSession["LoopKernel"]):
@@ -120,40 +111,55 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
         for row in range(len(weights)):
             numbers, _ = self.draw(step, len(weights))
             inputs = self.inputs(step, numbers[None, row : row + 1], first=row)
-            loss, gradients = self._backward(step, row, inputs, self._views[row])
+            labels = self._labels[step - self._first, row]
+            loss, gradients = self._backward(step, row, inputs, labels, self._views[row])
             targets = self._bound.views(out[row])[: len(gradients)]
             torch._foreach_copy_(targets, gradients)
             losses.append(loss)
-        return torch.stack(losses)
+        return torch.stack(losses).to(weights.dtype)
 
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
         losses, factors = weights.new_zeros(len(weights)), rates.neg().unsqueeze(1)
-        correction = correction or Correction(weights, weights)
         alphas = rates.neg().tolist()
         for rows, begin, end in self.pieces(active):
             row, alpha = rows.start, alphas[rows.start]
-            model, total, of_row = weights[row], losses[row], correction.of(row)
-            views, moved = self._bound.views(model), self._bound.views(of_row.change)
-            samples = self._rows[begin - self._first : end - self._first, rows]
-            inputs = self.inputs(begin, samples, first=row)
-            for step, images in enumerate(torch.split(inputs, self.width), begin):
-                loss, gradients = self._backward(step, row, images, views)
-                of_row.pull(model, factors[row])
+            model, total, of_row = weights[row], losses[row], correction and correction.of(row)
+            views = trained = moved = self._bound.views(model)
+            if of_row:
+                moved = self._bound.views(of_row.change)
+            elif self._bound.channels_last:
+                # Copies in the order of the images, which every step would otherwise make, and aligned.
+                trained = moved = [channels_last(view.clone()) for view in views]
+            at = slice(begin - self._first, end - self._first)
+            inputs = self.inputs(begin, self._rows[at, rows], first=row)
+            if self._bound.channels_last:
+                inputs = channels_last(inputs)
+            batches = zip(
+                torch.split(inputs, self.width), self._labels[at, row].unbind(), strict=True
+            )
+            for step, batch in enumerate(batches, begin):
+                loss, gradients = self._backward(step, row, *batch, trained)
+                if of_row:
+                    of_row.pull(model, factors[row])
                 torch._foreach_add_(moved[: len(gradients)], gradients, alpha=alpha)
-                of_row.shift(model, factors[row])
+                if of_row:
+                    of_row.shift(model, factors[row])
                 total += loss
+                del gradients  # The next step takes the memory, which is in the cache.
+            if trained is not views:
+                torch._foreach_copy_(views, trained)
         return losses
 
     def _backward(
-        self, step: int, row: int, inputs: Tensor, views: list[Tensor]
+        self, step: int, row: int, inputs: Tensor, labels: Tensor, views: list[Tensor]
     ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Loss, as :meth:`gradients`, and gradients of one client on padded ``inputs`` (width, *shape)."""
-        # Without padding, which must not enter the statistics of normalization layers.
-        at = step - self._first
-        count = self._counts[at][row]
-        inputs, labels = inputs[:count], self._labels[at, row, :count]
+        """Loss, as :meth:`gradients`, and gradients of one client on a padded mini-batch (width, ...)."""
+        count = self._counts[step - self._first][row]
+        if count < self.width:
+            # Without padding, which must not enter the statistics of normalization layers.
+            inputs, labels = inputs[:count], labels[:count]
         bound = self._bound
         bound.bind(views)
         if bound.drops:
@@ -164,22 +170,21 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             outputs = bound.forward(inputs)
             if self._masks is not None:
                 outputs = outputs * self._masks[self._clients[row]]
-            losses = self._loss.per_sample(outputs, labels)
-            loss, parts = losses.detach().mean(), [losses]
+            parts = [self._loss.per_sample(outputs, labels)]
             if self._loss.penalty:
                 parts.append(self._loss.penalties(bound.parameters))
-                loss = loss + parts[1].detach()
-        shares = [torch.full_like(part, 1 / part.numel()) for part in parts]
+        shares = [_shares(part.shape, part.dtype, part.device) for part in parts]
         # Zeros for parameters that this mini-batch does not use.
         gradients = torch.autograd.grad(
             parts, bound.parameters, shares, allow_unused=True, materialize_grads=True
         )
-        reported = self._kernel.reported(loss, losses)
-        return reported.detach().to(views[0].dtype), gradients
+        losses, *penalties = parts
+        reported = self._kernel.reported(sum(penalties, losses.mean()), losses)
+        return reported, gradients
 
 
 class LoopKernel(SupervisedKernel):
-    """Automatic differentiation client by client, without copies of models or gradients; for any module."""
+    """Automatic differentiation client by client, for any module."""
 
     name = "loop"
     revision = 2
@@ -200,7 +205,3 @@ class LoopKernel(SupervisedKernel):
     def corrects(self) -> bool:
         """Whether training changes no buffers, which have no gradient to correct."""
         return not self.task.layout.buffers
-
-    def largest_group(self) -> int:
-        """One, so that the model stays in the cache until its training ends."""
-        return 1

@@ -205,6 +205,13 @@ class SupervisedTask(Task):
         return not self.model.is_bundled and draws_random_numbers(self.module, self._probe)
 
     @cached_property
+    def takes_channels_last(self) -> bool:
+        """Whether the module has convolutions of images and works in channels-last order, which is faster on a CPU."""
+        from fedsim.tasks.modules.checks import takes_channels_last
+
+        return takes_channels_last(self.module, self._probe)
+
+    @cached_property
     def train_x(self) -> Tensor:
         """All training samples as stored, (n, *input_shape), uint8 or float32; shares memory with the dataset."""
         return as_tensor(self.dataset.train_x)

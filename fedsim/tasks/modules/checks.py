@@ -99,6 +99,38 @@ def draws_random_numbers(module: nn.Module, probe: Probe) -> bool:
         return not torch.equal(before, torch.get_rng_state())
 
 
+def takes_channels_last(module: nn.Module, probe: Probe) -> bool:
+    """Whether the module has 2-d convolutions and accepts images and weights in channels-last order.
+
+    A module that calls ``view`` on them needs the usual order.
+    """
+    if not any(isinstance(layer, nn.Conv2d) for layer in module.modules()):
+        return False
+    trained = copy.deepcopy(module).train()
+    try:
+        trained.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        with torch.no_grad(), isolated(0):
+            trained(channels_last(probe(2)[0]))
+    # A user's module may raise any exception.
+    except Exception:
+        return False
+    return True
+
+
+def channels_last(images: Tensor) -> Tensor:
+    """Images (n, c, h, w) in channels-last order, which is faster for pooling and convolutions on CPU.
+
+    Inputs of other shapes are returned as they are.
+    """
+    if images.ndim != 4 or images.stride(1) == 1:
+        return images
+    _, channels, height, width = images.shape
+    if channels > 1:
+        return images.contiguous(memory_format=torch.channels_last)
+    # With one channel both orders store the same; only the strides differ.
+    return images.contiguous().as_strided(images.shape, (height * width, 1, width, 1))
+
+
 def returns_probabilities(module: nn.Module, probe: Probe) -> bool:
     """Whether the outputs of a checked module are shares that add up to 1."""
     with torch.no_grad():

@@ -59,6 +59,7 @@ PAIRS = [
     ("loop", "conv"),
     ("loop", "batch_norm"),
     ("loop", "layers"),
+    ("loop", "views"),
     ("vmap", "linear"),
     ("vmap", "mlp"),
     ("vmap", "conv"),
