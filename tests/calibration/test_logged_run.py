@@ -67,8 +67,7 @@ def test_versions_of_an_asynchronous_run_by_hand(tmp_path: Path) -> None:
 
 def test_a_log_is_compared_with_a_simulated_run(tmp_path: Path) -> None:
     """What it lacks is left out and named; it shares the seed and the scenario of the run."""
-    run = build_run(tmp_path / "simulated", clients=4, hours=2, cohort=2)
-    run.folder.update_info(seed=3)
+    run = build_run(tmp_path / "simulated", clients=4, hours=2, cohort=2, seed=3)
     text = "\n".join(line.rsplit(",", 2)[0] for line in ROUNDS.splitlines())
     (tmp_path / "real.csv").write_text(text)
     comparison = fedsim.compare([run.path, tmp_path / "real.csv"])
