@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import importlib
@@ -12,7 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TextIO, cast
+from typing import Any, NoReturn, TextIO, cast
 
 import click
 
@@ -289,4 +290,13 @@ def main() -> None:
     ):  # A pipe that took the place of a file. Of stderr, this is the default.
         cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")
     sys.stderr = cast(TextIO, _Notes(sys.stderr))
-    sys.exit(cli.exit_code(prog_name="fedsim"))
+    _end(cli.exit_code(prog_name="fedsim"))
+
+
+def _end(code: int) -> NoReturn:
+    """End the process without the last steps of the interpreter, in which threads of Arrow may abort it."""
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

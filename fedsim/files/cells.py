@@ -176,7 +176,7 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     if pa.types.is_duration(kind):
         factor = DURATION_UNITS[kind.unit]
         values = values.cast(pa.int64())
-    elif pa.types.is_temporal(kind):
+    elif pa.types.is_temporal(kind) or pa.types.is_boolean(kind):
         values = values.cast(pa.string())
     if not _is_text(values.type):
         floats = values.cast(pa.float64(), safe=False)
@@ -403,7 +403,7 @@ def with_years(text: Sequence[Any], form: str, year: int) -> Any:
     """
     import pandas as pd
 
-    plain = pa.chunked_array(text, pa.string()).to_pandas().astype(object)
+    plain = _known(pa.chunked_array(text, pa.string()), UNKNOWN).to_pandas().astype(object)
     some_leap_year = pd.to_datetime("2000 " + plain, format=f"%Y {form}", errors="coerce")
     step = some_leap_year.ffill().diff() / pd.Timedelta(days=183)
     years = year + (step < -1).cumsum() - (step > 1).cumsum()

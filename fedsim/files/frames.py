@@ -125,9 +125,10 @@ class TableFile:
         elif match := re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head):
             is_lines = match[1] == b"{"
             rows = list(self.source.json_lines() if is_lines else self.source.json())
-            objects = [row for row in rows if isinstance(row, dict)]
-            count = len(rows) * len(names := set[str]().union(*objects))
-            if count > max(_MOST_CELLS, _SPARSE * sum(map(len, objects))):
+            if any(not isinstance(row, dict) for row in rows):
+                raise self.source.error("has a row that is not a JSON object", "remove it")
+            count = len(rows) * len(names := set[str]().union(*rows))
+            if count > max(_MOST_CELLS, _SPARSE * sum(map(len, rows))):
                 message = f"has {len(names)} names of fields in {len(rows)} objects"
                 raise self.source.error(message, "give all objects the same fields")
             self._whole = _converted(rows)

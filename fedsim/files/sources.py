@@ -97,10 +97,14 @@ class SourceFile:
         """The content as JSON."""
         return self._parsed(self.text(), None, "the file is truncated or of another format")
 
-    def json_lines(self) -> Iterator[Any]:
-        """The content of each line as JSON."""
+    def json_lines(self) -> Iterator[dict[str, Any]]:
+        """The JSON object of each line."""
         hint = "write it again; JSON has one record per line, as from jq -c '.items[]'"
-        return (self._parsed(text, number, hint) for number, text in self.lines())
+        for number, text in self.lines():
+            row = self._parsed(text, number, hint)
+            if not isinstance(row, dict):
+                raise self.error("is not a JSON object", hint, line=number)
+            yield row
 
     def _parsed(self, text: str, line: int | None, hint: str) -> Any:
         try:

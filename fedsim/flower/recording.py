@@ -15,6 +15,7 @@ from fedsim.flower import internals as fl
 from fedsim.flower.client import Answer
 from fedsim.flower.clock import SimulatedClock
 from fedsim.flower.exchange import Exchange, Parcel
+from fedsim.learning.metrics.base import TABLE_COLUMNS
 from fedsim.randomness import unseeded
 from fedsim.runs.writer import RunWriter
 from fedsim.units import NS_PER_S
@@ -23,6 +24,12 @@ from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 _ERRORS_SHOWN = 5
 _LESS_IS_BETTER = ("loss", "error", "perplexity", "mse", "mae")
+
+
+def _column(name: str) -> str:
+    """The column of a metric, which is not one of the row's own."""
+    column = name.replace("-", "_")
+    return f"app_{column}" if column in TABLE_COLUMNS else column
 
 
 class Recording:
@@ -63,7 +70,7 @@ class Recording:
             self.flush()
             self._row = row
         numbers = {
-            f"{prefix}{name}".replace("-", "_"): float(value)
+            _column(f"{prefix}{name}"): float(value)
             for name, value in values.items()
             if isinstance(value, int | float) and name not in ("num-examples", "num_examples")
         }

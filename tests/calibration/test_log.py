@@ -257,6 +257,7 @@ _ROW = {"client": "a", "start": 0.0, "end": 2.5, "round": 1, "outcome": "late"}
         ({"client": None}, False),
         ({"start": None}, False),
         ({"steps": -1}, False),
+        ({"steps": True}, False),
         ({"bytes_up": "1 MB"}, False),
         ({"outcome": "lost"}, False),
         ({"upload_s": -0.5}, False),

@@ -131,6 +131,8 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
         (b"a,b\n1,2\n", "has no column 'c' for device\n  its columns are a, b"),
         (b'{"a": 1, "b": 2}\n\n{"a": 1, "b": 2, "a": 3}', ":3: is not JSON: the key 'a' appears"),
         (b'{"a": 1, "b": 2}\n{"a": 1', ":2:8: is not JSON"),
+        (b'{"a": 1, "b": 2}\n[["a", 1], ["b", 2]]', ":2: is not a JSON object"),
+        (b'[{"a": 1, "b": 2}, [1, 2]]', "has a row that is not a JSON object"),
         (b"\n".join(b'{"a": 1, "%d": 1}' % n for n in range(5000)), "5001 names of fields in 5000"),
     ],
 )

@@ -53,6 +53,7 @@ def test_an_output_that_is_ascii_gets_replaced_characters(
     (tmp_path / "é" / "run").mkdir(parents=True)
     (tmp_path / "é" / "run" / "run.json").write_text("{")
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr("fedsim.cli._end", sys.exit)
     monkeypatch.setattr(sys, "stdout", output)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     monkeypatch.setattr(sys, "argv", ["fedsim", *command])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Context
+from flwr.app import Context, MetricRecord
 from flwr.serverapp import Grid
 
 from fedsim.errors import UserError
@@ -32,6 +32,17 @@ def test_the_run_folder_is_a_normal_one(run_app: RunApp) -> None:
     link_s = 2 * 0.05
     spent = measured["time_s"].to_numpy()[1] - run.aggregations["time_s"].to_numpy()[0]
     assert spent == pytest.approx(1 / 3 + link_s, abs=0.01)
+
+
+def test_a_metric_with_the_name_of_a_column_gets_another(run_app: RunApp) -> None:
+    def evaluate(server_round: int, arrays: Any) -> MetricRecord:
+        return MetricRecord({"round": 7.0, "time_s": -1.0})
+
+    server = apps.strategy_server(rounds=1, evaluate_fn=evaluate)
+    metrics = run_app(server, apps.torch_client()).metrics
+    assert set(metrics["app_round"].dropna()) == {7}
+    assert set(metrics["app_time_s"].dropna()) == {-1}
+    assert set(metrics["round"]) == {0, 1}
 
 
 def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: RunApp) -> None:

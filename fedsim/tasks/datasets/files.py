@@ -154,6 +154,10 @@ class Table(DatasetComponent):
             is_test = test_marks(
                 frame[params.is_test].to_numpy(), f"column '{params.is_test}'", path
             )
+        if is_test.all():
+            raise UserError(
+                f"column '{params.is_test}' marks all rows as test samples", where=str(path)
+            )
         if not params.tokens:
             x = standardized(x, is_test) if params.standardize else x.astype(np.float32)
         return split_dataset(
@@ -200,11 +204,11 @@ class Table(DatasetComponent):
                 unread = numbers.isna() & column.notna()
                 where = row_place(path, int(unread.to_numpy().argmax()))
             usable = [name for name in features if name not in (*leaks, *text, *unnamed)]
+            example = f"; choose, for example, features: [{', '.join(usable)}]" if usable else ""
             raise UserError(
                 f"{format_names([repr(name) for name in wrong])} cannot be a feature",
                 where=where,
-                hint="a feature is a named column of numbers, not target, group or is_test; choose, for example, "
-                f"features: [{', '.join(usable)}]",
+                hint=f"a feature is a named column of numbers, not target, group or is_test{example}",
             )
         return features
 

@@ -204,6 +204,8 @@ REFUSED_TABLES: list[tuple[str, dict[str, Any], str]] = [
     ("a,b\n\n,x\n1,y\n,y\n", {"target": "b"}, "own.csv:3: .* 'a' has an empty cell"),
     (",a,b\n0,5,x\n1,6,y\n", {"target": "b"}, "(?s)'Unnamed: 0' .*features: .a."),
     ("b\nx\ny\n", {"target": "b"}, "cannot be a feature"),
+    ("a,b\nz,x\nz,y\n", {"target": "b"}, "(?s)'a' cannot be .* group or is_test$"),
+    ("a,b,t\n1,x,1\n2,y,1\n", {"target": "b", "is_test": "t"}, "'t' marks all rows as test"),
     ("a,b\n", {"target": "b"}, "no rows"),
     ("", {"target": "b"}, "cannot be read"),
     (f"a,b\n{10**500},x\n1,y\n", {"target": "b"}, "'a' cannot be a feature"),
