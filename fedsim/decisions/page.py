@@ -97,7 +97,7 @@ def _values(decision: Decision) -> tuple[list[float], list[float]]:
 
 
 def _others(decision: Decision) -> tuple[str, str]:
-    """Name and mark of the settings that do not count; what they had cost by their end is a lower bound, a rate is not."""
+    """Name and mark of the settings that do not count; a cost by their end is a lower bound, a rate is not."""
     if decision.objectives == (THROUGHPUT,):
         return "stopped early or over a limit", "diamond"
     return "stopped early or missed: at least this", "triangle"
