@@ -164,6 +164,8 @@ def headline(tables: Sequence[Table], marked: str) -> list[str]:
     text = [f"{name} is {format_times(1 / mean.value, 'fast')} as {BASELINE} {where}"]
     if name == BASELINE:
         text = [f"No entry is faster than {BASELINE} on average"]
+    elif math.isinf(mean.high):
+        text.insert(0, "Too few scenarios to name a first")
     elif len(tied) > 1:
         text.insert(0, f"No clear first among {format_names(tied, _NAMED)}")
     else:

@@ -57,6 +57,7 @@ def test_an_entry_is_first_if_the_scenarios_separate_it_from_all_others(
             for name, value in values.items()
         ]
         tables.append(replace(table, standings=standings))
+    assert headline(tables[:2], "FedAvg")[0] == "Too few scenarios to name a first"
     assert headline(tables, "FedAvg") == [
         sentence,
         "FedBuff is 1.7 times as fast as FedAvg on average over 3 scenarios (95% interval 1.1 to 2.6)",
