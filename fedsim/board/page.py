@@ -9,12 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from fedsim.analysis.pages import rendered, write_page
-from fedsim.board.results import Table, verdict, why
+from fedsim.board.results import Ratio, Standing, Table, verdict, why
 from fedsim.board.suite import BASELINE, MEASURED, Cell, Suite
 from fedsim.bundled import located
-from fedsim.vocabulary.formatting import Kind, format_counted, format_times, format_value
+from fedsim.vocabulary.formatting import (
+    Kind,
+    format_counted,
+    format_interval,
+    format_names,
+    format_roughly,
+    format_times,
+    format_value,
+)
 
 COLUMNS = (
     "",
@@ -30,6 +39,8 @@ COLUMNS = (
     "at the data budget",
 )
 """Headings of the table of a scenario."""
+_NAMED = 3
+"""Maximum number of entries that the headline names."""
 
 
 def cells(table: Table) -> Iterator[list[str]]:
@@ -108,13 +119,18 @@ def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> P
                 list(cells(table)),
                 why(table),
                 _repeated(table, suite),
-                [verdict(table, marked)] if takes_part(table) else [],
+                [verdict(table, marked)] if marked != BASELINE and takes_part(table) else [],
                 list(disturbances(table)),
             )
             for table in tables
         ],
         headline=headline(tables, marked),
         map=grid(tables),
+        shades={
+            (table.question.name, each.entry): shade(each)
+            for table in tables
+            for each in table.standings
+        },
         is_ranked=_is_ranked,
         marked=marked,
     )
@@ -123,20 +139,44 @@ def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> P
     return path
 
 
-def headline(tables: Sequence[Table], marked: str) -> str:
-    """Which entry ranks first and, if the user has one, in how many scenarios theirs is faster than FedAvg."""
-    name, ratios = grid(tables)[0]
+def shade(standing: Standing) -> str:
+    """The class of an entry's cell: ``same`` within 10% of FedAvg's time, or if the seeds do not separate the two."""
+    ratio = standing.ratio
+    if ratio is None:
+        return "slow"
+    if ratio.low <= 1 <= ratio.high:
+        return "same"
+    return "fast" if ratio.value < 0.9 else "slow" if ratio.value > 1.1 else "same"
+
+
+def headline(tables: Sequence[Table], marked: str) -> list[str]:
+    """Which entry ranks first, or the entries that the scenarios do not separate from it; how much faster it is than
+    FedAvg; and, if the user has an entry, in how many scenarios theirs is faster."""
+    rows = grid(tables)
+    name, ratios = rows[0]
+    tied = [each for each, own in rows if _is_ranked(own) and not _is_slower(own, ratios)]
+    mean = Ratio.of(_limited(ratios), pd.Series([1.0] * len(ratios)))
     known = [ratio for ratio in ratios if ratio is not None]
     where = f"on average over {format_counted(len(known), 'scenario')}"
-    speed = format_times(1 / _mean(ratios), "fast")
-    text = f"{name} ranks first: {speed} as {BASELINE} {where}"
+    if math.isfinite(mean.high):
+        ends = format_interval(1 / mean.high, 1 / mean.low, format_roughly)
+        where += f" (95% interval {ends})"
+    text = [f"{name} is {format_times(1 / mean.value, 'fast')} as {BASELINE} {where}"]
     if name == BASELINE:
-        text = f"No entry is faster than {BASELINE} {where}"
-    own = [ratio for ratio in dict(grid(tables)).get(marked, []) if ratio is not None]
-    if marked in (BASELINE, name) or not own:
-        return text
-    faster = sum(ratio < 1 for ratio in own)
-    return f"{text}; {marked} is faster than {BASELINE} in {faster} of its {format_counted(len(own), 'scenario')}"
+        text = [f"No entry is faster than {BASELINE} on average"]
+    elif math.isinf(mean.high):
+        text.insert(0, "Too few scenarios to name a first")
+    elif len(tied) > 1:
+        text.insert(0, f"No clear first among {format_names(tied, _NAMED)}")
+    else:
+        text.insert(0, f"{name} ranks first")
+    own = [ratio for ratio in dict(rows).get(marked, []) if ratio is not None]
+    if marked not in (BASELINE, name) and own:
+        faster = sum(ratio < 1 for ratio in own)
+        text.append(
+            f"{marked} is faster than {BASELINE} in {faster} of its {format_counted(len(own), 'scenario')}"
+        )
+    return text
 
 
 def grid(tables: Sequence[Table]) -> list[tuple[str, list[float | None]]]:
@@ -165,6 +205,17 @@ def _is_ranked(ratios: Sequence[float | None]) -> bool:
     return 2 * sum(ratio is not None for ratio in ratios) >= len(ratios)
 
 
+def _is_slower(ratios: Sequence[float | None], first: Sequence[float | None]) -> bool:
+    """Whether the 95% interval of an entry's ratio to the first, over the scenarios of both, is above 1."""
+    own, best = _limited(ratios), _limited(first)
+    return not (own / best).dropna().empty and Ratio.of(own, best).low > 1
+
+
+def _limited(ratios: Sequence[float | None]) -> pd.Series[float]:
+    """The ratios of an entry by scenario, in which a missed target counts as ten times as long."""
+    return pd.Series([math.nan if ratio is None else min(ratio, 10.0) for ratio in ratios])
+
+
 def _mean(ratios: Sequence[float | None]) -> float:
     """The geometric mean of the ratios of an entry."""
-    return math.exp(np.mean([math.log(min(each, 10.0)) for each in ratios if each is not None]))
+    return math.exp(np.log(_limited(ratios)).mean())

@@ -98,9 +98,10 @@ class Lateness:
 
 
 def verdict(predictions: list[Prediction]) -> str:
-    """Whether the bands can be trusted, and whether their middle is biased, in one sentence without a period.
+    """Whether the bands can be trusted, in one sentence without a period; if not, in which direction they are wrong.
 
-    The bands are too narrow if bands that hold 90% would contain so few values with a probability below 5% (binomial).
+    The bands are too narrow if bands that hold 90% would contain so few values with a probability below 5% (binomial);
+    their middle is biased if so many values would lie on one side of the right one with such a probability (sign test).
     """
     if not predictions:
         return "Not tested: no rounds of the log were predicted"
@@ -112,11 +113,11 @@ def verdict(predictions: list[Prediction]) -> str:
     few = ", too few to tell more" if values < _TELLING else ""
     off = np.subtract(rounds.logged, rounds.middle)
     above, below = (int((side > 1e-9 * np.abs(rounds.middle)).sum()) for side in (off, -off))
-    most, where = max((above, "above"), (below, "below"))
-    # Half of the values would lie on each side of the right middle.
-    is_biased = 2 * stats.binom.sf(most - 1, above + below, 0.5) < _UNLIKELY
-    biased = f", but {most} lay {where} its middle" if is_biased else ""
-    return f"In agreement with the log: {fact}{biased}{few}"
+    most, wrong, where = max((above, "short", "above"), (below, "long", "below"))
+    if 2 * stats.binom.sf(most - 1, above + below, 0.5) < _UNLIKELY:
+        half = f"{most} of {values} lay {where} the middle of their 90% band"
+        return f"Rounds predicted too {wrong}: {half} ({inside} within it){few}"
+    return f"In agreement with the log: {fact}{few}"
 
 
 def _close(value: float) -> float:

@@ -6,6 +6,7 @@ import functools
 import logging
 import math
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -74,8 +75,8 @@ class Finite(click.FloatRange):
         return number
 
 
-def output_option(meaning: str, **settings: Any) -> Callable[[Any], Any]:
-    """The option for the file or folder that a command writes."""
+def output_option(meaning: str, *, is_page: bool = False, **settings: Any) -> Callable[[Any], Any]:
+    """The option for the file or folder that a command writes; only ``is_page`` lets it be named as a page."""
 
     def plain(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
         if path is not None and printable(str(path), lines=False) != str(path):
@@ -83,6 +84,12 @@ def output_option(meaning: str, **settings: Any) -> Callable[[Any], Any]:
                 "the name has a control character",
                 where=f"option -o {str(path)!r}",
                 hint="choose another name",
+            )
+        if path is not None and path.suffix == ".html" and not is_page:
+            raise UserError(
+                "the output is not a page but a folder",
+                where=f"option -o {path}",
+                hint=f"name a folder: -o {shlex.quote(str(path.with_suffix('')))}",
             )
         return path
 

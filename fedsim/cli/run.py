@@ -92,7 +92,9 @@ def resume(run: Path, overrides: tuple[str, ...], as_json: bool) -> None:
 
 @click.command()
 @options.run_argument
-@options.output_option("Where to write the page; report.html in the run folder by default.")
+@options.output_option(
+    "Where to write the page; report.html in the run folder by default.", is_page=True
+)
 def report(run: Path, output: Path | None) -> None:
     """Write the report page of RUN, a run folder.
 

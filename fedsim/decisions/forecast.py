@@ -38,7 +38,6 @@ from fedsim.sweeps.folder import claimed
 from fedsim.traces.bundle import TraceBundle
 from fedsim.traces.combine import perturbed, redrawn
 from fedsim.vocabulary.formatting import (
-    ABSENT,
     format_count,
     format_duration,
     format_interval,
@@ -137,8 +136,8 @@ class Forecast:
         kinds = f"late {late}, probably never {int(self.flat.sum())}"
         share = format_probability(self.probability)
         return (
-            f"{self.target} within {until} with probability {share} ({reached} of {format_count(runs)} runs; {kinds}); "
-            f"if so, after {times}"
+            f"{self.target} within {until} in {reached} of {format_count(runs)} runs; probability {share}; {kinds}; "
+            f"if reached, after {times}"
         )
 
     @property
@@ -214,14 +213,17 @@ def forecast(
 
 def _page(forecast: Forecast, title: str) -> str:
     times_s, (median, low, high) = forecast.times_s, forecast.interval
-    at = np.array([low, *times_s, high])
+    at = np.array([0.0, low, median, *times_s, high, *forecast.ends_s])
     at = np.unique(at[np.isfinite(at)])
+    share = (times_s <= at[:, None]).mean(axis=1)
     level = format_level(forecast.confidence, "share")
     known = math.isfinite(low) and math.isfinite(high)
     shades = [{"label": f"{level} interval", "from": low, "to": high}] if known else []
     columns = (
         Column("time_s", "simulated time", "time", at),
-        Column("share", "reached by then", "share", (times_s <= at[:, None]).mean(axis=1)),
+        Column("share", "reached by then", "share", share),
+        Column("ends", "a run", "share", np.where(np.isin(at, times_s), share, np.nan)),
+        Column("median", "median", "share", np.where(at == median, share, np.nan)),
     )
     table = forecast.table
     outcome = np.select(
@@ -235,9 +237,19 @@ def _page(forecast: Forecast, title: str) -> str:
     )
     written = format_interval(low, high, format_duration) if known else "too few runs"
     counts = {name: int((outcome == name).sum()) for name in ("reached", "late", "probably never")}
+    dots = {"points": True, "bare": True}
+    lines = [
+        {"key": "share", "color": "g0", "step": True},
+        {**dots, "key": "ends", "color": "g0", "symbol": "circle"},
+    ]
+    of_those = "of the runs that reach the target"
+    middle = Tile("Median", "not reached by half")
+    if 2 * counts["reached"] >= len(table):
+        middle = Tile("Median", format_duration(median), of_those)
+        lines.append({**dots, "key": "median", "color": "g1", "symbol": "rect", "large": True})
     tiles = [
-        Tile("Median", format_duration(median) if math.isfinite(median) else ABSENT, ""),
-        Tile(f"{level} interval", written, "of the runs that reach the target"),
+        middle,
+        Tile(f"{level} interval", written, of_those),
         Tile(
             "Probability of reaching it",
             format_probability(forecast.probability),
@@ -250,14 +262,12 @@ def _page(forecast: Forecast, title: str) -> str:
             "reached",
             f"{counts['reached']} of {len(table)} runs reached the target.",
             columns,
-            drawn_as_lines(
-                {"key": "share", "step": True}, unit="share of runs", ylim=(0, 1), shades=shades
-            ),
+            drawn_as_lines(*lines, unit="share of runs", ylim=(0, 1), shades=shades),
         ),
         "runs": Figure("runs", "Runs", runs),
     }
-    answer = sentence(forecast.sentence)
-    return rendered("forecast.html.j2", figures, title=title, answer=answer, tiles=tiles)
+    answer, *rest = map(sentence, forecast.sentence.split("; "))
+    return rendered("forecast.html.j2", figures, title=title, answer=answer, rest=rest, tiles=tiles)
 
 
 def _is_flat(run: Run, target: Target) -> bool:

@@ -96,14 +96,20 @@ def _values(decision: Decision) -> tuple[list[float], list[float]]:
     return good, others
 
 
-_OTHERS = "stopped early or missed, where it ended"
+def _others(decision: Decision) -> tuple[str, str]:
+    """Name and mark of the settings that do not count; a cost by their end is a lower bound, a rate is not."""
+    if decision.objectives == (THROUGHPUT,):
+        return "stopped early or over a limit", "diamond"
+    return "stopped early or missed: at least this", "triangle"
+
+
 _GOOD = {"color": "g0", "symbol": "circle", "points": True, "bare": True}
-_ENDED = {"color": "idle", "symbol": "diamond", "points": True, "bare": True}
 
 
 def _history(decision: Decision) -> Figure:
     label, kind = label_of(decision.objectives[0])
     good, others = map(np.array, _values(decision))
+    name, symbol = _others(decision)
     accumulate = np.fmax.accumulate if decision.objectives == (THROUGHPUT,) else np.fmin.accumulate
     best_at = int(np.flatnonzero(accumulate(good) == accumulate(good)[-1])[0]) + 1
     reached = int(np.isfinite(good).sum())
@@ -114,15 +120,16 @@ def _history(decision: Decision) -> Figure:
     columns = (
         Column("number", "setting", "count", np.arange(1, len(good) + 1)),
         Column("value", label, kind, good),
-        Column("others", _OTHERS, kind, others),
+        Column("others", name, kind, others),
         Column("best", "best so far", kind, accumulate(good)),
     )
     drawn = drawn_as_lines(
         {"key": "value", **_GOOD},
-        {"key": "others", **_ENDED},
+        {"key": "others", **_GOOD, "color": "idle", "symbol": symbol},
         {"key": "best", "color": "g0", "step": True, "plain": True},
         unit=label,
         zero=True,
+        from_zero=False,
     )
     return Figure("history", finding, columns, drawn)
 
@@ -133,7 +140,10 @@ def _slices(decision: Decision) -> Figure:
     tried, (good, others) = decision.tried, _values(decision)
     settings, choice = [each.setting for each in tried], decision.finalists[0].setting
     chosen = settings.index(choice) if choice in settings else None
-    columns = [Column("objective", label, kind, good), Column("others", _OTHERS, kind, others)]
+    columns = [
+        Column("objective", label, kind, good),
+        Column("others", _others(decision)[0], kind, others),
+    ]
     keys: list[dict[str, Any]] = []
     importance = decision.importance
     for dimension in sorted(decision.space.dimensions, key=lambda d: -importance.get(d.path, 0)):

@@ -348,6 +348,7 @@ OF_THE_COMMAND_LINE = """
 a part of a round | forecast s.yaml --target rounds=2.5 | whole number
 rounds without end | forecast s.yaml --target rounds=1e18 | whole number
 a part of an arrival | decide s.yaml --over training.local_steps=1,2 --metric time_to:arrivals=4.5 | whole number
+a page for a folder | board show -o board.html | name a folder: -o board
 """
 
 

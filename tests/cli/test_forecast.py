@@ -20,7 +20,7 @@ def test_the_command_prints_the_forecast(tmp_path: Path) -> None:
     assert document["low_s"] is None
     page = Path(document["page"]).read_text()
     assert "2 rounds after about 1" in page.replace("\u00a0", " ")
-    assert '"share","values":[0.25,' in page.replace(" ", "")
+    assert '"share","values":[0.0,0.25,' in page.replace(" ", "")
 
 
 def test_a_run_is_forecast_on_its_devices(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ CALLS = {
     "ls": ("ls", "."),
     "watch": ("watch", "--once", "run"),
     "report": ("report", "run"),
-    "compare": ("compare", "run", "run", "-o", "c.html"),
+    "compare": ("compare", "run", "run", "-o", "c"),
     "what-if": ("what-if", "run", "-s", "devices.compute.step=2s", "-o", "what"),
     "flower": ("flower", "no-app"),
     "sweep": ("sweep", "sweep.yaml", "-j", "1", "-o", "sweep"),

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import fedsim
-from fedsim.decisions.forecast import Forecast, band, devices_of
+from fedsim.decisions.forecast import Forecast, _page, band, devices_of
 from fedsim.traces.bundle import TraceBundle
+from tests.analysis.documents import columns, embedded
 from tests.composition.worlds import digits
 from tests.traces.cases import bundle_of
 
@@ -55,12 +56,12 @@ def made(times: Any, flat: int = 0) -> Forecast:
         (made(H * (30 + NINETEEN)), "80% accuracy after 1 d 7 h to 2 d 1 h (90%), median 1 d 16 h"),
         (
             made([*(H * NINETEEN), math.inf, math.inf], flat=1),
-            "80% accuracy within 2 d with probability 0.89 (19 of 21 runs; late 1, probably never 1); if so, "
+            "80% accuracy within 2 d in 19 of 21 runs; probability 0.89; late 1, probably never 1; if reached, "
             "after 1 h to 19 h (90%), median 10 h",
         ),
         (
             made([H, 3 * H, math.inf]),
-            "80% accuracy within 2 d with probability 0.63 (2 of 3 runs; late 1, probably never 0); if so, "
+            "80% accuracy within 2 d in 2 of 3 runs; probability 0.63; late 1, probably never 0; if reached, "
             "after about 2 h (2 runs are too few for an interval of 90%)",
         ),
         (
@@ -71,6 +72,26 @@ def made(times: Any, flat: int = 0) -> Forecast:
 )
 def test_a_forecast_in_words(forecast: Forecast, sentence: str) -> None:
     assert forecast.sentence == sentence
+
+
+@pytest.mark.parametrize(
+    ("times", "median", "dots", "drawn"),
+    [
+        # Fewer than half of the runs have no median; the steps lie at the end of the runs.
+        ([48 * H, 48 * H, *[math.inf] * 4], "not reached by half", [None, 2 / 6], 2),
+        ([H, 2 * H, 3 * H], "2 h", [None, 1 / 3, 2 / 3, 1, None], 3),
+    ],
+)
+def test_the_page_shows_every_step_and_the_median(
+    times: list[float], median: str, dots: list[float | None], drawn: int
+) -> None:
+    page = _page(made(times), "made")
+    assert f"<strong>{median}</strong>" in page.replace("\N{NO-BREAK SPACE}", " ")
+    document = embedded(page)
+    shown = columns(document, "reached")
+    assert shown["time_s"][0] == shown["share"][0] == 0
+    assert shown["ends"] == pytest.approx(dots)
+    assert len(document["reached"]["series"]) == drawn
 
 
 def trace(importer: str = "table", error: float = 0.1) -> TraceBundle:

@@ -38,4 +38,7 @@ def test_figures_show_the_search_and_the_choice(name: str, request: pytest.Fixtu
     assert finished == sorted(candidates)
     stopped = [e.measured.costs["time"] for e in made.tried if e.measured and not e.is_candidate]
     assert [v for v in column(figures["history"], "others") if v is not None] == stopped
+    # A lower value of a setting that was stopped is a bound, not a better one.
+    ended = figures["history"]["series"][1]
+    assert (ended["key"], ended["symbol"]) == ("others", "triangle")
     assert ("front-1" in figures) == (len(made.objectives) > 1)

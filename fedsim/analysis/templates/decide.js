@@ -6,7 +6,7 @@
   const all = [...value.values, ...others.values].filter((each) => each !== null), ylim = [0, 1.06 * Math.max(...all)];
   data.slices.keys.forEach((key, place) => {
     const series = [
-      points(value.label, "g0", "circle", key.good), points(others.label, "idle", "diamond", key.others),
+      points(value.label, "g0", "circle", key.good), points(others.label, "idle", data.history.series[1].symbol, key.others),
       { ...points("the choice", "g1", "rect", key.good.map((each, row) => (row === key.chosen ? each : null))), large: true },
     ];
     if (!place) legend(host, series);
