@@ -49,22 +49,22 @@
       const late = xlim ? null : fedsim.lateRange({ x, lists, kind: metric.kind, higher: metric.higher, scales, marks: goals.map((goal) => goal.value) });
       const ylim = requested && view.ylim ? fedsim.focus(view.ylim) : fedsim.focus(late, metric.kind);
       const plain = (s) => s.runs.map((run) => ({ ...s, symbol: null, values: run, plain: true, thin: true, silent: true, dash: [] }));
-      const drawn = (target, own, faint, more) => curves(target, finding("curves"), {
-        x: { ...axis, values: x }, y: { ...metric, label: labelled(metric.label) }, bands: byId("bands").checked, smooth: Number(byId("smooth").value), scales, xlim, ylim,
-        series: [...faint, ...(byId("bands").checked ? [] : own.flatMap(plain)), ...own], ...more,
-        marks: goals.map((goal) => ({ value: goal.value, label: own.length === 1 && faint.length ? "" : `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
+      const drawn = (target, own, faint, range) => curves(target, finding("curves"), {
+        x: { ...axis, values: x }, y: { ...metric, label: labelled(metric.label) }, bands: byId("bands").checked, smooth: Number(byId("smooth").value), scales, xlim, ylim: range,
+        series: [...faint, ...(byId("bands").checked ? [] : own.flatMap(plain)), ...own],
+        marks: goals, ends: true,
       });
       // The lines of many variants hide each other: they have one plot each.
       const many = series.length > runs_up_to;
       host("curves").hidden = many;
       multiples.hidden = !many;
-      if (!many) { drawn(host("curves"), shown, [], { ends: true }); return; }
+      if (!many) { drawn(host("curves"), shown, [], ylim); return; }
       const all = extents(shown);
       series.forEach((s, place) => {
         const cell = fedsim.cell(multiples, place, s.label);
         cell.parentElement.hidden = s.hidden;
         const others = shown.filter((other) => other !== s).map((other) => ({ ...other, color: "idle", symbol: null, dash: [], plain: true, thin: true, silent: true, runs: [] }));
-        if (!s.hidden) drawn(cell, [s], others, { ylim: ylim ?? all });
+        if (!s.hidden) drawn(cell, [s], others, ylim ?? all);
       });
     };
     const extents = (shown) => {

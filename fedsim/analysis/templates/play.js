@@ -3,7 +3,8 @@
 fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, key, say }) => {
   const LASTS_S = 20, STEP = 0.05;
   const button = document.getElementById("play"), clock = document.getElementById("clock");
-  const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const reduced = window.matchMedia("(prefers-reduced-motion: reduce)"), still = () => reduced.matches;
+  const named = () => { button.textContent = frame ? "Pause" : still() ? "Next 5% of the run" : "Play the run"; };
   const lamps = fedsim.add(host, "div", { class: "lamps", "aria-hidden": "true", hidden: "" });
   const veils = new Map();
   let share = null, pinned = null, frame = 0, last = 0;
@@ -39,7 +40,7 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, ke
   function pause() {
     cancelAnimationFrame(frame);
     frame = 0;
-    button.textContent = "Play the run";
+    named();
     button.classList.remove("playing");
   }
   function stop() {
@@ -70,10 +71,10 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, ke
       if (share >= 1) stop(); else show();
       return;
     }
-    button.textContent = "Pause";
     button.classList.add("playing");
     last = performance.now();
     frame = requestAnimationFrame(step);
+    named();
   }
   function pin(client) {
     pinned = client === pinned ? null : client;
@@ -81,6 +82,8 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, ke
     if (pinned !== null) fedsim.live.textContent = `${name(client)} is pinned`;
   }
   button.hidden = false;
+  named();
+  reduced.addEventListener("change", named);
   button.addEventListener("click", toggle);
   return { toggle, stop, pin, get playing() { return share !== null; } };
 };
