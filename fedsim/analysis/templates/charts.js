@@ -142,13 +142,8 @@ const fedsim = (() => {
   }
   /* A legend before a chart; with `toggle`, its entries are buttons, and each has room for the value that is read. */
   function legend(host, items, toggle) {
-    const figure = host.closest("figure");
-    let list = figure.querySelector(".legend");
-    if (!list) {
-      list = document.createElement("ul");
-      list.className = "legend";
-      host.before(list);
-    }
+    const list = host.closest("figure").querySelector(".legend") ?? host.parentElement.insertBefore(document.createElement("ul"), host);
+    list.className = "legend";
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.label : null;
     list.replaceChildren();
     for (const item of items) {
@@ -169,9 +164,8 @@ const fedsim = (() => {
   const legends = new Map();
   /* Fades all lines of a chart but one; none where the label is null. */
   function emphasize(host, label) {
-    const faded = charts.get(host);
-    faded.only = label;
-    faded.redraw();
+    charts.get(host).only = label;
+    charts.get(host).redraw();
   }
   /* The host of a small chart with its own title, number `place` of those in a container. */
   function cell(container, place, title) {
@@ -709,11 +703,9 @@ const fedsim = (() => {
     });
   }
   function download(name, content, type) {
-    const link = document.createElement("a");
-    link.href = typeof content === "string" ? URL.createObjectURL(new Blob([content], { type })) : URL.createObjectURL(content);
-    link.download = name;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    const href = URL.createObjectURL(new Blob([content], { type }));
+    Object.assign(document.createElement("a"), { href, download: name }).click();
+    URL.revokeObjectURL(href);
   }
   function png(text, done) {
     const image = new Image();
@@ -732,7 +724,7 @@ const fedsim = (() => {
     const host = document.getElementById(`chart-${name}`), body = card.querySelector(".bar") && card.querySelector(".body");
     const drawn = host ? () => picture(host) : body && (() => snapshot(body));
     const save = {
-      ...(drawn && { SVG: () => download(`${name}.svg`, drawn(), "image/svg+xml"), PNG: () => png(drawn(), (blob) => download(`${name}.png`, blob)) }),
+      ...(drawn && { SVG: () => download(`${name}.svg`, drawn(), "image/svg+xml"), PNG: () => png(drawn(), (blob) => download(`${name}.png`, blob, "image/png")) }),
       CSV: () => download(`${name}.csv`, csv(figure()), "text/csv"),
     };
     bar.replaceChildren("Save ");
@@ -779,6 +771,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, aligned, WIDE, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, extent, aligned, WIDE, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();

@@ -11,10 +11,7 @@
   const hidden = new Set();
   const drawings = [];
   const redraw = () => drawings.forEach((draw) => draw());
-  const toggle = (label) => {
-    if (!hidden.delete(label)) hidden.add(label);
-    redraw();
-  };
+  const toggle = (label) => { if (!hidden.delete(label)) hidden.add(label); redraw(); };
   const look = ({ label, place }) => ({ label, place, ...looks[place], line: true, hidden: hidden.has(label) });
   const named = (name) => legend(host(name), members().map(look), toggle);
 
@@ -59,17 +56,13 @@
       host("curves").hidden = many;
       multiples.hidden = !many;
       if (!many) { drawn(host("curves"), shown, [], ylim); return; }
-      const all = extents(shown);
+      const all = fedsim.extent(shown.flatMap((s) => [s.values, ...s.runs].flat())).map((end) => (Number.isFinite(end) ? end : null));
       series.forEach((s, place) => {
         const cell = fedsim.cell(multiples, place, s.label);
         cell.parentElement.hidden = s.hidden;
         const others = shown.filter((other) => other !== s).map((other) => ({ ...other, color: "idle", symbol: null, dash: [], plain: true, thin: true, silent: true, runs: [] }));
         if (!s.hidden) drawn(cell, [s], others, ylim ?? all);
       });
-    };
-    const extents = (shown) => {
-      const known = shown.flatMap((s) => [s.values, ...s.runs].flat()).filter((value) => value !== null);
-      return known.length ? [Math.min(...known), Math.max(...known)] : null;
     };
     for (const name of ["metric", "progress", "bands", "scale", "focus", "logx"]) {
       byId(name).addEventListener("change", () => {

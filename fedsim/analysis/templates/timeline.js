@@ -86,13 +86,14 @@
   const updates = () => rounds.filter((t) => view[0] <= t && t <= view[1]);
   // Lines that would merge are not drawn.
   const apart = (seen) => seen.length * 7 <= width - left - right;
-  const STATES = ["download", "compute", "upload", "waiting", ...(pauses?.row.length ? ["paused"] : [])];
+  // Lamps have the colors of phases, too.
+  const phased = () => detailed || player.playing;
   const key = () => fedsim.legend(host, [
     ...(presence ? [{ label: "online", color: "shade" }] : []),
-    ...(player.playing ? [{ label: presence ? "offline" : "not at work", color: "offline", opacity: 0.25 }, ...STATES.map((name) => ({ label: name, color: name }))] : []),
-    ...(detailed && !player.playing ? PHASES.map(([name]) => ({ label: name, color: name })) : []),
-    ...(detailed && !player.playing && pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
-    ...(detailed && !player.playing && time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
+    ...(player.playing ? [{ label: presence ? "offline" : "not at work", color: "offline", opacity: 0.25 }] : []),
+    ...(phased() ? PHASES.map(([name]) => ({ label: name, color: name })) : []),
+    ...(phased() && pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
+    ...(phased() && time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
     ...(floors.length ? [{ label: `charge (no work below ${floors.map((floor) => show("share", floor)).join(" or ")})`, color: "charge", line: true, thin: true }] : []),
     ...(figure.path.row.length ? [{ label: "critical path", color: "text", line: true }] : []),
     ...present.map((name) => ({ label: name, color: name, shape: detailed && MARKS[name], hatch: detailed ? null : fedsim.HATCHES[name] })),
