@@ -265,6 +265,13 @@ def test_the_run_can_be_played_with_the_keyboard_and_starts_still(page: Page, ru
         "Emulation.setEmulatedMedia",
         features=[{"name": "prefers-reduced-motion", "value": "reduce"}],
     )
+    controls = (
+        "['sort', 'client'].map((id) => document.getElementById(id).getBoundingClientRect().left)"
+    )
+    online = "document.querySelector('#figure-timeline .legend rect').style.fill"
+    page.settle()
+    before = page.run(controls), page.run(online)
+    assert page.run("document.getElementById('play').textContent") == "Next 5% of the run"
     page.run("document.getElementById('chart-timeline').focus()")
     for steps in (1, 2):
         page.press(" ")
@@ -272,6 +279,7 @@ def test_the_run_can_be_played_with_the_keyboard_and_starts_still(page: Page, ru
         measured = run.metrics[run.metrics["time_s"] <= at_s]["accuracy"].iloc[-1]
         assert page.run(clock) == f"{format_duration(at_s)} · accuracy {format_share(measured)}"
         assert page.run(clock) == page.run(clock), "nothing moves by itself"
+        assert (page.run(controls), page.run(online)) == before
     page.press("p")
     shown = int(page.run(CLIENTS)[0])
     assert page.run("document.querySelectorAll('.lamps .pinned').length") == 1

@@ -240,6 +240,15 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             _curves(comparison, style, metric, of_metric, variants, alone)
         for axes, (name, _) in () if metrics else panels:
             _bars(axes, comparison.merged(comparison.summary), name, variants)
+        if metrics and (alone or len(settings) > 1):
+            for place, (axes, _) in enumerate(panels):
+                if place % columns:
+                    axes.set_ylabel("")
+                    axes.tick_params("y", which="both", labelleft=False)
+                # The panel below it, if any, has the axis.
+                if place + columns < len(panels):
+                    axes.set_xlabel("")
+                    axes.tick_params("x", which="both", labelbottom=False)
         for axes in grid:
             axes.set_visible(axes.has_data())
         drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in grid]
@@ -346,8 +355,6 @@ def _curves(
         axes.set_title(textwrap.fill(title, 34, break_long_words=False, break_on_hyphens=False))
         axes.set_xlabel(f"{cost} ({unit})" if unit else cost)
         axes.set_ylabel(f"{definition.label} (%)" if percent else definition.label)
-        if len(panels) > 1:
-            axes.label_outer()
         axes.set_xscale("log" if log_x else "linear")
         axes.set_yscale({"y": "log", "xy": "log", "logit": "logit"}.get(log, "linear"))
         if log == "logit":
@@ -363,31 +370,36 @@ def _curves(
             axes.set_ylim(max(axes.get_ylim()[0], 0), min(axes.get_ylim()[1], 100))
         axes.set_ylim(*(end if math.isfinite(end) else None for end in (bottom, top)))
         label_plainly(axes)
-        for goal in comparison.goals:
-            lowest, highest = axes.get_ylim()
-            if goal.metric == metric and lowest <= scale * goal.value <= highest:
-                axes.axhline(
-                    scale * goal.value, color="0.4", linewidth=0.8, dashes=(6, 4), zorder=1
-                )
-                text = "" if alone else f"target {format_level(goal.value, definition.unit)}"
-                left_end: Any = {
-                    "xycoords": axes.get_yaxis_transform(),
-                    "textcoords": "offset points",
-                }
-                axes.annotate(text, (0, scale * goal.value), (3, 2), size="small", **left_end)
+        lowest, highest = axes.get_ylim()
+        goals = (goal.value for goal in comparison.goals if goal.metric == metric)
+        above, text = math.inf, axes.annotate("", (0, 0))
+        for goal in sorted((g for g in goals if lowest <= scale * g <= highest), reverse=True):
+            axes.axhline(scale * goal, color="0.4", linewidth=0.8, dashes=(6, 4), zorder=1)
+            level, height = format_level(goal, definition.unit), _height(axes, scale * goal)
+            if above - height < _line(axes):  # Names that would touch are one.
+                text.set_text(f"{text.get_text()}, {level}")
+            else:
+                place: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
+                text = axes.annotate(f"target {level}", (0, height), (3, 2), size="small", **place)
+            above = height
         _name_ends(axes, named, variants)
+
+
+def _height(axes: Any, value: float) -> float:
+    """The height of a value as a share of the axes."""
+    return float((axes.transScale + axes.transLimits).transform((1.0, value))[1])
+
+
+def _line(axes: Any) -> float:
+    """About the height of a line of text as a share of the axes, whose own follows from the layout."""
+    return 0.15 / float(axes.figure.get_figheight()) * int(axes.get_gridspec().nrows)
 
 
 def _name_ends(axes: Any, ends: Mapping[str, float], variants: Mapping[str, Look]) -> None:
     """Write the names of lines beside the plot, at the heights of their ends, moved apart if they would touch."""
-    heights = {
-        name: float((axes.transScale + axes.transLimits).transform((1.0, value))[1])
-        for name, value in ends.items()
-    }
-    # The height of the axes follows from the layout: this is about a line of text.
-    line, last = 0.15 / axes.figure.get_figheight() * axes.get_gridspec().nrows, math.inf
+    heights, last = {name: _height(axes, value) for name, value in ends.items()}, math.inf
     for name, height in sorted(heights.items(), key=lambda each: -each[1]):
-        last = min(height, last - line)
+        last = min(height, last - _line(axes))
         beside = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
         axes.annotate(name, (1, last), (4, 0), color=variants[name].light, size="small", **beside)
 

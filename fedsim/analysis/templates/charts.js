@@ -51,7 +51,7 @@ const fedsim = (() => {
     const [a, b] = [to(low), to(high)];
     const at = (value) => ((to(value) - a) / (b - a || 1)) * pixels;
     let found = marks;
-    if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, Math.min(84, Math.max(56, pixels / 4))) : ticks(kind, low, high, pixels / 36);
+    if (!found && scale === "linear") found = horizontal ? ticksThatFit(kind, low, high, pixels, Math.min(84, Math.max(56, pixels / 4))) : [36, 18].map((room) => ticks(kind, low, high, pixels / room)).find((each, k) => k || each.length > 2);
     if (!found) {
       const room = horizontal ? 74 : 20, count = pixels / (horizontal ? 84 : 36);
       const spaced = (all) => {
@@ -142,13 +142,8 @@ const fedsim = (() => {
   }
   /* A legend before a chart; with `toggle`, its entries are buttons, and each has room for the value that is read. */
   function legend(host, items, toggle) {
-    const figure = host.closest("figure");
-    let list = figure.querySelector(".legend");
-    if (!list) {
-      list = document.createElement("ul");
-      list.className = "legend";
-      host.before(list);
-    }
+    const list = host.closest("figure").querySelector(".legend") ?? host.parentElement.insertBefore(document.createElement("ul"), host);
+    list.className = "legend";
     const focused = list.contains(document.activeElement) ? document.activeElement.dataset.label : null;
     list.replaceChildren();
     for (const item of items) {
@@ -169,9 +164,8 @@ const fedsim = (() => {
   const legends = new Map();
   /* Fades all lines of a chart but one; none where the label is null. */
   function emphasize(host, label) {
-    const faded = charts.get(host);
-    faded.only = label;
-    faded.redraw();
+    charts.get(host).only = label;
+    charts.get(host).redraw();
   }
   /* The host of a small chart with its own title, number `place` of those in a container. */
   function cell(container, place, title) {
@@ -192,7 +186,7 @@ const fedsim = (() => {
   const charts = new Map();
   const repaint = () => { inks.clear(); charts.forEach((each) => each.redraw()); };
   const BASE = () => ({ animation: false, textStyle: { fontFamily: "system-ui, sans-serif", color: ink("muted") }, backgroundColor: "transparent" });
-  const words = (text, left, top, more = {}) => ({ type: "text", left, top, silent: true, style: { text, fill: ink("muted"), font: "12px system-ui, sans-serif", ...more } });
+  const words = (text, left, top, more = {}) => ({ type: "text", left, top, silent: true, z: 9, style: { text, fill: ink("muted"), font: "12px system-ui, sans-serif", ...more } });
   // Replaces earlier drawings: by default, ECharts keeps the children of a group.
   const group = (children) => ({ type: "group", $mergeChildren: false, children });
   const fits = (instance, host) => instance?.getWidth() === host.clientWidth && instance.getHeight() === host.clientHeight;
@@ -386,7 +380,7 @@ const fedsim = (() => {
     .filter(([from, to]) => to > from)
     .map(([from, to]) => ({ type: "rect", silent: true, z: -1, shape: { x: from, y: box.top, width: to - from, height: box.bottom - box.top }, style }));
   /* Lines. spec: x {kind, label, values, zero}, y {kind, label, zero, from, to}, scales {x, y}, smooth, bands, xlim, ylim,
-     series [{label, color, dash, symbol, values, low, high, fill, points, step, silent, plain}], marks [{value, label, at}],
+     series [{label, color, dash, symbol, values, low, high, fill, points, step, silent, plain}], marks [{value, at}] of targets,
      shades [{from, to}] of the horizontal axis. */
   function curves(host, summary, spec) {
     const { x, y, series, marks = [], scales = {}, smooth = 0, bands = false } = spec;
@@ -418,13 +412,13 @@ const fedsim = (() => {
       low = y.zero && low === 0 ? 0 : yScale === SCALES.linear && low >= 0 ? Math.max(0, padded[0]) : padded[0];
       high = y.kind === "share" && high <= 1 ? Math.min(yScale === SCALES.linear ? 1 : padded[1], padded[1]) : padded[1];
       if (spec.ylim && !zoom) [low, high] = spec.ylim.map((v, k) => v ?? [low, high][k]);
-      const visible = marks.filter((mark) => low <= mark.value && mark.value <= high);
+      const visible = marks.filter((mark) => low <= mark.value && mark.value <= high).sort((a, b) => b.value - a.value);
       const shared = shares(host, x);
       const roomy = width > ROOMY;
       // Names cut to the same letters are useless; the legend has all.
       const read = shown.filter((s) => !s.silent), ends = spec.ends && roomy ? read.map((s) => short(s.label, width > 900 ? 26 : 18)) : [];
       if (new Set(ends).size < ends.length) ends.length = 0;
-      const beside = !roomy ? [] : [...(spec.ends ? [] : visible.map((mark) => mark.label)), ...ends];
+      const beside = !roomy ? [] : [...(spec.ends ? [] : visible.map((mark) => `target ${onAxis(y.kind, mark.value)}`)), ...ends];
       const margin = shared ? aligned.right : Math.max(0, ...beside.map((text) => textWidth(text))) + 18;
       const box = { top: marks.some((mark) => mark.at != null) ? 42 : 26, bottom: height - 40, right: width - margin, left: 0 };
       const ya = axis({ kind: y.kind, low, high, scale: scales.y || "linear", pixels: box.bottom - box.top, horizontal: false });
@@ -433,6 +427,7 @@ const fedsim = (() => {
       const px = (value) => box.left + xa.at(value), py = (value) => box.bottom - ya.at(Math.max(low, Math.min(high, value)));
       // A missing value has no place either: ECharts draws the step of the value before it up to its place.
       const pairs = (values) => values.flatMap((value, index) => (xScale.holds(x.values[index]) ? [value === null || !yScale.holds(value) ? [null, null] : [xScale.to(x.values[index]), yScale.to(value)]] : []));
+      const halo = { stroke: ink("card"), lineWidth: 3 };
       const faint = (s) => (only !== null && only !== s.label ? 0.12 : 1);
       const line = (s, values, opacity, width_) => {
         const filled = s.values.reduce((count, value) => count + (value !== null), 0);
@@ -466,24 +461,30 @@ const fedsim = (() => {
           return { type: "polygon", shape: { points: [...path(s.high, false), ...path(s.low, true)] }, style: { fill: ink(s.color), opacity: 0.15 * faint(s) } };
         },
       });
-      // The names of lines are beside the plot, at the heights of their ends, moved apart if they would touch.
-      const named = ends.map((text, number) => {
-        const s = read[number];
-        const index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
-        return index < 0 ? null : { text, color: s.color, y: py(s.values[index]) - 7 };
-      }).filter(Boolean).sort((a, b) => a.y - b.y);
-      named.forEach((each, k) => { if (k) each.y = Math.max(each.y, named[k - 1].y + 14); });
-      // The names of target values are beside the plot, or inside it, moved apart if they would touch.
-      const tops = [];
-      for (const mark of [...visible].sort((a, b) => b.value - a.value)) tops.push(Math.max(py(mark.value) - 7, (tops.at(-1) ?? -Infinity) + 15));
-      const notes = [...visible].sort((a, b) => b.value - a.value).flatMap((mark, k) => {
+      // The name of a line is at its end, or as near as it touches no other name and, if possible, no line.
+      const named = [];
+      ends.forEach((text, number) => {
+        const s = read[number], index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
+        if (index < 0 || x.values[index] < first) return;
+        const at = px(x.values[index]), end = py(s.values[index]), wide = textWidth(text) + 12;
+        const free = (top) => top > box.top - 20 && top < box.bottom - 14 && named.every((other) => Math.abs(other.top - top) >= 14 || at > other.at + other.wide || other.at > at + wide);
+        const over = [...visible.map((mark) => mark.value), ...read.flatMap((other) => other.values.filter((value, k) => value !== null && px(x.values[k]) > at && px(x.values[k]) < at + wide))].map(py);
+        const tops = [...ends, 1, 2, 3].flatMap((_, k) => [end - 7 - 14 * k, end - 7 + 14 * k]).filter(free);
+        const top = tops.find((each) => over.every((level) => Math.abs(level - each - 7) > 8)) ?? tops[0] ?? end - 7;
+        named.push({ text, at, end, wide, top, color: ink(s.color) });
+      });
+      // The names of targets that would touch are one.
+      const goals = visible.map((mark) => onAxis(y.kind, mark.value));
+      for (let k = goals.length - 1; k > 0; k -= 1) if (py(visible[k].value) - py(visible[k - 1].value) < 15) goals[k - 1] += `, ${goals.splice(k, 1, "")}`;
+      const notes = visible.flatMap((mark, k) => {
+        const goal = goals[k] && `target ${goals[k]}`;
         // A level at the lower end is drawn above the axis, which would hide it.
         const level = Math.min(py(mark.value), box.bottom - 3), style = { stroke: ink("goal"), lineWidth: 1.5, lineDash: [6, 4] };
         const drawn = [
           { type: "line", silent: true, shape: { x1: box.left, x2: box.right, y1: level, y2: level }, style },
-          spec.ends ? words(mark.label, box.left + 6, level - 15, { fill: ink("text") })
-            : roomy ? words(mark.label, box.right + 6, tops[k], { fill: ink("text") })
-              : words(mark.label, width - 4 - textWidth(mark.label), 2 + 15 * k, { fill: ink("text") }),
+          spec.ends ? words(goal, Math.max(box.left + 6, textWidth(y.label) + 12), level - 15, { fill: ink("text"), ...halo })
+            : roomy ? words(goal, box.right + 6, level - 7, { fill: ink("text") })
+              : words(goal, width - 4 - textWidth(goal), 2 + 15 * k, { fill: ink("text") }),
         ];
         if (mark.at == null || mark.at < first || mark.at > last) return drawn;
         const at = px(mark.at), text = show(x.kind, mark.at), half = textWidth(text) / 2;
@@ -507,7 +508,10 @@ const fedsim = (() => {
       ];
       const graphic = [
         ...nights(x, first, last, box, px), ...shaded(spec.shades ?? [], first, last, box, px, { fill: ink("accent-soft") }), ...notes,
-        ...named.map((each) => words(each.text, box.right + 8, each.y, { fill: ink(each.color) })),
+        ...named.flatMap(({ text, at, end, top, color }) => [
+          { type: "line", silent: true, shape: { x1: at + 3, y1: end, x2: at + 8, y2: top + 7 }, style: { stroke: color, lineWidth: 1 } },
+          words(text, at + 10, top, { fill: color, ...halo }),
+        ]),
       ];
       return plane(width, height, { box, x, y, xa, ya, places, series: lines, graphic });
     });
@@ -699,11 +703,9 @@ const fedsim = (() => {
     });
   }
   function download(name, content, type) {
-    const link = document.createElement("a");
-    link.href = typeof content === "string" ? URL.createObjectURL(new Blob([content], { type })) : URL.createObjectURL(content);
-    link.download = name;
-    link.click();
-    URL.revokeObjectURL(link.href);
+    const href = URL.createObjectURL(new Blob([content], { type }));
+    Object.assign(document.createElement("a"), { href, download: name }).click();
+    URL.revokeObjectURL(href);
   }
   function png(text, done) {
     const image = new Image();
@@ -722,7 +724,7 @@ const fedsim = (() => {
     const host = document.getElementById(`chart-${name}`), body = card.querySelector(".bar") && card.querySelector(".body");
     const drawn = host ? () => picture(host) : body && (() => snapshot(body));
     const save = {
-      ...(drawn && { SVG: () => download(`${name}.svg`, drawn(), "image/svg+xml"), PNG: () => png(drawn(), (blob) => download(`${name}.png`, blob)) }),
+      ...(drawn && { SVG: () => download(`${name}.svg`, drawn(), "image/svg+xml"), PNG: () => png(drawn(), (blob) => download(`${name}.png`, blob, "image/png")) }),
       CSV: () => download(`${name}.csv`, csv(figure()), "text/csv"),
     };
     bar.replaceChildren("Save ");
@@ -769,6 +771,6 @@ const fedsim = (() => {
 
   const finding = (name) => document.querySelector(`#figure-${name} .finding`).textContent;
   return {
-    data, column, show, aligned, WIDE, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
+    data, column, show, extent, aligned, WIDE, HATCHES, fillOf, cell, markPath, onAxis, ticksThatFit, axis, add, mount, words, group, legend, lateRange, focus, curves, columns, heat, files, csv, picture, snapshot, png, ink, finding, titleOf, textWidth, short, charts, live,
   };
 })();

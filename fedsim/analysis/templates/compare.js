@@ -11,10 +11,7 @@
   const hidden = new Set();
   const drawings = [];
   const redraw = () => drawings.forEach((draw) => draw());
-  const toggle = (label) => {
-    if (!hidden.delete(label)) hidden.add(label);
-    redraw();
-  };
+  const toggle = (label) => { if (!hidden.delete(label)) hidden.add(label); redraw(); };
   const look = ({ label, place }) => ({ label, place, ...looks[place], line: true, hidden: hidden.has(label) });
   const named = (name) => legend(host(name), members().map(look), toggle);
 
@@ -49,27 +46,23 @@
       const late = xlim ? null : fedsim.lateRange({ x, lists, kind: metric.kind, higher: metric.higher, scales, marks: goals.map((goal) => goal.value) });
       const ylim = requested && view.ylim ? fedsim.focus(view.ylim) : fedsim.focus(late, metric.kind);
       const plain = (s) => s.runs.map((run) => ({ ...s, symbol: null, values: run, plain: true, thin: true, silent: true, dash: [] }));
-      const drawn = (target, own, faint, more) => curves(target, finding("curves"), {
-        x: { ...axis, values: x }, y: { ...metric, label: labelled(metric.label) }, bands: byId("bands").checked, smooth: Number(byId("smooth").value), scales, xlim, ylim,
-        series: [...faint, ...(byId("bands").checked ? [] : own.flatMap(plain)), ...own], ...more,
-        marks: goals.map((goal) => ({ value: goal.value, label: own.length === 1 && faint.length ? "" : `target ${fedsim.onAxis(metric.kind, goal.value)}` })),
+      const drawn = (target, own, faint, range) => curves(target, finding("curves"), {
+        x: { ...axis, values: x }, y: { ...metric, label: labelled(metric.label) }, bands: byId("bands").checked, smooth: Number(byId("smooth").value), scales, xlim, ylim: range,
+        series: [...faint, ...(byId("bands").checked ? [] : own.flatMap(plain)), ...own],
+        marks: goals, ends: true,
       });
       // The lines of many variants hide each other: they have one plot each.
       const many = series.length > runs_up_to;
       host("curves").hidden = many;
       multiples.hidden = !many;
-      if (!many) { drawn(host("curves"), shown, [], { ends: true }); return; }
-      const all = extents(shown);
+      if (!many) { drawn(host("curves"), shown, [], ylim); return; }
+      const all = fedsim.extent(shown.flatMap((s) => [s.values, ...s.runs].flat())).map((end) => (Number.isFinite(end) ? end : null));
       series.forEach((s, place) => {
         const cell = fedsim.cell(multiples, place, s.label);
         cell.parentElement.hidden = s.hidden;
         const others = shown.filter((other) => other !== s).map((other) => ({ ...other, color: "idle", symbol: null, dash: [], plain: true, thin: true, silent: true, runs: [] }));
-        if (!s.hidden) drawn(cell, [s], others, { ylim: ylim ?? all });
+        if (!s.hidden) drawn(cell, [s], others, ylim ?? all);
       });
-    };
-    const extents = (shown) => {
-      const known = shown.flatMap((s) => [s.values, ...s.runs].flat()).filter((value) => value !== null);
-      return known.length ? [Math.min(...known), Math.max(...known)] : null;
     };
     for (const name of ["metric", "progress", "bands", "scale", "focus", "logx"]) {
       byId(name).addEventListener("change", () => {

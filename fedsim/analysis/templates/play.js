@@ -3,15 +3,14 @@
 fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, key, say }) => {
   const LASTS_S = 20, STEP = 0.05;
   const button = document.getElementById("play"), clock = document.getElementById("clock");
-  const still = () => window.matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const still = window.matchMedia("(prefers-reduced-motion: reduce)");
   const lamps = fedsim.add(host, "div", { class: "lamps", "aria-hidden": "true", hidden: "" });
   const veils = new Map();
   let share = null, pinned = null, frame = 0, last = 0;
   /* Covers a chart from an instant on. */
   function veil(chart, left, right, top, bottom) {
     if (!veils.has(chart)) veils.set(chart, fedsim.add(chart, "div", { class: "veil" }));
-    const style = { left: `${left}px`, width: `${Math.max(right - left, 0)}px`, top: `${top}px`, height: `${bottom - top}px` };
-    Object.assign(veils.get(chart).style, style);
+    Object.assign(veils.get(chart).style, { left: `${left}px`, width: `${Math.max(right - left, 0)}px`, top: `${top}px`, height: `${bottom - top}px` });
   }
   const values = fedsim.data.learning ? fedsim.column("learning", fedsim.data.learning.metrics[0]) : null;
   const times = values ? fedsim.column("learning", "time_s").values : [];
@@ -36,12 +35,12 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, ke
     clock.textContent = `${fedsim.show("time", at)}${index < 0 ? "" : ` · ${values.label} ${fedsim.show(values.kind, values.values[index])}`}`;
     if (pinned !== null) say(`${name(pinned)}: ${stateOf(pinned, at).words}`);
   }
-  function pause() {
-    cancelAnimationFrame(frame);
-    frame = 0;
-    button.textContent = "Play the run";
-    button.classList.remove("playing");
+  function turn(next) {
+    frame = next;
+    button.textContent = frame ? "Pause" : still.matches ? "Next 5% of the run" : "Play the run";
+    button.classList.toggle("playing", frame > 0);
   }
+  const pause = () => { cancelAnimationFrame(frame); turn(0); };
   function stop() {
     pause();
     share = null;
@@ -61,19 +60,11 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, ke
   }
   function toggle() {
     if (frame) { pause(); return; }
-    if (share === null) {
-      share = 0;
-      key();
-    }
-    if (still()) {
-      share += STEP;
-      if (share >= 1) stop(); else show();
-      return;
-    }
-    button.textContent = "Pause";
-    button.classList.add("playing");
+    if (share === null) { share = 0; key(); }
     last = performance.now();
-    frame = requestAnimationFrame(step);
+    if (!still.matches) turn(requestAnimationFrame(step));
+    else if ((share += STEP) < 1) show();
+    else stop();
   }
   function pin(client) {
     pinned = client === pinned ? null : client;
@@ -81,6 +72,8 @@ fedsim.play = ({ host, view, place, row, rows, stateOf, name, beside, follow, ke
     if (pinned !== null) fedsim.live.textContent = `${name(client)} is pinned`;
   }
   button.hidden = false;
+  pause();
+  still.addEventListener("change", pause);
   button.addEventListener("click", toggle);
   return { toggle, stop, pin, get playing() { return share !== null; } };
 };

@@ -19,7 +19,7 @@
         scales, ylim: fedsim.focus(late, metric.kind),
         smooth: Number(byId("smooth").value),
         series: [{ label: metric.label, color: "series", values: metric.values, points: true, symbol: "circle", step: true }],
-        marks: stated ? [{ value: stated.target, label: `target ${fedsim.onAxis(metric.kind, stated.target)}`, at: reached < 0 ? null : against.values[reached], reach: true }] : [],
+        marks: stated ? [{ value: stated.target, at: reached < 0 ? null : against.values[reached], reach: true }] : [],
       });
     };
     for (const control of ["metric", "progress", "scale", "smooth", "focus"]) {

@@ -43,8 +43,10 @@
   let left = 0, right = 0;
   /* On a wide page, the axes of all charts over time agree; beside the one of learning, a target has its name. */
   function margins(total) {
-    const isWide = total > fedsim.WIDE, longest = Math.max(5, ...clients.map((_, client) => called(client).length));
-    [left, right] = isWide ? [14 + 8 * longest, fedsim.data.learning ? 84 : 34] : [10 + 6.2 * longest, rows.length > fits() ? 22 : 10];
+    const isWide = total > fedsim.WIDE, longest = Math.max(...clients.map((_, client) => fedsim.textWidth(called(client), "11px system-ui, sans-serif")));
+    // Lamps are before the names.
+    left = Math.max(isWide ? 54 : 0, 26 + longest);
+    right = isWide ? (fedsim.data.learning ? 84 : 34) : rows.length > fits() ? 22 : 10;
     if (!isWide || fedsim.aligned.left === left) return;
     Object.assign(fedsim.aligned, { left, right });
     beside().forEach((other) => other.redraw());
@@ -84,12 +86,14 @@
   const updates = () => rounds.filter((t) => view[0] <= t && t <= view[1]);
   // Lines that would merge are not drawn.
   const apart = (seen) => seen.length * 7 <= width - left - right;
-  const STATES = ["online", "download", "compute", "upload", "waiting", ...(pauses?.row.length ? ["paused"] : [])];
-  const key = () => fedsim.legend(host, player.playing ? [...STATES.map((name) => ({ label: name, color: name })), { label: presence ? "offline" : "not at work", color: "offline", opacity: 0.25 }] : [
+  // Lamps have the colors of phases, too.
+  const phased = () => detailed || player.playing;
+  const key = () => fedsim.legend(host, [
     ...(presence ? [{ label: "online", color: "shade" }] : []),
-    ...(detailed ? PHASES.map(([name]) => ({ label: name, color: name })) : []),
-    ...(detailed && pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
-    ...(detailed && time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
+    ...(player.playing ? [{ label: presence ? "offline" : "not at work", color: "offline", opacity: 0.25 }] : []),
+    ...(phased() ? PHASES.map(([name]) => ({ label: name, color: name })) : []),
+    ...(phased() && pauses?.row.length ? [{ label: "paused while offline", color: "paused", line: true, thin: true }] : []),
+    ...(phased() && time.waited_s.some((value) => value !== null) ? [{ label: "waiting", color: "waiting", line: true, thin: true }] : []),
     ...(floors.length ? [{ label: `charge (no work below ${floors.map((floor) => show("share", floor)).join(" or ")})`, color: "charge", line: true, thin: true }] : []),
     ...(figure.path.row.length ? [{ label: "critical path", color: "text", line: true }] : []),
     ...present.map((name) => ({ label: name, color: name, shape: detailed && MARKS[name], hatch: detailed ? null : fedsim.HATCHES[name] })),
@@ -394,7 +398,7 @@
     const index = own[client].find((each) => begin[each] <= when && when <= end[each]);
     if (index === undefined) {
       const here = online[client].some(([from, to]) => from <= when && when <= to);
-      return here ? { color: "online", words: "online" } : { color: "offline", words: presence ? "offline" : "not at work" };
+      return here ? { color: "shade", words: "online" } : { color: "offline", words: presence ? "offline" : "not at work" };
     }
     if (paused[index].some(([from, to]) => from <= when && when < to)) return { color: "paused", words: "paused while offline" };
     const phase = PHASES.find(([, from, to]) => time[from][index] <= when && when < (time[to][index] ?? time.ended_s[index]));

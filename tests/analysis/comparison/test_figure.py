@@ -157,8 +157,12 @@ def test_runs_are_drawn_for_few_variants_and_bands_on_request(comparison: Compar
     assert drawn(comparison, bands=False) == (0, 2)
     many = of(*(run(f"m{number}", seed) for number in range(7) for seed in (0, 1)))
     # One panel per variant, with its two runs and the others in gray.
-    panels = many.plot("accuracy").axes
-    assert [axes.get_title() for axes in panels if axes.get_visible()] == list(many.shown.values())
+    panels = [axes for axes in many.plot("accuracy").axes if axes.get_visible()]
+    assert [axes.get_title() for axes in panels] == list(many.shown.values())
+    # The last one of each column has the axis of the column.
+    assert [bool(axes.get_xlabel()) for axes in panels] == [False] * 4 + [True] * 3
+    ticks = [axes.xaxis.get_tick_params()["labelbottom"] for axes in panels]
+    assert ticks == [False] * 4 + [True] * 3
     assert drawn(many) == (0, 7 + 2)
     assert drawn(many, bands=True) == (1, 7)
 
@@ -190,11 +194,12 @@ def test_the_last_value_of_a_curve_is_marked() -> None:
 def test_targets_and_short_names_at_the_ends_of_lines_are_those_of_the_page() -> None:
     ends = {"fedavg": (100, 110), "fedprox": (200, 210), "method_with_a_long_name": (150, 160)}
     runs = racers(**ends)
-    goals = (GOAL, Target("accuracy", 0.99))  # one is beyond the axis
+    # One is beyond the axis; the names of two would touch.
+    goals = (GOAL, Target("accuracy", 0.79), Target("accuracy", 0.99))
     for variants, width, named in ((2, None, 2), (3, None, 0), (3, "acm-text", 3)):
         (axes,) = of(*runs[: 2 * variants], goals=goals).plot("accuracy", width=width).axes
         texts = {text.get_text(): text for text in axes.texts if text.get_text()}
-        assert sorted(texts) == sorted(["target 80%", *list(ends)[:named]])
+        assert sorted(texts) == sorted(["target 80%, 79%", *list(ends)[:named]])
         heights = sorted(texts[name].xy[1] for name in list(ends)[:named])
         assert not named or min(np.diff(heights)) > 0.02
 

@@ -1,5 +1,6 @@
 """The comparison page in a real browser: silent, offline, usable with a keyboard, readable in both themes."""
 
+import itertools
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -168,6 +169,47 @@ def test_the_page_opens_on_the_range_of_the_figure(
     assert "are not shown" in chromium.run(clipped)
     chromium.choose("scale", "log")
     assert chromium.run(clipped) == ""
+
+
+def test_names_are_at_the_ends_of_lines_and_touch_nothing(page: Page) -> None:
+    """Two lines end early at a target that is close to another one; the third goes on."""
+    page.run("""fedsim.curves(document.getElementById("chart-curves"), "", {
+        x: { kind: "time", label: "simulated time", values: [0, 10, 20, 30, 40, 50] },
+        y: { kind: "share", label: "accuracy" }, marks: [{ value: 0.79 }, { value: 0.8 }], ends: true,
+        series: [["early", 0.5, 0.8, null, null, null], ["too", 0.4, 0.8, null, null, null],
+            ["later", 0.2, 0.3, 0.4, 0.5, 0.8]]
+            .map(([label, ...values]) => ({ label, color: "g0", values: [0.1, ...values] })),
+    }); 0""")
+    boxes = {
+        name: box
+        for name, *box in page.run("""[...document.querySelectorAll("#chart-curves text")].map((text) => {
+            const { left, right, top, bottom } = text.getBoundingClientRect();
+            return [text.textContent, left, right, top, bottom];
+        })""")
+    }
+    left, right, top, bottom = zip(
+        *(boxes[name] for name in ("target 80%, 79%", "early", "too", "later")), strict=True
+    )
+    assert left[1] == pytest.approx(left[2], abs=1)
+    assert right[2] < left[3]
+    for a, b in itertools.combinations(range(4), 2):
+        across, down = (
+            (right[a] < left[b] or right[b] < left[a]),
+            (bottom[a] < top[b] + 3 or bottom[b] < top[a] + 3),
+        )
+        assert across or down, boxes
+
+
+@pytest.mark.parametrize("width", [1300, 1000, 390])
+def test_ticks_of_times_do_not_touch(page: Page, width: int) -> None:
+    page.resize(width)
+    page.settle()
+    ends = page.run("""[...document.querySelectorAll(".dotaxis em")].map((tick) => {
+        const { left, right } = tick.getBoundingClientRect();
+        return [left, right];
+    })""")
+    assert len(ends) > 1
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(ends))
 
 
 def test_pointing_at_a_name_fades_the_other_lines(page: Page) -> None:
