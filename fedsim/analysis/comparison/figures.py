@@ -166,11 +166,10 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     marks = [[s for s in each if low <= s <= high] for each in lists]
     apart = (each for each in marks if np.diff(places(*each)).min(initial=1) > _LEAST_GAP)
     shown = next(apart, marks[-1])
-    if not shown:
-        shown = [low * 1.1, high / 1.1]
-        # The times themselves are long words.
-        if np.diff(places(*shown))[0] <= 2 * _LEAST_GAP:
-            shown = [math.sqrt(low * high)]
+    if len(shown) < 2:  # A logarithmic axis needs two; the times themselves are long words.
+        ends = [low * 1.1, high / 1.1]
+        is_wide = np.diff(places(*ends))[0] > 2 * _LEAST_GAP
+        shown = ends if is_wide else shown or [math.sqrt(low * high)]
     ticks = [(*places(s), format_duration(s)) for s in shown]
     title = f"Time to {comparison.phrase(goals[0])}"
     return Figure(
@@ -181,7 +180,14 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     )
 
 
-_MULTIPLES = ((1, 2, 3, 5, 7, 10, 14, 20, 30), (1, 2, 5, 10, 30), (1, 3, 10), (1, 10), (1,))
+_MULTIPLES = (
+    (*range(1, 10), 10, 12, 15, 20, 30, 40, 50),
+    (1, 2, 3, 5, 7, 10, 14, 20, 30),
+    (1, 2, 5, 10, 30),
+    (1, 3, 10),
+    (1, 10),
+    (1,),
+)
 _LEAST_GAP = 0.12
 """Ticks of an axis of time are the densest of these multiples of its units that are this share of the axis apart."""
 

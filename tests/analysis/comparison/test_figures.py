@@ -126,9 +126,10 @@ def test_few_seeds_are_a_note(seeds: int) -> None:
     [
         ((300, 9000), "5 min, 10 min, 30 min, 1 h, 2 h"),
         ((20, 400_000), "1 min, 1 h, 1 d"),
-        ((100, 130), "2 min"),
+        ((100, 130), "1 min 40 s, 2 min 10 s"),
+        ((27, 54), "30 s, 40 s, 50 s"),
         ((0.2, 0.3), "0.2 s, 0.3 s"),
-        ((27_960, 28_980), "7 h 54 min"),
+        ((27_960, 28_980), "8 h"),
     ],
 )
 def test_ticks_of_time_have_every_unit(ends_s: tuple[float, float], shown: str) -> None:
