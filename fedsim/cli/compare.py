@@ -303,11 +303,11 @@ def _print_differing(console: Any, paths: Sequence[str]) -> None:
 def _reached(at: dict[Hashable, Any], baseline: str) -> str:
     """When a variant reached a target, by how many of its runs if not by all, and its speed relative to a baseline."""
     from fedsim.analysis.comparison.tables import SAME
-    from fedsim.vocabulary.formatting import format_duration, format_times
+    from fedsim.vocabulary.formatting import format_duration, format_speed
 
     parts = [format_duration(at["time_s"])]
     if at["reached"] < at["runs"]:
         parts.append(f"[{at['reached']} of {at['runs']}]")
     if math.isfinite(at["speed"]) and baseline not in at["label"].split(SAME):
-        parts.append(f"({format_times(at['speed'], 'fast')})")
+        parts.append(f"({format_speed(at['speed'])})")
     return " ".join(parts)

@@ -117,6 +117,28 @@ def format_times(ratio: float, word: str) -> str:
     return f"about as {word}" if text == "1" else f"{text} times as {word}"
 
 
+def format_speed(
+    ratio: float,
+    low: float = math.nan,
+    high: float = math.nan,
+    *,
+    rival: str = "",
+    spread: str = "",
+) -> str:
+    """A ratio of speeds and its ends in the direction in which it is at least 1: ``1.2 times as slow, 0.9 to 1.4``,
+    ``2.8 times as fast as fedavg, 95% interval 2.6 to 3.2``."""
+    if not math.isfinite(ratio):
+        return ABSENT
+    word = "fast"
+    if ratio < 1 and format_roughly(1 / ratio) != "1":
+        ratio, low, high, word = 1 / ratio, 1 / high, 1 / low, "slow"
+    text = f"{format_times(max(ratio, 1 / ratio), word)}{f' as {rival}' if rival else ''}"
+    ends = [format_roughly(end) for end in (low, high)]
+    if ends[0] == ends[1] or not math.isfinite(low):
+        return text
+    return f"{text}, {f'{spread} ' if spread else ''}{' to '.join(ends)}"
+
+
 def format_bytes(value: float) -> str:
     """A size with an SI prefix and three significant digits: ``1.23 GB``."""
     return _prefixed(value, "B")

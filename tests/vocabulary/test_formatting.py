@@ -21,6 +21,7 @@ from fedsim.vocabulary.formatting import (
     format_probability,
     format_rate,
     format_ratio,
+    format_speed,
     format_value,
     format_watt_hours,
     natural_order,
@@ -170,3 +171,18 @@ def test_a_mean_and_its_spread_end_at_the_same_decimal_place(
 def test_texts_are_sorted_with_their_numbers_in_order() -> None:
     names = ["a10", "a9b", "a", "10", "2", "x²", "a9"]
     assert sorted(names, key=natural_order) == ["2", "10", "a", "a9", "a9b", "a10", "x²"]
+
+
+@pytest.mark.parametrize(
+    ("ratios", "expected"),
+    [
+        ((2.84, 2.6, 3.2), "2.8 times as fast as b, range 2.6 to 3.2"),
+        ((0.8, 0.5, 2.0), "1.2 times as slow as b, range 0.5 to 2"),
+        ((0.99, 0.9, 1.2), "about as fast as b, range 0.9 to 1.2"),
+        ((0.5, 0.5, 0.5), "2 times as slow as b"),
+        ((2.0,), "2 times as fast as b"),
+        ((math.nan,), "–"),
+    ],
+)
+def test_a_speed_is_at_least_one(ratios: tuple[float, ...], expected: str) -> None:
+    assert format_speed(*ratios, rival="b", spread="range") == expected

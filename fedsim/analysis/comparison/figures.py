@@ -17,12 +17,18 @@ from fedsim.analysis.comparison.facts import (
     LORENZ_AT,
     PERCENTILES,
     SPENT,
+    RunFacts,
 )
-from fedsim.analysis.comparison.findings import ahead
+from fedsim.analysis.comparison.findings import NO_WINNER, ahead
 from fedsim.analysis.comparison.groups import Group
-from fedsim.analysis.comparison.headline import best_at_the_end, most_updates, targets_in_order
+from fedsim.analysis.comparison.headline import (
+    best_at_the_end,
+    most_updates,
+    speed_words,
+    targets_in_order,
+)
 from fedsim.analysis.comparison.reference import ReferenceTable
-from fedsim.analysis.comparison.tables import SAME, ComparisonTables
+from fedsim.analysis.comparison.tables import ComparisonTables, over_clients
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.lines import cumulative
@@ -42,9 +48,7 @@ from fedsim.vocabulary.formatting import (
     format_mean,
     format_mean_count,
     format_ratio,
-    format_roughly,
     format_share,
-    format_times,
     format_value,
 )
 
@@ -105,23 +109,14 @@ def _table(
 
 
 def _standings(comparison: ComparisonTables, target: Target) -> pd.DataFrame:
-    """The standings of a target, with ``reached``, ``range`` and ``speed`` in words: ``13 times as fast, 9 to 20``."""
-
-    def speed(row: Mapping[Hashable, Any]) -> str:
-        if not math.isfinite(row["speed"]):
-            return ABSENT
-        if comparison.baseline in row["label"].split(SAME):
-            return "baseline"
-        ends = dict.fromkeys(format_roughly(row[f"speed_{end}"]) for end in ("low", "high"))
-        spread = f", {' to '.join(ends)}" if len(ends) > 1 else ""
-        return f"{format_times(row['speed'], 'fast')}{spread}"
-
+    """The standings of a target, with ``reached``, ``range`` and ``speed`` in words."""
     frame = comparison.standings(target)
     rows = frame.to_dict("records")
     return frame.assign(
         reached=[f"{row['reached']} of {row['runs']}" for row in rows],
+        missed=frame["reached"] < frame["runs"],
         range=[format_interval(row["low_s"], row["high_s"], format_duration) for row in rows],
-        speed=[speed(row) for row in rows],
+        speed=[speed_words(comparison, row) for row in rows],
     )
 
 
@@ -147,7 +142,7 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         known: list[float] = shares[np.isfinite(shares)].clip(0, 1).tolist()
         return known
 
-    names = ("setting", "label", "reached", "time_s", "range", "speed")
+    names = ("setting", "label", "reached", "missed", "time_s", "range", "speed")
     rows = [
         {
             **{name: row[name] for name in names},
@@ -161,8 +156,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "mean time", "time"),
-        ("range", spread_word(comparison), "text"),
-        ("speed", f"speed relative to {comparison.baseline}", "text"),
+        ("range", comparison.spread, "text"),
+        ("speed", f"speed, {comparison.spread}", "text"),
     )
     units = (1.0, 60.0, 3600.0, 86400.0)
     lists = (
@@ -171,22 +166,28 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     marks = [[s for s in each if low <= s <= high] for each in lists]
     apart = (each for each in marks if np.diff(places(*each)).min(initial=1) > _LEAST_GAP)
     shown = next(apart, marks[-1])
-    if not shown:
-        shown = [low * 1.1, high / 1.1]
-        # The times themselves are long words.
-        if np.diff(places(*shown))[0] <= 2 * _LEAST_GAP:
-            shown = [math.sqrt(low * high)]
+    if len(shown) < 2:  # A logarithmic axis needs two; the times themselves are long words.
+        ends = [low * 1.1, high / 1.1]
+        is_wide = np.diff(places(*ends))[0] > 2 * _LEAST_GAP
+        shown = ends if is_wide else shown or [math.sqrt(low * high)]
     ticks = [(*places(s), format_duration(s)) for s in shown]
     title = f"Time to {comparison.phrase(goals[0])}"
     return Figure(
         "first",
         title,
         _table(comparison, frame, columns, merges=False),
-        {"rows": rows, "ticks": ticks, "title": title},
+        {"rows": rows, "ticks": ticks, "title": title, "note": relative_speeds(comparison)},
     )
 
 
-_MULTIPLES = ((1, 2, 3, 5, 7, 10, 14, 20, 30), (1, 2, 5, 10, 30), (1, 3, 10), (1, 10), (1,))
+_MULTIPLES = (
+    (*range(1, 10), 10, 12, 15, 20, 30, 40, 50),
+    (1, 2, 3, 5, 7, 10, 14, 20, 30),
+    (1, 2, 5, 10, 30),
+    (1, 3, 10),
+    (1, 10),
+    (1,),
+)
 _LEAST_GAP = 0.12
 """Ticks of an axis of time are the densest of these multiples of its units that are this share of the axis apart."""
 
@@ -238,20 +239,26 @@ _LEAST: tuple[tuple[str, str, Callable[[float], str]], ...] = (
 )
 
 
+_NONE_LEAST = "no variant needed clearly less than the others"
+
+
 def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
     """The times at which groups reached a target, and what it took them; the head of the page has who was first."""
     frame = _standings(comparison, target)
-    least = [
-        f"{words}: {ahead(frame, cost, written, higher=False)}"
-        for words, cost, written in _LEAST
-        if frame[cost].any()
-    ]
+    known = frame[frame["time_s"].notna()]
+    reached = comparison.merged(comparison.reached[comparison.reached["goal"] == target])
+    reached, least = reached.merge(known[["setting", "label"]]), list[str]()
+    for words, cost, written in _LEAST:
+        spent = reached.assign(value=reached[cost])
+        best = ahead(spent, written, higher=False) if known[cost].any() else NO_WINNER
+        if not best.startswith(NO_WINNER):
+            least.append(f"{words}: {best}")
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "simulated time", "time"),
-        ("range", spread_word(comparison), "text"),
+        ("range", comparison.spread, "text"),
         ("time_median_s", "median", "time"),
-        ("speed", "speed", "text"),
+        ("speed", f"speed, {comparison.spread}", "text"),
         ("client_updates", "client updates", "mean"),
         ("client_updates_per_h", "updates per hour", "number"),
         ("round", "rounds", "mean"),
@@ -260,24 +267,19 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     )
     if frame["runs"].max() < INTERVAL_RUNS:  # The median of two runs would be the faster one.
         columns = [column for column in columns if column[0] != "time_median_s"]
+    more = (name for name in SPENT if name in comparison.costs)
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
         without = f" There are no speeds relative to {comparison.baseline}, which did not reach it."
-    spent = [name for name in SPENT if name in comparison.costs]
     return Figure(
         f"target-{number}",
-        f"{sentence('; '.join(least) or 'no variant reached it')}.{without}",
-        _table(comparison, frame, (*columns, *spent), merges=False),
+        f"{sentence('; '.join(least) or (_NONE_LEAST if len(known) else 'no variant reached it'))}.{without}",
+        _table(comparison, frame, (*columns, *more), merges=False),
         {
             "title": f"Time to {comparison.phrase(target)}",
             "note": f" {relative_speeds(comparison)}.",
         },
     )
-
-
-def spread_word(comparison: ComparisonTables) -> str:
-    """What the spread of times over seeds is called."""
-    return "range" if comparison.is_few else "95% interval"
 
 
 def relative_speeds(comparison: ComparisonTables) -> str:
@@ -299,7 +301,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     frame = frame[frame["quantity"].isin(list(quantities)) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
-    spread = spread_word(comparison)
+    spread = comparison.spread
     lows, highs = ("lowest", "highest") if comparison.is_few else ("low", "high")
     finding = f"Each {spread} is of one pair; of many, some exclude zero by chance, so they are not counted."
     if (frame["seeds"] == 1).all():
@@ -429,9 +431,8 @@ def time_spent(comparison: ComparisonTables) -> Figure:
     ]
     finding = "No client worked."
     if len(comparison.spent):
-        idle = comparison.spent[comparison.spent["part"].isin(["waiting", "idle"])]
-        idle = idle.groupby(["setting", "label"], sort=False)["share"].sum().reset_index()
-        finding = f"Most client time spent waiting or idle: {ahead(idle, 'share', format_share)}."
+        idle = comparison.by_run(_unused)
+        finding = f"Most client time spent waiting or idle: {ahead(idle, format_share)}."
     return Figure(
         "time",
         finding,
@@ -448,9 +449,10 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
     def summary(
         name: str, columns: Iterable[Described], ahead_in: str, words: str, **style: Any
     ) -> Figure:
-        table = fairness if name == "fairness" else frame
-        finding = f"{words}: {ahead(table, ahead_in, **style)}."
-        return Figure(name, finding, _table(comparison, table, columns))
+        values = comparison.by_run(lambda run: run.figures[ahead_in])
+        return Figure(
+            name, f"{words}: {ahead(values, **style)}.", _table(comparison, frame, columns)
+        )
 
     yield Figure("durations", most_updates(comparison), _table(comparison, frame, _DURATIONS))
     work = (*_WORK, *(name for name in SPENT if frame[name].any()))
@@ -462,8 +464,20 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
     words, style = "Most even participation, as Gini coefficient", {"written": "{:.2f}".format}
     yield summary("participation", _PARTICIPATION, "gini", words, higher=False, **style)
     if len(fairness):
-        words = "Best mean accuracy of the worst tenth of the clients"
-        yield summary("fairness", _FAIRNESS, "worst_tenth", words, written=format_share)
+        tenth = ahead(comparison.by_run(_worst_tenth), format_share)
+        finding = f"Best mean accuracy of the worst tenth of the clients: {tenth}."
+        yield Figure("fairness", finding, _table(comparison, fairness, _FAIRNESS))
+
+
+def _unused(run: RunFacts) -> float:
+    """Share of the client time of a run that was spent waiting or idle."""
+    spent = pd.Series(run.spent_s, dtype=float)
+    return float(spent.reindex(["waiting", "idle"]).sum() / spent.sum()) if len(spent) else math.nan
+
+
+def _worst_tenth(run: RunFacts) -> float:
+    measured = run.client_accuracy
+    return over_clients(measured)["worst_tenth"] if len(measured) else math.nan
 
 
 def _names(comparison: ComparisonTables) -> list[str]:

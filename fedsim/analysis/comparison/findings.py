@@ -12,7 +12,13 @@ import pandas as pd
 from fedsim.analysis.comparison.facts import CLIENT_UPDATES, RunFacts
 from fedsim.analysis.comparison.groups import listed
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, evaluation_gap_s
+from fedsim.analysis.comparison.targets import (
+    FEW,
+    INTERVAL_RUNS,
+    Target,
+    evaluation_gap_s,
+    mean_of_reached,
+)
 from fedsim.vocabulary.formatting import format_counted, format_duration
 
 
@@ -51,8 +57,8 @@ class Lead(NamedTuple):
         second: its partner: the baseline, or the next best variant if the baseline is among the first or did not reach
             the target; empty if there is none.
         seeds: number of seeds with which both reached the target; the numbers below are means over these.
-        speedup: time of the second over that of the first; ``rate_ratio / updates_ratio``.
-        slowest, fastest: the least and the largest speedup of a seed; NaN without seeds.
+        speedup, low, high: :meth:`ComparisonTables.speed` of the first relative to the second, which is
+            ``rate_ratio / updates_ratio``; NaN without seeds.
         updates_ratio, rate_ratio: client updates of the first, and these per hour, over those of the second.
         client_updates, client_updates_per_h: those of the first and of the second.
         tied: the variants that are first, several if they tie.
@@ -65,8 +71,8 @@ class Lead(NamedTuple):
     second: str
     seeds: int
     speedup: float
-    slowest: float
-    fastest: float
+    low: float
+    high: float
     updates_ratio: float
     rate_ratio: float
     client_updates: list[float]
@@ -126,20 +132,20 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
         if reason := why_uncertain(pair, label, by_s, gap_s, times[[first, label]].dropna()):
             doubts[label] = reason
     two = [first, second or first]
+    speed = comparison.speed(setting, target, *two)
     times_s = comparison.at(setting, target)[two].dropna()
     updates = comparison.at(setting, target, CLIENT_UPDATES).loc[times_s.index, two]
     means = pd.DataFrame({"time_s": [*times_s.mean()], CLIENT_UPDATES: [*updates.mean()]})
     means["per_h"] = means[CLIENT_UPDATES] / means["time_s"] * 3600
-    speedups = times_s.iloc[:, 1] / times_s.iloc[:, 0]
-    ratios, inverse = means.iloc[0] / means.iloc[1], means.iloc[1] / means.iloc[0]
+    ratios = means.iloc[0] / means.iloc[1]
     return Lead(
         setting,
         first,
         second,
         seeds=len(times_s),
-        speedup=float(inverse["time_s"]),
-        slowest=float(speedups.min()),
-        fastest=float(speedups.max()),
+        speedup=speed.mean,
+        low=speed.low,
+        high=speed.high,
         updates_ratio=float(ratios[CLIENT_UPDATES]),
         rate_ratio=float(ratios["per_h"]),
         client_updates=means[CLIENT_UPDATES].tolist(),
@@ -150,39 +156,82 @@ def _lead(comparison: ComparisonTables, target: Target, setting: str, rows: pd.D
     )
 
 
-def losses_of(runs: Sequence[RunFacts]) -> dict[str, float]:
-    """Shares of a variant's resources that went into nothing, means over runs; without those that are unknown.
+def longest_wait(runs: Sequence[RunFacts]) -> tuple[str, float]:
+    """What most of the time on the critical paths of runs went to, and its share; NaN if it is not known."""
+    seconds = pd.DataFrame([run.waits_s for run in runs]).sum()
+    return (str(seconds.idxmax()), seconds.max() / seconds.sum()) if len(seconds) else ("", np.nan)
 
-    ``idle`` and ``waiting`` (from the arrival of an update to its aggregation) are shares of the clients' time,
-    ``lost`` is the share of the local steps.
+
+def winners(
+    frame: pd.DataFrame, written: Callable[[float], str], *, higher: bool = True
+) -> dict[str, list[str]]:
+    """By setting, the variants none of which is clearly better than the others, in a table with ``setting``, ``label``
+    and a ``value`` of each run.
+
+    They are the variant with the best mean, those whose mean has the same text, and those whose range overlaps with
+    its range; of more than :data:`FEW` seeds, whose interval does.
     """
-    spent = pd.DataFrame([run.spent_s for run in runs])
-    shares = spent.reindex(columns=["idle", "waiting"]).div(spent.sum(axis=1), axis=0)
-    shares["lost"] = [run.figures.get("lost_steps", np.nan) for run in runs]
-    return {str(name): float(mean) for name, mean in shares.mean().dropna().items()}
+    is_few = frame.groupby(["setting", "label"]).size().min() <= FEW
+    found = {}
+    for setting, rows in frame[np.isfinite(frame["value"])].groupby("setting", sort=False):
+        values = [
+            (str(label), each.to_numpy())
+            for label, each in rows.groupby("label", sort=False)["value"]
+        ]
+        means = [float(each.mean()) for _, each in values]
+        ends = [
+            (each.min(), each.max())
+            if is_few or len(each) < INTERVAL_RUNS
+            else mean_of_reached(each)[1:]
+            for _, each in values
+        ]
+        best = means.index(max(means) if higher else min(means))
+        low, high = ends[best]
+        found[str(setting)] = [
+            label
+            for (label, _), mean, (least, most) in zip(values, means, ends, strict=True)
+            if written(mean) == written(means[best]) or (least <= high and most >= low)
+        ]
+    return found
 
 
-def waits_of(runs: Sequence[RunFacts]) -> pd.Series[float]:
-    """Shares of the critical paths of runs by cause, the largest first."""
-    seconds = pd.DataFrame([run.waits_s for run in runs]).sum().sort_values(ascending=False)
-    return seconds / seconds.sum()
+NO_WINNER = "no clear winner"
 
 
-def ahead(
-    frame: pd.DataFrame, column: str, written: Callable[[float], str], *, higher: bool = True
-) -> str:
-    """The variants with the best value of a column: ``90.0% with fedavg``; of several settings, those that are best in
-    most: ``fedavg in 2 of 3 settings``. Variants whose values have the same text tie."""
-    best = frame.groupby("setting")[column].transform("max" if higher else "min")
-    first = frame[(frame[column].map(written) == best.map(written)) & np.isfinite(frame[column])]
-    settings = frame["setting"].nunique()
-    if first.empty:
+def ahead(frame: pd.DataFrame, written: Callable[[float], str], *, higher: bool = True) -> str:
+    """The :func:`winners` and their mean if one text has it: ``90.0% with fedavg``; of several settings, those that are
+    alone in most: ``fedavg in 2 of 3 settings``."""
+    found = winners(frame, written, higher=higher)
+    if not found:
         return "none"
+    means = frame.groupby(["setting", "label"])["value"].mean()
+    texts = {
+        setting: {written(means[setting, label]) for label in labels}
+        for setting, labels in found.items()
+    }
+    clear = {setting: labels for setting, labels in found.items() if len(texts[setting]) == 1}
+    settings = frame["setting"].nunique()
     if settings > 1:
-        return most_often(first["label"], settings)
-    everyone = len(first) == len(frame) > 1
-    names = "all variants" if everyone else listed(first["label"].tolist())
-    return f"{written(best.iloc[0])} with {names}"
+        labels = [label for each in clear.values() for label in each]
+        return (
+            most_often(labels, settings) if clear else f"{NO_WINNER} in any of {settings} settings"
+        )
+    ((setting, first),) = found.items()
+    if not clear:
+        return f"{NO_WINNER} {between(first)}"
+    everyone = len(first) == frame["label"].nunique() > 1
+    return f"{texts[setting].pop()} with {'all variants' if everyone else listed(first)}"
+
+
+NAMED = 3
+"""Maximum number of variants that a sentence names."""
+
+
+def between(names: Sequence[str]) -> str:
+    """Variants of which none is first: ``between a and b``, ``among 7 variants``."""
+    if len(names) > NAMED:
+        return f"among {len(names)} variants"
+    return f"{'between' if len(names) == 2 else 'among'} {listed(names)}"
 
 
 def most_often(labels: Iterable[str], settings: int) -> str:

@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import Any
 
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import RunFacts
-from fedsim.analysis.comparison.findings import Lead, ahead, leads, losses_of, most_often, waits_of
+from fedsim.analysis.comparison.findings import (
+    Lead,
+    ahead,
+    between,
+    leads,
+    longest_wait,
+    most_often,
+    winners,
+)
 from fedsim.analysis.comparison.groups import listed
-from fedsim.analysis.comparison.tables import ComparisonTables
+from fedsim.analysis.comparison.tables import SAME, ComparisonTables
 from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.figures.base import sentence
 from fedsim.analysis.headline import Tile
 from fedsim.runs.critical import CAUSES
 from fedsim.vocabulary.formatting import (
+    ABSENT,
     format_count,
     format_counted,
     format_duration,
     format_mean_count,
-    format_names,
     format_number,
-    format_roughly,
     format_share,
-    format_times,
+    format_speed,
 )
 
 
@@ -37,29 +46,12 @@ def headline(comparison: ComparisonTables) -> list[str]:
         return [f"{group.label}: {format_counted(len(group.runs), 'run')}."]
     goals = targets_in_order(comparison)
     if goals:
-        return on(comparison, goals[0])
+        every = leads(comparison, goals[0])
+        clear = [lead for lead in every if lead.has_cause] if len(every) == 1 else []
+        return [*on(comparison, goals[0]), *(reason(comparison, lead) for lead in clear)]
     if not comparison.metrics:
-        better = _best_causes(comparison, "client_updates_per_h", format_number)
-        return [most_updates(comparison), *better]
-    metric = comparison.definition(comparison.metrics[0])
-    final = f"final_{metric.name}"
-    better = _best_causes(comparison, final, metric.format, higher=metric.higher_is_better)
-    return [best_at_the_end(comparison), *better]
-
-
-def _best_causes(
-    comparison: ComparisonTables,
-    column: str,
-    written: Callable[[float], str],
-    *,
-    higher: bool = True,
-) -> Iterator[str]:
-    """The :func:`causes` of the variant with the best mean over settings; none if the values of two are ``written``
-    alike."""
-    means = comparison.summary.groupby("label", sort=False)[column].mean()
-    means = means.sort_values(ascending=not higher, kind="stable")
-    if means.map(written).iloc[:2].nunique() > 1:
-        yield from causes(comparison, *means.index[:2])
+        return [most_updates(comparison), *_reason_of_rate(comparison)]
+    return [best_at_the_end(comparison)]
 
 
 def targets_in_order(comparison: ComparisonTables) -> list[Target]:
@@ -92,20 +84,23 @@ def other_targets(comparison: ComparisonTables) -> list[str]:
 def best_at_the_end(comparison: ComparisonTables) -> str:
     """The variants that ended best in the first metric, as a sentence."""
     metric = comparison.definition(comparison.metrics[0])
-    best = ahead(
-        comparison.summary, f"final_{metric.name}", metric.format, higher=metric.higher_is_better
-    )
+    ends = comparison.by_run(lambda run: run.final(metric.name))
+    best = ahead(ends, metric.format, higher=metric.higher_is_better)
     return f"Best final {metric.label}: {best}."
+
+
+def _updates_per_h(run: RunFacts) -> float:
+    return run.figures["client_updates_per_h"]
 
 
 def most_updates(comparison: ComparisonTables) -> str:
     """The variants with the most client updates per hour, as a sentence."""
-    most = ahead(comparison.summary, "client_updates_per_h", format_number)
+    most = ahead(comparison.by_run(_updates_per_h), format_number)
     return f"Most client updates per simulated hour: {most}."
 
 
 def on(comparison: ComparisonTables, target: Target) -> list[str]:
-    """Who was first to a target, how certainly and why, and how many variants reached it if not all did."""
+    """Who was first to a target and how certainly, and how many variants reached it if not all did."""
     frame, phrase = comparison.targets_of(target), comparison.phrase(target)
     settings, every = comparison.grouping.settings, leads(comparison, target)
     good = int(frame["time_s"].notna().sum())
@@ -139,9 +134,6 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
             main.append(f"Leads are uncertain in {uncertain}: {why}.")
     shown = clear if reasons.total() > 1 else every
     explained = [sentence for lead in shown for sentence in explanations(comparison, lead)]
-    if len(settings) > 1 and not explained:
-        names = Counter(label for lead in every for label in (*lead.tied, lead.second))
-        explained = [*causes(comparison, *[name for name, _ in names.most_common(2)])]
     return [*main, *explained, *([count] if good < len(frame) else [])]
 
 
@@ -157,27 +149,16 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
     goal, first = comparison.phrase(target), listed(_named(comparison, lead, lead.tied))
     text = f"after {format_duration(rows['time_s'][lead.first])}{some(lead.first)}"
     if lead.speedup > 1:
-        text += (
-            f": {format_times(lead.speedup, 'fast')} as {listed([lead.second])}{some(lead.second)}"
-        )
-        ends = [format_roughly(end) for end in (lead.slowest, lead.fastest)]
-        if lead.seeds:
-            spread = f", {' to '.join(ends)} over" if ends[0] != ends[1] else " on"
-            text += f"{spread} {format_counted(lead.seeds, 'common seed')}"
+        rival = f"{listed([lead.second])}{some(lead.second)}"
+        ratio = lead.speedup, lead.low, lead.high
+        text += f": {format_speed(*ratio, rival=rival, spread=comparison.spread)}"
     if not lead.doubts:
         return [f"{first} reached {goal} first, {text}."]
     variants = _named(comparison, lead, [*lead.tied, *lead.doubts])
-    names = f"{'between' if len(variants) == 2 else 'among'} {listed(variants)}"
-    if len(variants) > _NAMED:
-        names = f"among {len(variants)} variants"
     return [
-        f"No clear winner {names} to {goal}: {next(iter(lead.doubts.values()))}.",
+        f"No clear winner {between(variants)} to {goal}: {next(iter(lead.doubts.values()))}.",
         f"{first} reached it first on average, {text}.",
     ]
-
-
-_NAMED = 3
-"""Maximum number of variants that the first sentence names."""
 
 
 def _named(comparison: ComparisonTables, lead: Lead, labels: Sequence[str]) -> list[str]:
@@ -187,7 +168,7 @@ def _named(comparison: ComparisonTables, lead: Lead, labels: Sequence[str]) -> l
 
 
 def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
-    """How certain a lead is, and why the first variant was faster if it is clear."""
+    """How certain a lead is."""
     where = f" ({lead.setting})" if lead.setting else ""
     both = "on the seeds with which both reached it"
     if len(tied := _named(comparison, lead, lead.tied)) > 1:
@@ -196,59 +177,46 @@ def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
         yield f"{listed([lead.quickest])} has the shortest mean time{where}, but another variant was faster {both}."
     for rival, reason in list(lead.doubts.items())[:1] if lead.setting else ():
         yield f"The lead of {listed([lead.first])} over {listed([rival])}{where} is uncertain: {reason}."
-    if lead.has_cause:
-        yield explanation(lead)
-    yield from causes(comparison, lead.first, lead.second, lead.setting)
 
 
-def explanation(lead: Lead) -> str:
-    """The factors of a speedup."""
+def speed_words(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> str:
+    """The speed of a row of the standings relative to the baseline, with its spread."""
+    if comparison.baseline in row["label"].split(SAME):
+        return "baseline" if math.isfinite(row["speed"]) else ABSENT
+    return format_speed(row["speed"], row["speed_low"], row["speed_high"])
+
+
+def reason(comparison: ComparisonTables, lead: Lead) -> str:
+    """The larger factor of a clear lead, as a sentence: fewer client updates, or more of them per hour, and what the
+    server of the second variant waited for most if it is something else."""
     where = f" ({lead.setting})" if lead.setting else ""
-    updates = " against ".join(map(format_mean_count, lead.client_updates))
+    if lead.rate_ratio * lead.updates_ratio <= 1:
+        updates = " against ".join(map(format_mean_count, lead.client_updates))
+        return f"{listed([lead.first])} needed fewer client updates{where}: {updates}."
     rates = " against ".join(map(format_number, lead.client_updates_per_h))
-    return (
-        f"{listed([lead.first])} was {format_times(lead.speedup, 'fast')} as {listed([lead.second])}{where}: it "
-        f"needed {format_times(lead.updates_ratio, 'many')} client updates ({updates}) and aggregated them "
-        f"{format_times(lead.rate_ratio, 'fast')} ({rates} per hour)."
-    )
+    text = f"{listed([lead.first])} aggregated more client updates per hour{where}: {rates}"
+    return f"{'; '.join([text, *_waits(comparison, lead.first, lead.second, lead.setting)])}."
 
 
-_LOSSES = {
-    "idle": "of the clients’ time was idle",
-    "waiting": "of the clients’ time was spent waiting for the server to use an update",
-    "lost": "of the local steps were lost",
-}
+def _waits(comparison: ComparisonTables, first: str, rival: str, setting: str) -> Iterator[str]:
+    """What most of the time of a rival's server went to; nothing if it is the same as with the first variant."""
+    runs = {group.label: group.runs for group in comparison.grouping.of(setting)}
+    (other, _), (cause, share) = longest_wait(runs[first]), longest_wait(runs[rival])
+    if cause and other != cause:
+        went = f"{format_share(share)} of the server’s time went to {CAUSES[cause]}"
+        yield f"with {listed([rival])}, {went}"
 
-# Of a share; a smaller difference explains nothing.
-_LEAST_DIFFERENCE = 0.01
 
-
-def causes(
-    comparison: ComparisonTables, first: str, second: str, setting: str | None = None
-) -> Iterator[str]:
-    """A sentence on where the time and the work of a variant and the baseline, or the second if it is the baseline,
-    went into nothing, in a setting or in all; none if they do not differ."""
-    rival = second if first == comparison.baseline else comparison.baseline
-    runs: dict[str, list[RunFacts]] = {first: [], rival: []}
-    for group in comparison.groups:
-        if group.label in runs and setting in (None, group.setting):
-            runs[group.label] += group.runs
-    if not all(runs.values()) or len(runs) < 2:
-        return
-    losses, waits = map(losses_of, runs.values()), map(waits_of, runs.values())
-    pairs = pd.DataFrame(losses).reindex(columns=list(_LOSSES)).T.dropna()
-    apart = pairs[(pairs[0] - pairs[1]).abs() >= _LEAST_DIFFERENCE]
-    parts = [f"{format_share(share)} {_LOSSES[str(name)]}" for name, share in apart[0].items()]
-    others = list(map(format_share, apart[1]))
-    most = [(str(shares.index[0]), shares.iloc[0]) for shares in waits if len(shares)]
-    if len({cause for cause, _ in most}) > 1:
-        went = [f"{CAUSES[cause]} ({format_share(share)})" for cause, share in most]
-        parts.append(f"most of the server’s time went to {went[0]}")
-        others.append(went[1])
-    if parts:
-        where = f" ({setting})" if setting else ""
-        own = f"With {listed([first])}{where}, {format_names(parts)}"
-        yield f"{own}; with {listed([rival])}, {format_names(others)}."
+def _reason_of_rate(comparison: ComparisonTables) -> Iterator[str]:
+    """Why a variant has the most client updates per hour, if one clearly has in the only setting."""
+    best = winners(comparison.by_run(_updates_per_h), format_number)
+    labels = {name: label for (_, label), name in comparison.shown.items()}
+    if len(comparison.grouping.settings) == 1 and len(*best.values()) == 1:
+        ((setting, (first,)),) = best.items()
+        others = [label for label in labels.values() if label != labels[first]]
+        rival = comparison.baseline if comparison.baseline in others else others[0]
+        for waits in _waits(comparison, labels[first], rival, setting):
+            yield f"{sentence(waits)}."
 
 
 def causes_document(comparison: ComparisonTables) -> list[dict[str, Any]]:
@@ -258,7 +226,7 @@ def causes_document(comparison: ComparisonTables) -> list[dict[str, Any]]:
             "metric": target.metric,
             "target": target.value,
             **lead._asdict(),
-            "sentence": explanation(lead),
+            "sentence": reason(comparison, lead),
         }
         for target in targets_in_order(comparison)
         for lead in leads(comparison, target)

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from fedsim.analysis.comparison.facts import FIGURES, TIMING
-from fedsim.analysis.comparison.headline import rows_in_order
+from fedsim.analysis.comparison.headline import rows_in_order, speed_words
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.comparison.targets import Target
 from fedsim.vocabulary.formatting import (
@@ -24,7 +24,6 @@ from fedsim.vocabulary.formatting import (
     format_mean,
     format_mean_count,
     format_number,
-    format_ratio,
 )
 
 _SIGNS = str.maketrans({ABSENT: "--", "%": "", "±": r"$\pm$", "×": r"$\times$", "−": "$-$"})
@@ -56,11 +55,11 @@ def latex(comparison: ComparisonTables) -> str:
     for goal in comparison.goals if comparison.metrics else ():
         cells |= _times(comparison, goal)
     if cells:
-        spread = "range" if comparison.is_few else "95% bootstrap interval"
         captions.append(
-            f"Mean time to target over seeds with its {spread}, and speed relative to {comparison.baseline} over the "
-            "seeds with which both reached it; a dash if fewer than half of the seeds reached it; [n/m] if only n of m "
-            "did, so that the mean is theirs. Client updates: mean number up to the target, and per hour of that time."
+            f"Mean time to target, and speed relative to {comparison.baseline} over the seeds with which both reached "
+            f"it, each with its {comparison.spread}; a dash if fewer than half of the seeds reached it; [n/m] if only "
+            "n of m did, so that the mean is theirs. Client updates: mean number up to the target, and per hour of "
+            "that time."
         )
     if comparison.metrics and not comparison.is_stopped:
         captions.append("Final values: mean and standard deviation over seeds.")
@@ -110,7 +109,7 @@ def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     # The shortest time has three significant digits.
     decimals = max(0, 2 - math.floor(math.log10(shortest))) if shortest > 0 else 0
     cells: Cells = {(title, f"time ({unit})"): [_time(row, scale, decimals) for row in rows]}
-    speeds = [format_ratio(row["speed"]) for row in rows]
+    speeds = [speed_words(comparison, row) for row in rows]
     if set(speeds) != {ABSENT}:
         cells[title, "speed"] = speeds
     if len(comparison.goals) == 1 and any(math.isfinite(row["client_updates"]) for row in rows):

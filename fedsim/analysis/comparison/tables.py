@@ -7,7 +7,7 @@ import itertools
 import math
 import shlex
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +52,6 @@ _PAIR = (
     *("setting", "first", "second", "quantity", "seeds"),
     *("difference", "low", "high", "lowest", "highest", "better", "same"),
 )
-_RELATIVE = ("relative", "relative_high", "relative_low")
 _MOST_METRICS = 500
 """Metrics that are compared, those of the targets first: a page draws each against every cost."""
 
@@ -234,6 +233,11 @@ class ComparisonTables:
         """Whether spreads over seeds are shown as ranges, because a variant has few runs."""
         return min(len(group.runs) for group in self.groups) <= FEW
 
+    @property
+    def spread(self) -> str:
+        """What the spread of times and ratios over seeds is called."""
+        return "range of the seeds" if self.is_few else "95% interval"
+
     @functools.cached_property
     def needs_log_time(self) -> bool:
         """Whether runs end so far apart that curves are drawn on a logarithmic axis of time."""
@@ -255,6 +259,11 @@ class ComparisonTables:
             if name == "time_s"
             or any(np.nan_to_num(run.progress[name]).any() for run in self.facts)
         )
+
+    def by_run(self, value: Callable[[RunFacts], float]) -> pd.DataFrame:
+        """A ``value`` of each run that pages and documents show."""
+        rows = [{**group.names, "value": value(run)} for group in self.groups for run in group.runs]
+        return self.merged(pd.DataFrame(rows))
 
     @functools.cached_property
     def runs(self) -> pd.DataFrame:
@@ -354,30 +363,41 @@ class ComparisonTables:
             rows.append(row)
         return pd.DataFrame(rows)
 
-    def standings(self, goal: Target) -> pd.DataFrame:
-        """The rows of :attr:`targets` of one target as pages and documents show them, by setting and from the fastest.
+    def speed(self, setting: str, goal: Target, label: str, rival: str) -> Estimate:
+        """A rival's mean time to a target divided by a variant's, over the seeds with which both reached it, with its
+        :attr:`spread`; unknown if an initial model reached it."""
+        times_s = self.at(setting, goal)[[rival, label]].dropna().to_numpy()
+        if not times_s.all():
+            return Estimate()
+        ratio = ratio_of_means(*times_s.T)
+        if self.is_few and len(times_s):
+            ratios = times_s[:, 0] / times_s[:, 1]
+            return Estimate(ratio.mean, float(ratios.min()), float(ratios.max()))
+        return ratio
 
-        ``low_s`` and ``high_s`` are the interval of the time, or its range over few seeds; ``speed`` is the baseline's
-        mean time divided by this one's, between ``speed_low`` and ``speed_high``; ``seeds_s`` are the times by seed.
+    def standings(self, goal: Target) -> pd.DataFrame:
+        """The rows of :attr:`targets` of one target as pages and documents show them, by setting and from the fastest,
+        those that not every run reached after the others.
+
+        ``low_s`` and ``high_s`` are the interval of the time, or its range over few seeds; ``speed`` is
+        :meth:`speed` relative to the baseline, between ``speed_low`` and ``speed_high``; ``seeds_s`` are the times by
+        seed.
         """
         order = {name: number for number, name in enumerate(self.grouping.settings)}
-        frame = self.targets_of(goal).sort_values("time_s", kind="stable")
-        frame = frame.sort_values("setting", key=lambda names: names.map(order), kind="stable")
+        frame = self.targets_of(goal)
+        places = frame["setting"].map(order), frame["reached"] < frame["runs"], frame["time_s"]
+        frame = frame.iloc[np.lexsort(places[::-1])]
         rows = []
         for row in frame.to_dict("records"):
-            times_s = self.at(row["setting"], goal)
-            seeds_s = times_s[row["label"]].dropna().to_numpy()
-            ends = row["time_low_s"], row["time_high_s"]
-            inverse = [1 / row[n] if row[n] else math.nan for n in _RELATIVE]
+            seeds_s = self.at(row["setting"], goal)[row["label"]].dropna().to_numpy()
+            ends, speed = (row["time_low_s"], row["time_high_s"]), Estimate()
+            if math.isfinite(row["relative"]):
+                speed = self.speed(row["setting"], goal, row["label"], self.baseline)
             if self.is_few:
-                both = times_s.reindex(columns=[row["label"], self.baseline]).dropna().to_numpy()
-                has_ratios = math.isfinite(row["relative"]) and len(both) > 1 and both[:, 0].all()
-                ratios = both[:, 1] / both[:, 0] if has_ratios else np.full(1, np.nan)
-                inverse[1:] = float(ratios.min()), float(ratios.max())
                 is_known = math.isfinite(row["time_s"]) and len(seeds_s) > 1
                 ends = (seeds_s.min(), seeds_s.max()) if is_known else (math.nan, math.nan)
             names = ("low_s", "high_s", "speed", "speed_low", "speed_high", "seeds_s")
-            rows.append(row | dict(zip(names, (*ends, *inverse, seeds_s), strict=True)))
+            rows.append(row | dict(zip(names, (*ends, *speed, seeds_s), strict=True)))
         return self.merged(pd.DataFrame(rows))
 
     @functools.cached_property
@@ -432,7 +452,7 @@ class ComparisonTables:
         ``jain`` (Jain's index, 1 if all are equal, 1/N if one client has everything).
         """
         rows = [
-            {**group.names, "runs": 1, **_spread(run.client_accuracy)}
+            {**group.names, "runs": 1, **over_clients(run.client_accuracy)}
             for group in self.groups
             for run in group.runs
             if len(run.client_accuracy)
@@ -512,7 +532,8 @@ class ComparisonTables:
         return metric
 
 
-def _spread(values: Floats) -> dict[str, float]:
+def over_clients(values: Floats) -> dict[str, float]:
+    """Statistics of the accuracies of a run's clients."""
     ordered = np.sort(values)
     squares = float((values**2).sum())
     return {

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import fedsim
 from fedsim.analysis.comparison import Target, compare
 from fedsim.analysis.comparison.findings import ahead, leads
-from fedsim.analysis.comparison.headline import explanation
+from fedsim.analysis.comparison.headline import reason
 from fedsim.analysis.comparison.latex import latex
 from fedsim.cli.compare import command
 from fedsim.sweeps import Sweep
@@ -98,18 +98,30 @@ def test_runs_that_had_stopped_at_their_own_target_have_no_lead() -> None:
 @pytest.mark.parametrize(
     ("ends", "expected"),
     [
-        ({(1, "a"): 0.5, (1, "b"): 0.9}, "90.0% with b"),
+        ({(1, "a"): [0.5], (1, "b"): [0.9]}, "90.0% with b"),
         # Equal to the last digit that is shown.
-        ({(1, "a"): 0.9, (1, "b"): 0.90001, (1, "c"): 0.5}, "90.0% with a and b"),
-        ({(1, "a"): 0.9, (1, "b"): 0.90001}, "90.0% with all variants"),
-        ({(1, "a"): 0.9, (1, "b"): 0.5, (2, "a"): 0.1, (2, "b"): 0.2}, "a and b in 1 of 2 settings"),
-        ({(1, "a"): 0.9, (1, "b"): 0.5, (2, "a"): 0.2, (2, "b"): 0.2}, "a in 2 of 2 settings"),
-        ({(1, "a"): float("nan"), (1, "b"): float("inf")}, "none"),
+        ({(1, "a"): [0.9], (1, "b"): [0.90001], (1, "c"): [0.5]}, "90.0% with a and b"),
+        ({(1, "a"): [0.9], (1, "b"): [0.90001]}, "90.0% with all variants"),
+        ({(1, "a"): [0.9], (1, "b"): [0.5], (2, "a"): [0.1], (2, "b"): [0.2]}, "a and b in 1 of 2 settings"),
+        ({(1, "a"): [0.9], (1, "b"): [0.5], (2, "a"): [0.2], (2, "b"): [0.2]}, "a in 2 of 2 settings"),
+        ({(1, "a"): [float("nan")], (1, "b"): [float("inf")]}, "none"),
+        # Ranges that overlap, and that do not.
+        ({(1, "a"): [0.8, 0.9], (1, "b"): [0.7, 0.82], (1, "c"): [0.7, 0.75]}, "no clear winner between a and b"),
+        ({(1, "a"): [0.8, 0.9], (1, "b"): [0.7, 0.75]}, "85.0% with a"),
+        ({(1, "a"): [0.8, 0.9], (1, "b"): [0.7, 0.82], (2, "a"): [0.8], (2, "b"): [0.7]}, "a in 1 of 2 settings"),
+        ({(1, "a"): [0.8, 0.9], (1, "b"): [0.86], (2, "a"): [0.8, 0.8], (2, "b"): [0.7, 0.8]},
+         "no clear winner in any of 2 settings"),
+        # With six seeds, intervals decide.
+        ({(1, "a"): [0.8, *[0.9] * 7], (1, "b"): [0.82, *[0.7] * 7]}, "88.8% with a"),
     ],
 )  # fmt: skip
-def test_who_is_ahead(ends: dict[tuple[int, str], float], expected: str) -> None:
-    rows = [{"setting": alpha, "label": name, "end": end} for (alpha, name), end in ends.items()]
-    assert ahead(pd.DataFrame(rows), "end", "{:.1%}".format) == expected
+def test_who_is_ahead(ends: dict[tuple[int, str], list[float]], expected: str) -> None:
+    rows = [
+        {"setting": str(alpha), "label": name, "value": end}
+        for (alpha, name), every in ends.items()
+        for end in every
+    ]
+    assert ahead(pd.DataFrame(rows), "{:.1%}".format) == expected
 
 
 MEDIANS = ("1s", "2s")
@@ -188,7 +200,7 @@ def test_the_factors_of_real_runs_are_those_of_their_tables(raced: Sweep, tmp_pa
         relative = row(comparison.targets, setting, "fedbuff")["relative"]
         assert lead.speedup == pytest.approx(1 / relative, rel=1e-12)
     # The terminal's JSON document.
-    sentences = [explanation(lead) for lead in every]
+    sentences = [reason(comparison, lead) for lead in every]
     arguments = [str(raced.path), "-o", str(tmp_path / "out"), "--json"]
     document = json.loads(CliRunner().invoke(command, arguments).stdout)
     assert [item["sentence"] for item in document["causes"]] == sentences

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import fedsim
-from fedsim.analysis.comparison import Target, compare
+from fedsim.analysis.comparison import Comparison, Target, compare
+from fedsim.analysis.comparison.facts import FIGURES, LORENZ_AT, RunFacts
+from fedsim.analysis.comparison.findings import leads
 from fedsim.analysis.comparison.headline import headline, other_targets, tiles
-from fedsim.analysis.comparison.page import render
+from fedsim.analysis.comparison.latex import latex
+from fedsim.analysis.comparison.page import page_figures, render
 from fedsim.analysis.comparison.tables import SAME
 from fedsim.sweeps import Sweep
 from tests.analysis.comparison import compared
@@ -82,9 +85,8 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"slow": SLOW, "quick": QUICK}],
             (100, 80),
             [
-                "quick reached 80% accuracy first, after 10 s: 2 times as fast as slow on 3 common seeds.",
-                "quick was 2 times as fast as slow: it needed 0.8 times as many client updates (80 against 100) and "
-                "aggregated them 1.6 times as fast (28,800 against 18,000 per hour).",
+                "quick reached 80% accuracy first, after 10 s: 2 times as fast as slow.",
+                "quick aggregated more client updates per hour: 28,800 against 18,000.",
             ],
         ),
         # A mean over some of the runs is biased: the numbers of both variants are named.
@@ -93,8 +95,8 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (),
             [
                 "No clear winner between a and b to 80% accuracy: only 2 common seeds.",
-                "a reached it first on average, after 1 min 18 s: 3.8 times as fast as b (2 of 4 runs), 2 to 5 over "
-                "2 common seeds.",
+                "a reached it first on average, after 1 min 18 s: 3.8 times as fast as b (2 of 4 runs), range of "
+                "the seeds 2 to 5.",
                 "b has the shortest mean time, but another variant was faster on the seeds with which both reached it.",
             ],
         ),
@@ -134,8 +136,6 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (10, 10),
             [
                 "First to 80% accuracy: a in 1 of 2 settings.",
-                "a was 2 times as fast as b (alpha=0): it needed about as many client updates (10 against 10) and "
-                "aggregated them 2 times as fast (3,600 against 1,800 per hour).",
                 "The lead of a over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations "
                 "(1 s).",
             ],
@@ -150,41 +150,91 @@ def test_sentences(
     assert headline(comparison) == expected
 
 
+WAITS = [{"compute": 3, "upload": 1}, {"too_few_online": 90, "compute": 10}]
+
+
 @pytest.mark.parametrize(
-    ("spent", "waits", "lost", "said"),
+    ("updates", "waits", "said"),
     [
+        ((100, 40), WAITS, "quick needed fewer client updates: 40 against 100."),
         (
-            [
-                {"compute": 60, "idle": 30, "waiting": 10},
-                {"compute": 10, "idle": 30, "waiting": 60},
-            ],
-            [{"compute": 3, "upload": 1}, {"too_few_online": 90, "compute": 10}],
-            [0.0, 0.25],
-            "With quick, 10.0% of the clients’ time was spent waiting for the server to use an update, 0.0% of the "
-            "local steps were lost and most of the server’s time went to local steps (75.0%); with slow, 60.0%, 25.0% "
-            "and too few online (90.0%).",
+            (100, 80),
+            WAITS,
+            "quick aggregated more client updates per hour: 28,800 against 18,000; with slow, 90.0% of the server’s "
+            "time went to too few online.",
         ),
         (
-            [{"compute": 60, "idle": 40}, {"compute": 10, "idle": 90}],
-            [{"compute": 996, "upload": 4}, {"compute": 999, "upload": 1}],
-            [0.0, 0.0],
-            "With quick, 40.0% of the clients’ time was idle; with slow, 90.0%.",
+            (100, 80),
+            WAITS[:1] * 2,
+            "quick aggregated more client updates per hour: 28,800 against 18,000.",
         ),
-        ([{}, {}], [{}, {}], [0.1, 0.1], ""),
     ],
 )
-def test_causes_are_what_two_variants_wasted(
-    spent: list[Any], waits: list[Any], lost: list[float], said: str
+def test_the_reason_is_the_larger_factor_of_a_clear_lead(
+    updates: tuple[int, int], waits: list[dict[str, float]], said: str
 ) -> None:
-    """Whether or not the lead is clear, and against the baseline."""
-    for slow in (SLOW, QUICK[:1] + SLOW[1:]):
-        runs = []
-        for each in racers(slow=slow, quick=QUICK, updates=(100, 80)):
-            row = each.scenario["server"]["method"]["name"] == "slow"
-            figures = {**each.figures, "lost_steps": lost[row]}
-            runs.append(replace(each, spent_s=spent[row], waits_s=waits[row], figures=figures))
-        last = headline(of(*runs, goals=(GOAL,)))[-1]
-        assert last == said or (not said and "with slow," not in last)
+    def reasons(slow: tuple[float, ...]) -> list[str]:
+        runs = [
+            replace(each, waits_s=waits[each.scenario["server"]["method"]["name"] == "slow"])
+            for each in racers(slow=slow, quick=QUICK, updates=updates)
+        ]
+        return headline(of(*runs, goals=(GOAL,)))[1:]
+
+    assert reasons(SLOW) == [said]
+    # Without a winner there is none.
+    assert reasons(QUICK[:1] + SLOW[1:]) == [
+        "quick reached it first on average, after 10 s: 1.7 times as fast as slow, range of the seeds 1 to 2."
+    ]
+
+
+def test_the_reason_of_more_updates_is_what_the_other_server_waited_for() -> None:
+    runs = [
+        replace(run(name, seed, ()), figures={"client_updates_per_h": rate + seed}, waits_s=waits)
+        for name, rate, waits in zip("ab", (10.0, 20.0), WAITS[::-1], strict=True)
+        for seed in range(2)
+    ]
+    assert headline(of(*runs)) == [
+        "Most client updates per simulated hour: 20.5 with b.",
+        "With a, 90.0% of the server’s time went to too few online.",
+    ]
+    close = [replace(run, figures={"client_updates_per_h": run.seed}) for run in runs]
+    assert len(headline(of(*close))) == 1
+
+
+def _with_figures(runs: list[RunFacts]) -> Comparison:
+    numbers = dict.fromkeys(FIGURES, 1.0)
+    known: dict[str, Any] = {"figures": numbers, "spent_s": {"compute": 1.0}, "lorenz": LORENZ_AT}
+    return of(*(replace(each, **known) for each in runs), goals=(GOAL,))
+
+
+@pytest.mark.parametrize("seeds", [3, 6])
+def test_a_ratio_has_one_interval_and_one_direction(seeds: int) -> None:
+    """The head, the first figure, the table and LaTeX; the baseline is the faster variant."""
+    runs = racers(a=[10, 20, 30, 40, 50, 60][:seeds], b=[20, 30, 70, 70, 99, 150][:seeds])
+    comparison = _with_figures(runs)
+    (lead,) = leads(comparison, GOAL)
+    ends = f"{lead.low:.2g} to {lead.high:.2g}"
+    spread = "range of the seeds" if seeds == 3 else "95% interval"
+    assert f"times as fast as b, {spread} {ends}" in " ".join(headline(comparison))
+    slow = f"{lead.speedup:.2g} times as slow, {ends}"
+    drawn = page_figures(comparison)
+    assert [row["speed"] for row in drawn["first"].extra["rows"]] == ["baseline", slow]
+    for name in ("first", "target-0"):
+        (column,) = (column for column in drawn[name].columns if column.key == "speed")
+        assert column.label == f"speed, {spread}"
+        assert list(column.values) == ["baseline", slow]
+    assert slow in latex(comparison)
+
+
+def test_variants_that_a_run_missed_come_after_the_others() -> None:
+    runs = racers(a=(40, 50), b=(10, None), c=(None, None), d=(60, 90))
+    comparison = _with_figures(runs)
+    assert comparison.standings(GOAL)["label"].tolist() == ["a", "d", "b", "c"]
+    rows = page_figures(comparison)["first"].extra["rows"]
+    assert [row["missed"] for row in rows] == [False, False, True, True]
+    page = render(comparison).replace("\u00a0", " ")
+    assert "</strong> (1 of 2)" in page
+    assert page.count('class="dotrow missed"') == 2
 
 
 def test_a_page_writes_only_the_first_sentence_large(sweep: Sweep) -> None:

@@ -128,11 +128,5 @@ def test_options_of_curves_are_refused(style: dict[str, Any]) -> None:
 
 def test_the_headline_names_the_variant_with_the_most_updates() -> None:
     most = "Most client updates per simulated hour"
-    assert headline(_made(settings=(2,), seeds=(0,))) == [
-        f"{most}: 100 with a.",
-        "With a, 25.0% of the local steps were lost; with b, 0.0%.",
-    ]
-    assert headline(_made()) == [
-        f"{most}: a in 2 of 2 settings.",
-        "With a, 26.3% of the local steps were lost; with b, 0.0%.",
-    ]
+    assert headline(_made(settings=(2,), seeds=(0,))) == [f"{most}: 100 with a."]
+    assert headline(_made()) == [f"{most}: a in 2 of 2 settings."]
