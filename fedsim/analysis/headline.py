@@ -11,6 +11,7 @@ import numpy as np
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import Figure, population, section, sentence
 from fedsim.analysis.figures.learning import late_rise, metric_names, not_finite, targets
+from fedsim.analysis.figures.time import reached_target
 from fedsim.parts.component import is_user_reference
 from fedsim.runs import Run, Status
 from fedsim.runs.run import has_diverged, last_metrics, lost_since
@@ -109,8 +110,13 @@ def explanation(run: Run, waiting: Figure | None) -> list[str]:
     changes = waiting.extra["changes"]
     if changes and changes[0]["share"] >= _NOTABLE:
         effect = changes[0]["effect"].replace("−", "")
+        most = max((change["most"] for change in changes[1:]), default=0.0)
+        verb = "would" if changes[0]["least"] >= most else "may"
+        per = "per server update"
+        if reached_target(run):
+            per = "to the target, if as many server updates are needed"
         sentences.append(
-            f"{sentence(changes[0]['change'])} would help most: {effect} less time per server update."
+            f"{sentence(changes[0]['change'])} {verb} help most: {effect} less time {per}."
         )
     return [*sentences, *late_rise(run)]
 

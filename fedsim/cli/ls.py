@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import chain, filterfalse
+from itertools import chain, filterfalse, starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from fedsim.cli import options
+from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import format_count, format_duration, format_names, natural_order
 
 if TYPE_CHECKING:
@@ -59,19 +60,28 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
     if as_json:
         options.print_json(list(map(_document, rows)))
         return
+    if not rows:
+        raise UserError(
+            f"no run or sweep below {folder} has this tag",
+            where=f"--tag {tag}",
+            hint="leave out --tag to list all, with their tags",
+        )
+    headings = ("", "status", "scenario", "method", "seed")
+    goals_shown = dict.fromkeys(chain.from_iterable(row.times_s for row in rows))
     cells = []
     for row in rows:
         name = row.path.absolute().name if row.path == folder else str(row.path.relative_to(folder))
         methods, seeds = format_names(row.methods or ("",), _NAMED), ""
         if row.seeds:
             seeds = str(row.seeds[0]) if len(row.seeds) == 1 else f"{len(row.seeds)} seeds"
-        times = "\n".join(_time(*goal, times) for goal, times in row.times_s.items())
         plain = (name, _status(row), row.scenario, methods, seeds, ", ".join(row.tags))
-        # Targets have a line each, but no name looks like another row.
+        # No name looks like another row.
         *first, tags = (text.replace("\n", "\\n") for text in plain)
-        cells.append([*first, times, tags])
-    headings = ("", "status", "scenario", "method", "seed", "target", "tags")
-    options.print_table(headings, cells, box=None)
+        times = [_time(row.times_s.get(goal, ())) for goal in goals_shown]
+        cells.append([*first, *times, tags])
+    options.print_table(
+        (*headings, *starmap(_goal, goals_shown), "tags"), cells, common=headings[1:], box=None
+    )
 
 
 def _status(row: Listed) -> str:
@@ -80,16 +90,18 @@ def _status(row: Listed) -> str:
     return ", ".join(f"{format_count(count)} {status}" for status, count in row.statuses.items())
 
 
-def _time(metric: str, value: float, times: Sequence[float]) -> str:
-    """A target and when it was reached: ``90% accuracy: 1 h to 2 h (4 of 5)``."""
+def _goal(metric: str, value: float) -> str:
     from fedsim.vocabulary.metrics import definition
 
+    return definition(metric).format_target(value)
+
+
+def _time(times: Sequence[float]) -> str:
+    """When a target was reached: ``1 h to 2 h (4 of 5)``; empty for rows without this target."""
     reached = [seconds for seconds in times if not math.isnan(seconds)]
-    text = f"{definition(metric).format_target(value)}: "
     if not reached:
-        return f"{text}not reached"
-    ends = dict.fromkeys(map(format_duration, (min(reached), max(reached))))
-    text += " to ".join(ends)
+        return "not reached" if times else ""
+    text = " to ".join(dict.fromkeys(map(format_duration, (min(reached), max(reached)))))
     return text if len(times) == 1 else f"{text} ({len(reached)} of {len(times)})"
 
 

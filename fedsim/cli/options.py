@@ -297,6 +297,7 @@ def print_table(
     rows: Iterable[Sequence[str]],
     *,
     right: Collection[str] = (),
+    common: Collection[str] = (),
     **look: Any,
 ) -> None:
     """Print a table without its empty columns; in a file or a pipe, its lines stay whole.
@@ -307,6 +308,7 @@ def print_table(
         headings: titles of the columns.
         rows: their cells.
         right: headings of the columns that are aligned at the right.
+        common: headings of columns that a line replaces if their cells are equal and would make others wrap.
         look: arguments of ``rich.table.Table``.
     """
     from rich.cells import cell_len
@@ -327,6 +329,17 @@ def print_table(
     )
     whole = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
     room = console.width - (whole - sum(lines))
+    same = {
+        head: text
+        for head, text, *texts in columns
+        if head in common and texts and {text} == {*texts}
+    }
+    if sum(lines) > room and same:
+        click.echo(f"in all rows: {', '.join(map(' '.join, same.items()))}")
+        kept = [each for each in columns if each[0] not in same]
+        heads, *cells = zip(*kept, strict=True)
+        print_table(heads, cells, right=right, **look)
+        return
     while sum(lines) > room and lines != words:
         # The widest column that can still wrap.
         lines[max(range(len(lines)), key=lambda k: (lines[k] > words[k]) * lines[k])] -= 1
@@ -336,8 +349,9 @@ def print_table(
         console.print(table)
         return
     for name, *values in cells:
-        named = (f"  {head}: {text}" for head, text in zip(heads[1:], values, strict=True) if text)
-        terminal.secho("\n".join([name, *named]))
+        named = (f"{head}: {text}" for head, text in zip(heads[1:], values, strict=True) if text)
+        terminal.secho(name)
+        terminal.secho(click.wrap_text("; ".join(named), console.width, "  ", "  "))
 
 
 def echo_bullet(text: str, **style: Any) -> None:

@@ -91,9 +91,11 @@ class Saving(NamedTuple):
 def saving(run: Run, path: pd.DataFrame, causes: Collection[str]) -> Saving:
     """What it saves to halve the setting behind causes of waiting, if as many versions are made.
 
-    Synchronous rounds are repeated with the new times: each lasts until the last of its updates that were in time, and
-    the next one begins after the longer of aggregation and pause. The time of rounds that a deadline ended is an error,
-    because other updates may be in time.
+    Synchronous rounds are repeated with the new times: each lasts until the last of its updates, and the next one
+    begins after the longer of aggregation and pause. A round that over-selection or a quorum ended lasts until as many
+    updates have arrived, late ones included; the error is that other work may arrive, too, and that a change of order
+    alters the run as another seed would. The time of rounds that a deadline ended is an error, because other updates
+    may be in time.
 
     For other schedules, the share is the middle of four estimates, two from each half of the time: dispatches follow on
     the ends of others in the same order, or each client repeats its own. The error is half their range plus the
@@ -140,7 +142,8 @@ class _Path:
         self._lost_s = np.where(outcome == Outcome.DROPPED, lost_s, 0.0)
         known_s = self._ended_s + self._lost_s
         known_s[outcome == Outcome.UNFINISHED] = np.inf
-        self._known_s = np.where(table["arrived_s"].notna(), self._ended_s, known_s)
+        self._has_arrived = table["arrived_s"].notna().to_numpy()
+        self._known_s = np.where(self._has_arrived, self._ended_s, known_s)
         self._is_cut = outcome == Outcome.CUT
         self._by_end = np.argsort(self._known_s, kind="stable")
         self._ends_s = self._known_s[self._by_end]
@@ -198,15 +201,15 @@ class _Path:
         halves = 1 + ("aggregation" in causes), 1 + ("pause" in causes)
         gap = max(gaps_s[0] / halves[0], gaps_s[1] / halves[1]) / max(*gaps_s, _SAME_S)
         error = 0.0 if "deadline" in causes else spent.get("deadline", 0.0) / until_s
-        repeated_s = self._repeated_s(lasted_s, shorter_s, "deadline" in causes)
-        if repeated_s is not None:
-            repeated_s[1:] -= (1 - gap) * max(gaps_s)
-            share = 1 - float(repeated_s.sum()) / until_s
+        repeated = self._repeated_s(lasted_s, shorter_s, causes)
+        if repeated is not None:
+            saved_s = (1 - gap) * max(gaps_s) * (last - 1)
+            shares = [1 - (float(each_s.sum()) - saved_s) / until_s for each_s in repeated]
         else:
             shares = [*self._estimates(path, shorter_s, gap)] or [0.0]
-            share = (min(shares) + max(shares)) / 2
-            error += float(np.ptp(shares)) / 2
-        if repeated_s is None or self._rates_vary:
+        share = (min(shares) + max(shares)) / 2
+        error += float(np.ptp(shares)) / 2
+        if repeated is None or self._rates_vary or len(repeated) > 1:
             error += (1 - share) * float(lasted_s.std() / lasted_s.mean()) / math.sqrt(last)
         return Saving(share + error if is_bound else share, error, is_bound)
 
@@ -221,11 +224,12 @@ class _Path:
         return np.asarray((np.maximum(seconds, 0.0) @ halved + detected_s) / 2)
 
     def _repeated_s(
-        self, lasted_s: Floats, shorter_s: Floats, half_the_deadline: bool
-    ) -> Floats | None:
+        self, lasted_s: Floats, shorter_s: Floats, causes: Collection[str]
+    ) -> list[Floats] | None:
         """How long each version takes, from the one before, with rounds as they were; shape (versions,).
 
-        None if dispatches from a version begin after others from it have ended: these are not rounds.
+        Twice if shorter work may change who is in time: as if work that did not arrive never does, and as if it does as
+        early as it can. None if dispatches from a version begin after others from it have ended: these are not rounds.
         """
         begun = np.flatnonzero(self._version < len(lasted_s))
         of = self._version[begun]
@@ -240,12 +244,25 @@ class _Path:
         np.maximum.at(after_s, of[in_time], (since_s - shorter_s[begun])[in_time])
         if not self._has_rounds or (start_s > first_s[of] - _SAME_S).any():
             return None
-        repeated_s = np.where(before_s < lasted_s - _SAME_S, lasted_s, after_s)
         # A round in which nobody is given work has no dispatches, but a deadline.
         resumed_s = max(self._aggregation_s, self._pause_s) * (np.arange(len(lasted_s)) > 0)
         begins_s = np.where(np.isinf(begins_s), resumed_s, begins_s)
-        ends_s = begins_s + self._deadline_s / 2 if half_the_deadline else np.inf
-        return np.asarray(np.minimum(repeated_s, ends_s))
+        ends_s = begins_s + self._deadline_s / 2 if "deadline" in causes else np.inf
+        lasted_on = before_s < lasted_s - _SAME_S
+        # Rounds that did not wait for everybody end with as many arrivals as before, of all that were given work.
+        arrived = self._has_arrived[begun]
+        counts = np.bincount(of[in_time & arrived], minlength=len(lasted_s))
+        is_enough = (np.bincount(of[~in_time], minlength=len(lasted_s)) > 0) & (counts > 0)
+        may_arrive = arrived | ((shorter_s[begun] > 0) & ("detection" not in causes))
+        at_s = self._ended_s[begun] - self._made_s[of] - shorter_s[begun]
+        kth = np.searchsorted(of, np.flatnonzero(is_enough)) + counts[is_enough] - 1
+        is_other = shorter_s.any() and (is_enough & ~lasted_on).any()
+        repeated = []
+        for arrives in (arrived, may_arrive) if is_other else (arrived,):
+            order = np.lexsort((np.where(arrives, at_s, np.inf), of))
+            after_s[is_enough] = at_s[order[kth]]
+            repeated.append(np.minimum(np.where(lasted_on, lasted_s, after_s), ends_s))
+        return repeated
 
     def _estimates(self, path: pd.DataFrame, shorter_s: Floats, gap: float) -> Iterator[float]:
         """The share of each half of the time that a change saves, estimated in two ways."""

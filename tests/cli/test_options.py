@@ -21,20 +21,33 @@ class Terminal(io.StringIO):
     [
         (60, ["state target", "run_10 ready 80% accuracy: 1 h 2 min"]),
         (30, ["state target", "run_10 ready 80% accuracy:", "1 h 2 min"]),
-        (20, ["run_10", "state: ready", "target: 80% accuracy: 1 h 2 min"]),
+        (20, ["run_10", "state: ready;", "target: 80%", "accuracy: 1 h 2", "min"]),
     ],
 )
 def test_tables_wrap_between_words(
     width: int, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    row = ["run_10", "ready", "", "80% accuracy: 1 h 2 min"]
+    assert printed([row], width, monkeypatch) == lines
+
+
+def test_a_line_replaces_common_columns_that_make_others_wrap(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rows = [["run_10", "ready", "", "14 min 39 s"], ["run_11", "ready", "", "1 h"]]
+    whole = ["state target", "run_10 ready 14 min 39 s", "run_11 ready 1 h"]
+    assert printed(rows, 60, monkeypatch) == whole
+    narrow = ["in all rows: state ready", "target", "run_10 14 min 39 s", "run_11 1 h"]
+    assert printed(rows, 27, monkeypatch) == narrow
+
+
+def printed(rows: list[list[str]], width: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     screen = Terminal()
     monkeypatch.setattr(sys, "stdout", screen)
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("TERM", "xterm")
-    row = ["run_10", "ready", "", "80% accuracy: 1 h 2 min"]
-    print_table(["", "state", "tags", "target"], [row], box=None)
-    printed = [" ".join(line.split()) for line in click.unstyle(screen.getvalue()).splitlines()]
-    assert printed == lines
+    print_table(["", "state", "tags", "target"], rows, common=["state"], box=None)
+    return [" ".join(line.split()) for line in click.unstyle(screen.getvalue()).splitlines()]
 
 
 @pytest.mark.parametrize(

@@ -118,6 +118,18 @@ BUFFERED: dict[str, Any] = {
     },
     "stop": {"rounds": 60},
 }
+SPARE: dict[str, Any] = {
+    "task": {"name": "timing", "clients": 40, "size": "100kB"},
+    "server": {
+        "selection": {"name": "uniform", "cohort": 5},
+        "schedule": {"name": "sync", "over_selection": 2},
+    },
+    "stop": {"rounds": 60},
+}
+CUT = {
+    **SPARE,
+    "server": {**SPARE["server"], "schedule": {**SPARE["server"]["schedule"], "stragglers": "cut"}},
+}
 UP, PAUSE, STEP = "devices.network.up", "server.schedule.pause", "devices.compute.median"
 
 
@@ -132,7 +144,11 @@ UP, PAUSE, STEP = "devices.network.up", "server.schedule.pause", "devices.comput
         (PAUSED, {}, f"{PAUSE}=0.5x", "about"),
         (PAUSED, {}, "server.aggregation_time=0.5x", ""),
         ({"server": {"selection": {"cohort": 2}}}, {}, f"{STEP}=0.5x", "about"),
-        ({"server": {"schedule": {"name": "sync", "quorum": 3}}}, {}, f"{STEP}=0.5x", "about"),
+        ({"server": {"schedule": {"name": "sync", "quorum": 3}}}, {}, f"{STEP}=0.5x", "±"),
+        (SPARE, {}, f"{STEP}=0.5x", "±"),
+        (SPARE, {}, f"{UP}=2x", "±"),
+        (CUT, {}, f"{STEP}=0.5x", "±"),
+        (CUT, {}, f"{UP}=2x", "±"),
         (LATE, {}, "server.schedule.deadline=0.5x", "at most"),
         (BUFFERED, {}, f"{STEP}=0.5x", "±"),
         (BUFFERED, {}, f"{UP}=2x", "±"),

@@ -8,6 +8,7 @@ import pytest
 
 import fedsim
 from fedsim.runs.critical import CAUSES, critical_path, saving, waiting_by_cause
+from tests.traces.cases import bundle_of
 
 
 def scenario(step_s: list[float], *, rounds: int = 3, **server: Any) -> dict[str, Any]:
@@ -189,3 +190,37 @@ def test_what_a_change_saves_if_nothing_ends_in_half_of_the_time(tmp_path: Path)
     content = scenario([4.0, 4.0], rounds=1, method="fedbuff", schedule=schedule)
     run = fedsim.run(content, tmp_path / "run", timing_only=True)
     assert saving(run, critical_path(run), ["compute"]).share == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize(("stragglers", "saved_s"), [("run", 8), ("cut", 6)])
+def test_over_selection_ends_a_round_at_its_second_arrival(
+    stragglers: str, saved_s: float, tmp_path: Path
+) -> None:
+    """Three clients arrive at 4, 11 and 12 s; with halved work at 3, 10 and 7 s, so the round lasts 7 s, not 11 s.
+
+    If the third is cut at 11 s, after 10 s of work, it arrives at 6 s or later: the round lasts 6 to 10 s.
+    """
+    schedule = {"name": "sync", "over_selection": 1.5, "pause": "10s", "stragglers": stragglers}
+    selection = {"name": "uniform", "cohort": 2}
+    content = scenario([1.0, 1.0, 5.0], schedule=schedule, selection=selection)
+    rates = {
+        "device_id": [*"abcabc"],
+        "direction": ["down"] * 3 + ["up"] * 3,
+        "bandwidth_bps": [64.0, 64.0, 64.0, 64.0, 8.0, 64.0],  # of 64 bits
+    }
+    bundle_of(dict.fromkeys("abc", ()), tables={"network": rates}).write(tmp_path / "trace")
+    content["devices"] |= {"trace": str(tmp_path / "trace"), "assign": "in_order"}
+    content["devices"]["availability"] = "always"
+    content["devices"]["network"] |= {"up": "bundle", "down": "bundle"}
+    run = fedsim.run(content, tmp_path / "run", timing_only=True)
+    table = critical_path(run, 2)
+    assert table["to_s"].iloc[-1] == 11 + 10 + 11
+    saved = saving(run, table, ["compute"])
+    assert saved.share * 32 == pytest.approx(saved_s)
+    assert abs(saved.share * 32 - 8) <= saved.error * 32
+    assert saved.error > 0
+    assert not saved.is_bound
+    # A change that leaves the work alone does not alter who is in time.
+    assert saving(run, table, ["pause"]) == (pytest.approx(5 / 32), 0, False)
+    fedsim.what_if(run, {"devices.compute.step": "0.5x"})
+    assert fedsim.load(tmp_path / "run-what-if").aggregations["time_s"][1] == 7 + 10 + 7

@@ -84,11 +84,13 @@ def learning(run: Run) -> Figure | None:
     main = run.metric_definition(names[0])
     costs = costs_by(run, times)
     since = next((lost for lost in lost_since(run) if lost.metric == main.name), None)
-    end = f"{main.label} ended at {main.format(last_metrics(run)[main.name])}"
+    last, best = last_metrics(run)[main.name], main.best(table[main.name])
+    end = f"{main.label} ended at {main.format(last)}"
+    is_best = since is None and main.format(last) == main.format(best)
+    compared = "the best evaluation" if is_best else f"the best evaluation was {main.format(best)}"
     return Figure(
         "learning",
-        f"{sentence(not_finite(run, since) if since else end)}; "
-        f"the best evaluation was {main.format(main.best(table[main.name]))}.",
+        f"{sentence(not_finite(run, since) if since else end)}{', ' if is_best else '; '}{compared}.",
         (
             Column("time_s", "simulated time", "time", times),
             Column("version", "server updates", "count", table["version"].to_numpy()[rows]),

@@ -185,6 +185,8 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
             "change": f"leaving out client {client}",
             "effect": f"{'about' if everybody else 'at most'} −{_percent(share, share)}",
             "share": share,
+            "least": share if everybody else 0.0,
+            "most": share,
             "command": format_command("what-if", run.path, "--without-clients", client),
         }
         if share >= _LEAST_SHARE
@@ -194,8 +196,8 @@ def _without(run: Run, path: pd.DataFrame, client: int) -> dict[str, Any] | None
 
 def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
     """The changes that would save most of a critical path's time, each the half of a cause (:func:`saving`): the
-    ``change`` and its predicted ``effect`` in words, the ``share`` of the time that it saves (0 if its error is larger)
-    and the ``command`` that tries it.
+    ``change`` and its predicted ``effect`` in words, the ``share`` of the time that it saves (0 if its error is
+    larger), its ``least`` and ``most``, and the ``command`` that tries it.
 
     A setting that a note of the run warns about is left as it is. With edge servers, there are changes of their links
     and of the clients' work in their rounds.
@@ -234,7 +236,12 @@ def predicted_changes(run: Run, path: pd.DataFrame) -> list[dict[str, Any]]:
                 if saved.error > _LEAST_ERROR and not saved.is_bound:
                     effect += f" ± {_percent(saved.error, share)}"
             command = format_command("what-if", run.path, "-s", f"{setting}={factor}")
-            changes.append({"change": words, "effect": effect, "share": share, "command": command})
+            ends = {"least": 0.0, "most": saved.share}
+            if not saved.is_bound:
+                ends = {"least": saved.share - saved.error, "most": saved.share + saved.error}
+            changes.append(
+                {"change": words, "effect": effect, "share": share, **ends, "command": command}
+            )
     return sorted(changes, key=lambda change: -change["share"])[:_MOST_CHANGES]
 
 
@@ -524,7 +531,7 @@ def online(run: Run) -> Figure | None:
     return Figure(
         "online",
         f"{finding} At most {format_counted(peak, 'client')} {'was' if peak == 1 else 'were'} working at once; "
-        f"the curve shows means and peaks at {format_count(mean)}.",
+        f"the averages that the curve shows are at most {format_count(mean)}.",
         (
             Column("time_s", "simulated time", "time", np.minimum(edges, run.simulated_s)),
             *columns,

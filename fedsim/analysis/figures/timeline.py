@@ -102,6 +102,8 @@ def timeline(run: Run) -> Figure:
         finding = f"{sample} {format_count(dispatched)} clients that were dispatched"
         if dispatched == 1:
             finding = "One client was dispatched"
+        elif len(clients) < dispatched:
+            finding += ", evenly spaced from the most to the least often dispatched"
         finding += "."
         if every > 1:
             finding += f" Of every {format_count(every)} dispatches of a row, one is shown."

@@ -34,7 +34,7 @@ def test_online_and_at_work(run: Run, document: dict[str, Any]) -> None:
     # The finding gives the highest point of the curve beside the most clients at one moment.
     highest = format_count(max(mean for mean in shown["working"] if mean is not None))
     figure = drawn(time.online(run))
-    assert figure.finding.endswith(f"means and peaks at {highest}.")
+    assert figure.finding.endswith(f"averages that the curve shows are at most {highest}.")
 
 
 def test_participation(run: Run, document: dict[str, Any]) -> None:

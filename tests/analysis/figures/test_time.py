@@ -8,7 +8,7 @@ import pytest
 
 import fedsim
 from fedsim.analysis.figures import base, time
-from fedsim.analysis.headline import tiles
+from fedsim.analysis.headline import explanation, tiles
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run
 from fedsim.analysis.statistics import gini, where_time_went
@@ -201,6 +201,7 @@ def test_waiting_until_the_target_of_a_run_that_goes_on(tmp_path: Path) -> None:
     assert sum(shown["seconds"]) == run.time_to("distance", distances.iloc[10])
     assert sum(shown["seconds_1"]) == run.aggregations["time_s"].iloc[-1] == 100
     assert shown["share"] == shown["share_1"] == [0.2, 0.6, 0.2]
+    assert "time to the target, if as many server updates are needed" in explanation(run, figure)[1]
     assert [bar["label"].startswith("Simulated time until") for bar in figure.extra["bars"]] == [
         True
     ] * 2
