@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from fedsim.cli import options
+from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import format_count, format_duration, format_names, natural_order
 
 if TYPE_CHECKING:
@@ -55,10 +56,14 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         goal = Target.parse(target)
         goals = {goal.metric: goal.value}
     rows = sorted(listed(folder, goals), key=_KEYS["name"])
+    tags = dict.fromkeys(chain.from_iterable(row.tags for row in rows))
     rows = sorted((row for row in rows if tag is None or tag in row.tags), key=_KEYS[sort])
     if as_json:
         options.print_json(list(map(_document, rows)))
         return
+    if not rows:
+        hint = f"tags: {', '.join(tags) or 'none'}"
+        raise UserError(f"no run has the tag '{tag}'", where=str(folder), hint=hint)
     cells = []
     for row in rows:
         name = row.path.absolute().name if row.path == folder else str(row.path.relative_to(folder))
