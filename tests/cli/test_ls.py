@@ -54,7 +54,9 @@ def test_rows_are_sorted_and_chosen(runs: Path) -> None:
     assert table["tags"]["many"] == ("paper",)
     assert names(runs, "--sort", "time") == ["r10", "r9"]
     assert names(runs, "--tag", "paper") == ["r9"]
-    assert_refused(invoke("ls", runs, "--tag", "papers"), "no run has the tag 'papers'\n  tags: paper")
+    assert_refused(
+        invoke("ls", runs, "--tag", "papers"), "no run has the tag 'papers'\n  tags: paper"
+    )
     assert names(runs / "r9", "--sort", "method")[:2] == ["fedavg_seed0", "fedavg_seed1"]
     assert names(runs / "r9")[0].startswith("fedavg_")
 
