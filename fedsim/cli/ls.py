@@ -56,13 +56,13 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         goal = Target.parse(target)
         goals = {goal.metric: goal.value}
     rows = sorted(listed(folder, goals), key=_KEYS["name"])
-    tags = dict.fromkeys(chain.from_iterable(row.tags for row in rows))
+    known = dict.fromkeys(chain.from_iterable(row.tags for row in rows))
     rows = sorted((row for row in rows if tag is None or tag in row.tags), key=_KEYS[sort])
     if as_json:
         options.print_json(list(map(_document, rows)))
         return
     if not rows:
-        hint = f"tags: {', '.join(tags) or 'none'}"
+        hint = f"tags: {', '.join(known) or 'none'}"
         raise UserError(f"no run has the tag '{tag}'", where=str(folder), hint=hint)
     cells = []
     for row in rows:

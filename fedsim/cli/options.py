@@ -57,7 +57,7 @@ def _settings() -> list[str]:
 
 class _Named(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return named(super().convert(value, param, ctx))
+        return named(Path(os.fsdecode(super().convert(value, param, ctx))))
 
 
 path_type = _Named(path_type=Path)
