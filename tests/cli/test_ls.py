@@ -68,3 +68,5 @@ def test_another_target(runs: Path) -> None:
     shown = invoke("ls", runs, "--target", "loss=-1").stdout
     assert shown.count("loss of −1: not reached") == 2
     assert_refused(invoke("ls", runs, "--target", "loss"), "write a metric")
+    for target, message in (("los=1", "did you mean 'loss'?"), ("mse=-1", "no run measured 'mse'")):
+        assert_refused(invoke("ls", runs, "--target", target), message)
