@@ -208,7 +208,7 @@ def ls(folder: PathLike = "runs", target: str | None = None) -> pd.DataFrame:
     Returns:
         One row each: ``path``, ``statuses`` (number of runs by status), ``scenario``, ``methods``, ``seeds``,
         ``times_s`` (simulated seconds at which each run reached a target, by metric and value; NaN if it did not),
-        ``tags`` and ``changed`` (seconds since 1970).
+        ``tags``, ``changed`` (seconds since 1970) and ``metrics`` (what was measured, if there is a target).
 
     Raises:
         UserError: there is no such folder, or it contains no run.

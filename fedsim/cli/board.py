@@ -112,7 +112,11 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
         fresh = others["seed"].isin(suite.seeds) | (others["kind"] == TUNING)
         rows = pd.concat([rows, others[~others["entry"].isin(suite.entries) & fresh]])
     tables = [table(rows, question) for question in suite.scenarios.values()]
-    _show(folder, tables, suite, label if label in suite.entries else BASELINE, as_json)
+    marked = label if label in suite.entries else BASELINE
+    _show(folder, tables, suite, marked, as_json)
+    if all(marked in each.refused for each in tables):
+        hint = "fix what made its runs fail, and repeat the command"
+        raise UserError(f"{marked} works in no scenario", where=str(folder), hint=hint)
 
 
 @command.command()

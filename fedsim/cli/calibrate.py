@@ -35,7 +35,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 )
 @options.output_option(
     "Folder of the new trace bundle; its page and scenario are written beside it.",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=options.folder_type,
 )
 @click.option(
     "--schema",

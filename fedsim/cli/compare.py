@@ -31,7 +31,7 @@ _COSTS = ("time_s", "version", "round", "bytes", "compute_s", "energy_j", "gco2e
 @click.argument("runs", nargs=-1, required=True, type=options.path_type, metavar="RUN...")
 @options.output_option(
     "Folder for the page, tables and figure; by default 'comparison' in the first RUN's folder, or beside it.",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=options.folder_type,
 )
 @click.option(
     "--target",

@@ -59,7 +59,7 @@ def command(folder: Path, template: str) -> None:
     text = files["README.md"].decode()
     commands = text.partition("```console\n")[2].partition("```")[0].splitlines()
     extra = re.search(r'`(pip install "fedsim-des\[.*?)`', text)
-    first = [] if folder == Path() else [f"cd {folder}"]
+    first = [] if folder == Path.cwd() else [f"cd {folder}"]
     click.echo("next:")
     for line in first + ([extra[1]] if extra else []) + commands:
         click.echo(f"  {line}")

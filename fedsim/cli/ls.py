@@ -56,16 +56,14 @@ def command(folder: Path, sort: str, tag: str | None, target: str | None, as_jso
         goal = Target.parse(target)
         goals = {goal.metric: goal.value}
     rows = sorted(listed(folder, goals), key=_KEYS["name"])
+    known = dict.fromkeys(chain.from_iterable(row.tags for row in rows))
     rows = sorted((row for row in rows if tag is None or tag in row.tags), key=_KEYS[sort])
     if as_json:
         options.print_json(list(map(_document, rows)))
         return
     if not rows:
-        raise UserError(
-            f"no run or sweep below {folder} has this tag",
-            where=f"--tag {tag}",
-            hint="leave out --tag to list all, with their tags",
-        )
+        hint = f"tags: {', '.join(known) or 'none'}"
+        raise UserError(f"no run has the tag '{tag}'", where=str(folder), hint=hint)
     headings = ("", "status", "scenario", "method", "seed")
     goals_shown = dict.fromkeys(chain.from_iterable(row.times_s for row in rows))
     cells = []

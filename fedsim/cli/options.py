@@ -20,6 +20,7 @@ from fedsim import bundled
 from fedsim.errors import UserError, printable
 from fedsim.files import terminal
 from fedsim.files.documents import json_text
+from fedsim.files.durable import named
 from fedsim.parts.component import NO_USER_CODE
 
 _WIDEST = 10_000
@@ -55,7 +56,13 @@ def _settings() -> list[str]:
     return [f"{key}=" for key in known_keys()]
 
 
-path_type = click.Path(path_type=Path)
+class _Named(click.Path):
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return named(Path(os.fsdecode(super().convert(value, param, ctx))))
+
+
+path_type = _Named(path_type=Path)
+folder_type = _Named(path_type=Path, file_okay=False)
 
 run_argument = click.argument("run", type=path_type)
 # The loader reports a missing file, with what lies beside it.

@@ -14,6 +14,7 @@ import pandas as pd
 from fedsim.composition.resuming import load_original, require_simulated
 from fedsim.composition.run import OnProgress, execute
 from fedsim.errors import UserError
+from fedsim.files.durable import named
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.run import Run
 from fedsim.scenario.overrides import Override
@@ -67,7 +68,8 @@ def require_complete(run: Run) -> None:
 
 def default_folder(before: Run) -> Path:
     """The default folder of the new run."""
-    return before.path.with_name(f"{before.path.name}-what-if")
+    path = named(before.path)
+    return path.with_name(f"{path.name}-what-if")
 
 
 def _require_free(folder: Path, before: Run) -> None:

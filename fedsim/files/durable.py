@@ -79,6 +79,11 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def named(path: Path) -> Path:
+    """A path whose last part is its name: in place of ``.`` or ``..``, the folder that is meant."""
+    return path.resolve() if path.name in ("", "..") else path
+
+
 def flush_folder(path: Path) -> None:
     """Flush the names in a folder to the disk, on systems that can open a folder."""
     if os.name != "posix":

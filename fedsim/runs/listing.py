@@ -26,6 +26,7 @@ from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.vocabulary.formatting import format_count
+from fedsim.vocabulary.metrics import definition, require_target
 
 DAMAGED = "damaged"
 """Status of a run or a sweep whose files cannot be read."""
@@ -51,6 +52,7 @@ class Listed:
             not.
         tags: the scenario's tags.
         changed: when ``run.json`` was last written, in seconds since the epoch; the latest one of a sweep.
+        metrics: what was measured, if there is a target.
     """
 
     path: Path
@@ -61,6 +63,7 @@ class Listed:
     times_s: Mapping[tuple[str, float], Sequence[float]] = field(default_factory=dict)
     tags: tuple[str, ...] = ()
     changed: float = 0.0
+    metrics: tuple[str, ...] = ()
 
 
 def contents(folder: Path) -> list[Path]:
@@ -112,12 +115,18 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     """
     sections: Sections = {}
     if RunFolder(folder).info.exists():
-        return [_run(folder, goals, sections)]
-    if is_sweep(folder) and (entries := read_sweep(folder)["runs"]):
-        return [_run(folder / entry["run"], goals, sections) for entry in entries]
-    return [
-        (_sweep if is_sweep(path) else _run)(path, goals, sections) for path in contents(folder)
-    ]
+        rows = [_run(folder, goals, sections)]
+    elif is_sweep(folder) and (entries := read_sweep(folder)["runs"]):
+        rows = [_run(folder / entry["run"], goals, sections) for entry in entries]
+    else:
+        rows = [
+            (_sweep if is_sweep(path) else _run)(path, goals, sections) for path in contents(folder)
+        ]
+    measured = dict.fromkeys(name for row in rows for name in row.metrics)
+    for metric, value in (goals or {}).items() if measured else ():
+        where = f"target {metric}={value:g}"
+        require_target(definition(metric), value, measured, where)
+    return rows
 
 
 def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
@@ -133,16 +142,21 @@ def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
         return Listed(path, {DAMAGED: 1})
     chosen = (run.info.get("target") or {}) if goals is None else goals
     method = run.info.get("method") or run.info.get("app") or ""
-    times = {goal: [_time_s(run, *goal)] for goal in chosen.items()}
+    metrics = _measured(run) if chosen else ()
+    times = {
+        goal: [run.time_to(*goal) if goal[0] in metrics else math.nan] for goal in chosen.items()
+    }
     tags, changed = tuple(run.info.get("tags") or ()), folder.info.stat().st_mtime
-    return Listed(path, {str(run.status): 1}, scenario, (method,), (seed,), times, tags, changed)
+    return Listed(
+        path, {str(run.status): 1}, scenario, (method,), (seed,), times, tags, changed, metrics
+    )
 
 
-def _time_s(run: Run, metric: str, value: float) -> float:
+def _measured(run: Run) -> tuple[str, ...]:
     # It may have no table yet, or be writing it just now; 'fedsim verify' finds damage.
     with contextlib.suppress(UserError, OSError, pa.ArrowException):
-        return run.time_to(metric, value) if metric in run.metrics else math.nan
-    return math.nan
+        return tuple(map(str, run.metrics.columns[3:]))
+    return ()
 
 
 def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
@@ -167,4 +181,5 @@ def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
         times,
         tuple(dict.fromkeys(tag for run in runs for tag in run.tags)),
         max((run.changed for run in runs), default=0.0),
+        tuple(dict.fromkeys(name for run in runs for name in run.metrics)),
     )

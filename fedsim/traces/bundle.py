@@ -346,7 +346,13 @@ def package_version() -> str:
 
 
 def check_output(path: Path, *, overwrite: bool) -> None:
-    """Refuse a path that exists; with ``overwrite``, one that contains more than a trace bundle."""
+    """Refuse a path that exists; with ``overwrite``, one that contains more than a trace bundle.
+
+    A folder that a shell or this process is in is also refused: it would be replaced by another folder.
+    """
+    if Path.cwd().is_relative_to(os.path.realpath(path)):
+        message, hint = "is the current folder", f"name a folder in it, such as {path / 'traces'}"
+        raise UserError(message, where=str(path), hint=hint)
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     known = {MANIFEST_NAME, *(table_path(path, name).name for name in TABLES)}

@@ -7,14 +7,14 @@ A run keeps those of the user's own metrics in ``run.json``, such as
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, nearest_or_all
 from fedsim.vocabulary.formatting import Kind, format_level, format_value
 
 DispatchLoss = Literal["mean", "root_mean_square"]
@@ -147,6 +147,23 @@ METRICS: Mapping[str, MetricDefinition] = {
 def definition(name: str, custom: Mapping[str, MetricDefinition] | None = None) -> MetricDefinition:
     """The definition of a metric: the user's in ``custom``, else fedsim's, else a number for which higher is better."""
     return (custom or {}).get(name) or METRICS.get(name) or MetricDefinition(name)
+
+
+def require_measured(metric: str, measured: Collection[str], where: str) -> None:
+    """Refuse a metric that no run measured."""
+    if metric not in measured:
+        every = f"measured: {', '.join(measured) or 'nothing (timing-only runs)'}"
+        hint = nearest_or_all(metric, measured, every)
+        raise UserError(f"no run measured '{metric}'", where=where, hint=hint)
+
+
+def require_target(
+    metric: MetricDefinition, value: float, measured: Collection[str], where: str
+) -> None:
+    """Refuse a target of a metric that no run measured, or that it cannot reach."""
+    require_measured(metric.name, measured, where)
+    if error := metric.unreachable(value, where):
+        raise error
 
 
 def meets(

@@ -76,6 +76,7 @@ def test_a_log_is_compared_with_a_simulated_run(tmp_path: Path) -> None:
     page = comparison.write(tmp_path / "page").read_text()
     assert "without metrics, energy, times of phases" in page
     assert set(comparison.spent["label"]) == {"clock=simulated"}
+    assert fedsim.compare(tmp_path / "real.csv").write(tmp_path / "logs").exists()
 
 
 TIMING = {

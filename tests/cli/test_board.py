@@ -39,7 +39,9 @@ def test_mistakes_are_named_before_anything_runs(arguments, message, tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_a_method_is_measured_beside_fedavg(monkeypatch, tmp_path):
+@pytest.fixture
+def tiny(monkeypatch, tmp_path):
+    """A suite of one small scenario."""
     whole = suites.suite()
     silos = whole.scenarios["silos"]
     file = tmp_path / "tiny.yaml"
@@ -47,6 +49,9 @@ def test_a_method_is_measured_beside_fedavg(monkeypatch, tmp_path):
     question = replace(silos, file=file, disturbances={})
     few = replace(whole, scenarios={"silos": question}, tuning_seeds=[100])
     monkeypatch.setattr(suites, "suite", lambda version: few)
+
+
+def test_a_method_is_measured_beside_fedavg(tiny, tmp_path):
     (tmp_path / "mine.py").write_text(
         "from fedsim.methods.fedavg import FedAvg\n\n\nclass Mine(FedAvg):\n"
         '    """Mine."""\n\n    name = "mine"\n'
@@ -60,6 +65,14 @@ def test_a_method_is_measured_beside_fedavg(monkeypatch, tmp_path):
     assert len(re.findall(r'<th scope="row">(?:\d\. )?mine', page)) == 2
     # The same algorithm with the same random numbers takes the same time.
     assert "1.00\u00a0to 1.00" in page
+
+
+def test_a_selection_that_works_in_no_scenario(tiny, tmp_path):
+    selection = "{name: uniform, cohort: 999}"
+    arguments = ["run", "--selection", selection, "--seeds", "3", "-o", str(tmp_path / "b")]
+    result = CliRunner().invoke(command, arguments)
+    assert "does not work in silos" in result.stdout
+    assert str(result.exception.message) == "mine works in no scenario"
 
 
 def test_the_results_of_the_suite_are_shown_without_a_run(tmp_path):

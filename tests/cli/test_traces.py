@@ -93,6 +93,16 @@ def test_mistakes_end_with_code_2_and_a_message(tmp_path, arguments, message):
     assert not (tmp_path / "x").exists()
 
 
+def test_the_present_folder_is_not_replaced(tmp_path, monkeypatch):
+    (tmp_path / "here" / "deep").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "here")
+    for output in (".", "..", "deep/.."):
+        refused = call("synthesize", "always", "-n", 3, "-o", output, code=2)
+        assert "is the current folder" in refused.stderr
+    make("there/deeper/..")
+    assert TraceBundle.read("there").manifest.name == "there"
+
+
 def test_validate_names_the_rows_and_says_so_with_its_exit_code(tmp_path):
     make(tmp_path / "b")
     assert "sound (12 devices" in call("validate", tmp_path / "b").stdout

@@ -11,6 +11,7 @@ import pytest
 
 import fedsim
 from fedsim.analysis.figures.time import predicted_changes, waiting
+from fedsim.composition.what_if import default_folder
 from fedsim.errors import UserError
 from fedsim.runs import Status
 from fedsim.runs.critical import waiting_by_cause
@@ -264,3 +265,10 @@ def test_an_unfinished_run_is_not_compared(before: Path, tmp_path: Path) -> None
     for options in ((), ("-s", "devices.network.up=2x")):
         result = invoke("what-if", tmp_path / "run", *options)
         assert_refused(result, "the run is not complete", f"fedsim resume {tmp_path / 'run'}")
+
+
+def test_the_present_folder_as_run(before: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (before / "deep").mkdir()
+    for folder, run in ((before, "."), (before / "deep", "..")):
+        monkeypatch.chdir(folder)
+        assert default_folder(fedsim.load(run)) == before.with_name(f"{before.name}-what-if")

@@ -46,9 +46,9 @@ def test_times_are_those_of_the_first_evaluation_that_reached_the_target(runs: P
     metrics = load_run(runs / "deep" / "alone").metrics
     level = float(metrics["accuracy"].iloc[1])
     expected = metrics["time_s"][metrics["accuracy"] >= level].iloc[0]
-    alone, sweep = listed(runs, {"accuracy": level, "unknown": 1.0})
+    alone, sweep = listed(runs, {"accuracy": level, "loss": 0.0})
     assert alone.times_s["accuracy", level] == [expected]
-    assert math.isnan(alone.times_s["unknown", 1.0][0])
+    assert math.isnan(alone.times_s["loss", 0.0][0])
     # A run that has not begun has no time.
     assert len(sweep.times_s["accuracy", level]) == 1
 

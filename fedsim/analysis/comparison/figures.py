@@ -410,8 +410,10 @@ def reference_figure(
     )
 
 
-def time_spent(comparison: ComparisonTables) -> Figure:
-    """Client time by activity."""
+def time_spent(comparison: ComparisonTables) -> Figure | None:
+    """Client time by activity; None if all runs are logs, which do not have it."""
+    if not any(run.spent_s for run in comparison.facts):
+        return None
     key = ["setting", "label"]
     spent = comparison.spent.pivot(index=key, columns="part", values=["seconds", "share"])
     wide = comparison.summary[key].merge(spent["seconds"].reset_index(), how="left")

@@ -39,7 +39,12 @@ from fedsim.analysis.comparison.targets import (
 )
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.vocabulary.formatting import format_names
-from fedsim.vocabulary.metrics import MetricDefinition, definition
+from fedsim.vocabulary.metrics import (
+    MetricDefinition,
+    definition,
+    require_measured,
+    require_target,
+)
 
 Floats = npt.NDArray[np.float64]
 
@@ -112,10 +117,8 @@ class ComparisonTables:
             stated = map(Target.parse, self.reference.targets)
             chosen = tuple(target for target in stated if target.metric in self.metrics)
         for target in chosen:
-            self.measured(target.metric, where=f"target {target}")
-            error = self.definition(target.metric).unreachable(target.value, f"target {target}")
-            if error:
-                raise error
+            metric = self.definition(target.metric)
+            require_target(metric, target.value, self.metrics, f"target {target}")
         defaults = (goal for goal in default_targets(self.facts) if goal.metric in self.metrics)
         goals = chosen or tuple(defaults)
         metrics = list(dict.fromkeys(goal.metric for goal in goals))
@@ -522,13 +525,10 @@ class ComparisonTables:
         """The name of a metric that was measured; the first one if None."""
         if metric is None and self.metrics:
             return self.metrics[0]
-        if metric not in self.metrics:
-            measured = f"measured: {', '.join(self.metrics) or 'nothing (timing-only runs)'}"
-            raise UserError(
-                f"no run measured '{metric}'" if metric else "no run measured a metric",
-                where=where,
-                hint=nearest_or_all(metric, self.metrics, measured) if metric else measured,
-            )
+        if metric is None:
+            hint = "measured: nothing (timing-only runs)"
+            raise UserError("no run measured a metric", where=where, hint=hint)
+        require_measured(metric, self.metrics, where)
         return metric
 
 
