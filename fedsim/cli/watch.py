@@ -18,7 +18,7 @@ from fedsim.errors import UserError, printable
 from fedsim.files import terminal
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
-from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.listing import DAMAGED, contents
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
 from fedsim.runs.records import BOARD, RUN, is_sweep
@@ -95,6 +95,12 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
         failures = sweep.failures
     for entry in sweep.record["runs"]:
         run = RunFolder(folder / entry["run"])
+        try:
+            require_same(folder, sweep.record, entry["run"])
+        except UserError as problem:
+            damaged = Snapshot.waiting(entry["run"])
+            yield replace(damaged, status=DAMAGED, error=problem.message)
+            continue
         if run.info.exists():
             yield snapshot(run)
         elif error := failures.get(entry["run"]):

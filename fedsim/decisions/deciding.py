@@ -209,8 +209,7 @@ class _Work:
             new = search.batch()
             batches += 1
             self.record["batches"] = max(batches, self.record["batches"])
-            self.record["spent_s"] = time.monotonic() - began_s
-            DECISION.write(folder, self.record)
+            self._keep(began_s)
             if not new and batches > most:  # All settings of a small space are known.
                 break
         # Step 3. The choice.
@@ -224,8 +223,7 @@ class _Work:
         # Step 4. Fresh seeds.
         self._share, self._words = 0.8, "measuring with fresh seeds"
         finalists = self._confirmed(chosen)
-        self.record["spent_s"] = time.monotonic() - began_s
-        DECISION.write(folder, self.record)
+        self._keep(began_s)
         decision = Decision(
             folder,
             self._sentence(finalists, tried_all),
@@ -245,6 +243,12 @@ class _Work:
         DECISION.write_listed(folder, self.record, SETTINGS, csv_text(decision.settings))
         write_decision_page(decision)
         return decision
+
+    def _keep(self, began_s: float) -> None:
+        """Write the record."""
+        self.record["spent_s"] = time.monotonic() - began_s
+        self.record["complete"] = self.runs.complete | self.timing.complete
+        DECISION.write(self._folder, self.record)
 
     def _later_s(self, search: Search) -> float:
         """Wall seconds of the runs that follow the search, one after another, if it ended now."""

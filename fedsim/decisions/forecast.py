@@ -167,7 +167,7 @@ def forecast(
     """
     goal = Goal(target)
     with claimed(folder, FORECAST):
-        record = {
+        record: dict[str, Any] = {
             "asked": {
                 "scenario": loaded.resolved(),
                 "target": [target.metric, target.value],
@@ -206,6 +206,7 @@ def forecast(
             np.array([run.simulated_s for run in complete]),
             confidence,
         )
+        record["complete"] = performer.complete
         FORECAST.write_listed(folder, record, TABLE, csv_text(result.table))
         write_page(folder / PAGE, _page(result, f"Forecast: {loaded.scenario.name}"))
         return result

@@ -46,6 +46,8 @@ class Runs:
     def __init__(self, folder: Path, *, timing_only: bool = False, **settings: Any) -> None:
         self._folder, self._timing_only, self._settings = folder, timing_only, settings
         self._made: set[str] = set()
+        self.complete: dict[str, str] = {}
+        """SHA-256 of the scenario file of each complete run so far, by its folder, for the record."""
 
     def perform(
         self,
@@ -94,4 +96,7 @@ class Runs:
             if isinstance(run, Run) and digest_of(run, sections)[:_DIGITS] != name:
                 hint = "remove this folder, and repeat the command"
                 raise UserError("is the run of another scenario", where=str(run.path), hint=hint)
+            if isinstance(run, Run):
+                checksum = run.info["files"][run.folder.scenario.name]
+                self.complete[f"{self._folder.name}/{name}"] = checksum
         return done

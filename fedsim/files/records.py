@@ -52,7 +52,7 @@ class Record:
         format: its format; raised when the meaning of an entry changes.
         entries: their types.
         beside: names of the other files and folders that belong to the folder, besides runs.
-        hint: how to continue if it, or a file that it lists, is damaged; ``{path}`` is that file.
+        hint: how to continue if it, or a file that it lists, is damaged; ``{path}``, after ``rm``, is that file.
     """
 
     file: str
@@ -138,7 +138,8 @@ class Record:
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for the record or a file that it lists, with the way to continue without it."""
-        hint = self.hint.format(path=shlex.quote(str(path)))
+        quoted = shlex.quote(str(path))
+        hint = self.hint.format(path=f"-r {quoted}" if path.is_dir() else quoted)
         return UserError(problem, where=str(path), hint=hint)
 
     def require_intact(self, folder: Path, content: Mapping[str, Any], name: str) -> None:

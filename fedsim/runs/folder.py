@@ -42,6 +42,25 @@ class Status(StrEnum):
     """Stopped before its end, by the user or because its process was killed; can be resumed."""
 
 
+def require_same(folder: Path, record: Mapping[str, Any], name: str) -> None:
+    """Refuse a run that is complete by the record of a sweep or an answer, but is missing or another run.
+
+    The record has the scenarios as the runs had them, whose tags, and keys with their defaults, may differ from those
+    of the sweep.
+
+    Args:
+        folder: the folder of the sweep or the answer.
+        record: its record.
+        name: the run's folder in it.
+    """
+    run, expected = RunFolder(folder / name), record.get("complete", {}).get(name)
+    hint = "restore the folder of the run from a copy, or remove it and repeat the command that wrote it"
+    if expected is not None and not run.info.exists():
+        raise UserError("no such file, though the run is complete", where=str(run.info), hint=hint)
+    if expected is not None and run.read_info()["files"].get(run.scenario.name) != expected:
+        raise UserError("is the run of another scenario", where=str(run.path), hint=hint)
+
+
 class RunFolder:
     """Paths and status of one run.
 
@@ -383,7 +402,13 @@ class RunFolder:
         return f"{after_fixing}run the scenario again: {self._repeated(info)}"
 
     def _repeated(self, info: Mapping[str, Any], *options: str) -> str:
-        words = ["run", self.scenario, "-o", self.path, *options]
+        words = [
+            "run",
+            self.scenario if self.scenario.exists() else "SCENARIO",
+            "-o",
+            self.path,
+            *options,
+        ]
         if info.get("timing_only"):
             words.append("--timing-only")
         return format_command(*words)

@@ -21,9 +21,9 @@ from typing import Any
 import pyarrow as pa
 
 from fedsim.errors import UserError, writing
-from fedsim.runs.folder import RunFolder
+from fedsim.runs.folder import RunFolder, require_same
 from fedsim.runs.progress import WAITING
-from fedsim.runs.records import DECISION, FORECAST, is_sweep, read_sweep
+from fedsim.runs.records import DECISION, FORECAST, SweepRecord, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.metrics import definition, require_target
@@ -116,8 +116,8 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     sections: Sections = {}
     if RunFolder(folder).info.exists():
         rows = [_run(folder, goals, sections)]
-    elif is_sweep(folder) and (entries := read_sweep(folder)["runs"]):
-        rows = [_run(folder / entry["run"], goals, sections) for entry in entries]
+    elif is_sweep(folder) and (record := read_sweep(folder))["runs"]:
+        rows = _runs(folder, record, goals, sections)
     else:
         rows = [
             (_sweep if is_sweep(path) else _run)(path, goals, sections) for path in contents(folder)
@@ -127,6 +127,19 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
         where = f"target {metric}={value:g}"
         require_target(definition(metric), value, measured, where)
     return rows
+
+
+def _runs(
+    folder: Path, record: SweepRecord, goals: Goals | None, sections: Sections
+) -> list[Listed]:
+    runs = []
+    for path in (folder / entry["run"] for entry in record["runs"]):
+        try:
+            require_same(folder, record, path.name)
+            runs.append(_run(path, goals, sections))
+        except UserError:
+            runs.append(Listed(path, {DAMAGED: 1}))
+    return runs
 
 
 def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
@@ -164,7 +177,7 @@ def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
         record = read_sweep(path)
     except UserError:
         return Listed(path, {DAMAGED: 1})
-    runs = [_run(path / entry["run"], goals, sections) for entry in record["runs"]]
+    runs = _runs(path, record, goals, sections)
     all_seeds = (
         run.seeds or (entry["seed"],) for run, entry in zip(runs, record["runs"], strict=True)
     )

@@ -172,12 +172,16 @@ class SweepRecord(TypedDict):
     """The scenario file; None if it was built in Python."""
     runs: Annotated[list[SweepEntry], Field(max_length=MOST_RUNS), AfterValidator(_distinct)]
     files: Checksums
+    complete: NotRequired[Checksums]
+    """SHA-256 of the scenario file of each complete run, by its folder."""
 
 
 @entries
 class _Answer(TypedDict):
     asked: dict[str, Any]
     files: Checksums
+    complete: NotRequired[Checksums]
+    """As in :class:`SweepRecord`."""
 
 
 @entries

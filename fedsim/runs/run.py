@@ -36,6 +36,7 @@ from fedsim.runs.schema import (
     PARTITION,
     PAUSES,
     PRESENCE,
+    STREAMED,
     STREAMED_OF_EDGES,
     Table,
     impossible,
@@ -289,18 +290,23 @@ class Run:
         return path.exists() or path.name in self.info.get("files", {})
 
     def _read(self, table: Table) -> pd.DataFrame:
-        parquet, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
+        path, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
+        is_streamed = (
+            table in (*STREAMED, *STREAMED_OF_EDGES) and self.status is not Status.COMPLETE
+        )
+        if not path.exists() and (is_streamed or stream.exists()):
+            path = stream
         if table.name in self._written:
             data = self._written.pop(table.name)
-        elif (path := parquet if parquet.exists() else stream).exists():
+        elif path.exists():
             self.folder.require_unchanged(self.info, path)
-            data = read_parquet(path) if path is parquet else read_stream(path, table)
+            data = read_stream(path, table) if path is stream else read_parquet(path)
         elif table in STREAMED_OF_EDGES and not self.has_edges:
             raise UserError(
                 f"the run has no edge servers, so no {table.name}", where=str(self.path)
             )
         else:
-            raise self.folder.missing(self.info, parquet)
+            raise self.folder.missing(self.info, path)
         if table is METRICS and "values" in data.column_names:
             data = spread_metrics(data)
         types = {field.name: field.type for field in with_columns(table, data.column_names).schema}
@@ -308,22 +314,22 @@ class Run:
         names = dict.fromkeys(data.column_names)
         for name in [*types, *([*names][3:] if table is METRICS else ())]:
             if name not in names:
-                raise RUN.damaged(parquet, f"lacks the column '{name}'")
+                raise RUN.damaged(path, f"lacks the column '{name}'")
             kind = data.schema.field(name).type
             if kind != types.get(name, pa.float64()):
-                raise RUN.damaged(parquet, f"the column '{name}' has the type {kind}")
+                raise RUN.damaged(path, f"the column '{name}' has the type {kind}")
         known = data.select([name for name in data.column_names if name in types])
         if problem := impossible(table, known, self.info):
-            raise RUN.damaged(parquet, problem)
+            raise RUN.damaged(path, problem)
         for name in set(data.column_names) & KNOWN_METRICS.keys() - self.metric_definitions.keys():
             bounds, values = KNOWN_METRICS[name], data.column(name).to_numpy()
             if ((values < bounds.low - 1e-6) | (values > bounds.high + 1e-6)).any():
                 raise RUN.damaged(
-                    parquet, f"the metric '{name}' is not {bounds.low:g} to {bounds.high:g}"
+                    path, f"the metric '{name}' is not {bounds.low:g} to {bounds.high:g}"
                 )
         frame: pd.DataFrame = data.rename_columns(printable(data.column_names)).to_pandas()
         if table is METRICS and (problem := wrong_last(frame, self.info)):
-            raise RUN.damaged(parquet, problem)
+            raise RUN.damaged(path, problem)
         nullable = {"dispatch_id"} if table is MESSAGES else _NULLABLE
         for name in nullable.intersection(frame):
             # The type of a column must not depend on whether a run happened to have nulls in it.

@@ -11,7 +11,7 @@ from typing import Literal
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.files.locks import is_owned
 from fedsim.runs.checkpoint import Checkpoints
-from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.invariants import verify_run
 from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP, SWEEP_SCENARIO
 from fedsim.runs.run import Run
@@ -65,8 +65,15 @@ def verify(folder: Path) -> list[Verdict]:
     if record is SWEEP:
         inside = [folder / entry["run"] for entry in content["runs"]]
     else:
-        inside = sorted(folder.glob("[!.]*/[!.]*/"))  # Not those of a killed process.
-    for path in inside:
+        inside = [folder / name for name in content.get("complete", ())]
+        for name in record.beside:
+            inside += sorted((folder / name).glob("[!.]*/"))  # Not those of a killed process.
+    for path in dict.fromkeys(inside):
+        try:
+            require_same(folder, content, path.relative_to(folder).as_posix())
+        except UserError as error:
+            verdicts.append(Verdict(path, "damaged", 1, (error,)))
+            continue
         if path.name not in SWEEP.beside and path.is_dir() and any(path.iterdir()):
             verdicts.append(verify_folder(path))
     return verdicts

@@ -18,14 +18,13 @@ import pyarrow.parquet as pq
 from fedsim.analysis.run import Run, load_run
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
-from fedsim.files.durable import remove_temporaries, write_text
+from fedsim.files.durable import remove_temporaries
 from fedsim.files.locks import is_owned, locked
 from fedsim.files.records import Record
 from fedsim.files.room import open_parquet
-from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
-    RUN,
     SWEEP,
     SWEEP_SCENARIO,
     SweepEntry,
@@ -87,12 +86,11 @@ class Sweep:
         """The complete runs, in the order of the sweep.
 
         Raises:
-            UserError: the ``run.json`` of a run is missing, but other files of the run exist.
+            UserError: a run that was complete is missing, or is another run.
         """
         folders = [RunFolder(self.path / entry["run"]) for entry in self.record["runs"]]
         for folder in folders:
-            if folder.report.exists() and not folder.info.exists():
-                raise RUN.damaged(folder.info, "no such file, though the run is complete")
+            require_same(self.path, self.record, folder.path.name)
         opened = (load_run(folder.path) for folder in folders if folder.info.exists())
         return [run for run in opened if run.status is Status.COMPLETE]
 
@@ -297,7 +295,7 @@ def no_longer_swept(path: Path, planned: Sequence[PlannedRun]) -> list[str]:
 def write_index(
     path: Path, planned: Sequence[PlannedRun], errors: Mapping[str, str]
 ) -> dict[str, str]:
-    """Write ``index.parquet`` and ``index.csv`` from the run folders, and the checksum of the former.
+    """Write ``index.parquet`` and ``index.csv`` from the run folders, and the checksums of these and of complete runs.
 
     Args:
         path: the sweep's folder.
@@ -308,10 +306,13 @@ def write_index(
         The status of each run; one that was killed and has not been resumed is ``interrupted``.
     """
     rows: list[dict[str, Any]] = []
+    complete: dict[str, str] = {}
     for run in planned:
         folder = RunFolder(path / run.name)
         info = folder.read_info() if folder.info.exists() else {}
         status = Status.FAILED if run.name in errors else folder.status(info) if info else WAITING
+        if status is Status.COMPLETE:
+            complete[run.name] = info["files"][folder.scenario.name]
         row: dict[str, Any] = {"run": run.name, "seed": run.seed, **run.values}
         row |= {"status": str(status), "error": errors.get(run.name, info.get("error") or "")}
         row |= {name: info.get(name) for name in _SUMMARY}
@@ -319,8 +320,9 @@ def write_index(
     names = list(dict.fromkeys(name for row in rows for name in row))
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     write = functools.partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
-    SWEEP.write_listed(path, dict(read_sweep(path)), f"{INDEX}.parquet", write)
-    write_text(path / f"{INDEX}.csv", csv_text(table.to_pandas()))
+    content = {**read_sweep(path), "complete": complete}
+    SWEEP.write_listed(path, content, f"{INDEX}.parquet", write)
+    SWEEP.write_listed(path, content, f"{INDEX}.csv", csv_text(table.to_pandas()))
     return {row["run"]: row["status"] for row in rows}
 
 

@@ -12,6 +12,7 @@ from fedsim.decisions import Decision
 from fedsim.decisions.goal import Goal
 from fedsim.decisions.search import RULED_OUT
 from fedsim.errors import UserError
+from fedsim.runs.records import DECISION
 from fedsim.scenario.loading import load_scenario, load_scenario_dict
 from tests.composition.worlds import quadratic
 
@@ -109,7 +110,9 @@ def test_a_repeated_call_reads_its_runs(made: Decision) -> None:
     runs = {path.stat().st_mtime_ns for path in made.path.glob("runs/*/run.json")}
     again = decided(made.path)
     assert again.sentence == made.sentence
-    assert {path.stat().st_mtime_ns for path in made.path.glob("runs/*/run.json")} == runs
+    paths = list(made.path.glob("runs/*/run.json"))
+    assert {path.stat().st_mtime_ns for path in paths} == runs
+    assert {*DECISION.read(made.path)["complete"]} == {f"runs/{path.parent.name}" for path in paths}
 
 
 def test_an_interrupted_search_continues_and_a_larger_one_extends_it(

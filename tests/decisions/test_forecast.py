@@ -9,6 +9,7 @@ import pytest
 
 import fedsim
 from fedsim.decisions.forecast import Forecast, _page, band, devices_of
+from fedsim.runs.records import FORECAST
 from fedsim.traces.bundle import TraceBundle
 from tests.analysis.documents import columns, embedded
 from tests.composition.worlds import digits
@@ -145,6 +146,7 @@ def test_a_forecast_of_training_is_made_and_extended(tmp_path: Path) -> None:
     more = fedsim.forecast(scenario, "accuracy=0.3", runs=4, **call)
     assert more.times_s[:3].tolist() == found.times_s.tolist()
     assert len(list((tmp_path / "f" / "runs").glob("*/run.json"))) == 4
+    assert len(FORECAST.read(tmp_path / "f")["complete"]) == 4
 
 
 def test_a_forecast_of_counts_replays_other_devices(tmp_path: Path) -> None:

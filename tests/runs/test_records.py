@@ -12,7 +12,7 @@ import torch
 
 from fedsim.errors import UserError
 from fedsim.files.checksums import stamped
-from fedsim.runs.records import BOARD, DECISION, FORECAST, RUN, SWEEP, environment, read_sweep
+from fedsim.runs.records import DECISION, FORECAST, RUN, SWEEP, environment, read_sweep
 from tests.cli.invoking import PARABOLAS, invoke
 from tests.sweeps.worlds import record as record_sweep
 
@@ -44,12 +44,16 @@ def test_entries_of_any_type_end_in_no_traceback(run: Path) -> None:
     RUN.write(run, info)
 
 
-@pytest.mark.parametrize("record", [DECISION, FORECAST, BOARD])
+@pytest.mark.parametrize("record", [DECISION, FORECAST])
 def test_a_folder_of_an_answer_is_verified_with_its_runs(
     run: Path, tmp_path: Path, record: Any
 ) -> None:
     shutil.copytree(run, tmp_path / "runs" / "a")
+    scenario = json.loads((run / RUN.file).read_text())["files"]["scenario.yaml"]
     content = {"asked": {}, "batch": 1, "batches": 1, "spent_s": 1.0}
+    content["complete"] = {"runs/a": scenario}
+    (tmp_path / "old" / "runs").mkdir(parents=True)
+    (tmp_path / "old" / "runs" / "mine.txt").write_text("not of this answer")
     record.write_listed(tmp_path, content, "table.csv", "a,b\n")
     (tmp_path / ".fedsim-tmp-killed" / "0").mkdir(parents=True)
     (tmp_path / ".fedsim-tmp-killed" / "0" / RUN.file).write_text("{")
@@ -58,6 +62,10 @@ def test_a_folder_of_an_answer_is_verified_with_its_runs(
     assert [row["state"] for row in json.loads(result.stdout)] == ["intact", "intact"]
     (tmp_path / "table.csv").write_text("a,c\n")
     assert invoke("verify", tmp_path).exit_code == 2
+    record.write(tmp_path, content | {"files": {}, "complete": {"runs/a": "0" * 64}})
+    assert "runs/a: is the run of another scenario" in invoke("verify", tmp_path).stdout
+    shutil.rmtree(tmp_path / "runs" / "a")
+    assert "runs/a/run.json: no such file, though" in invoke("verify", tmp_path).stdout
 
 
 @pytest.mark.parametrize(

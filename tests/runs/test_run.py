@@ -1,6 +1,7 @@
 """Reading a run: damage is named with the file and a way out, targets are found, and diverged models are seen."""
 
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -128,15 +129,25 @@ def test_a_file_missing_from_a_complete_run_is_not_to_be_had_by_resuming(tmp_pat
         folder.parquet(name).unlink()
         for status, hint in (("complete", "repeat the run: fedsim run"), ("failed", "resume")):
             folder.update_info(status=status)
-            with pytest.raises(UserError, match=rf"{name}\.parquet") as caught:
+            is_stream = status == "failed" and name != "clients"
+            file = f"{name}.arrows" if is_stream else f"{name}.parquet"
+            with pytest.raises(UserError, match=re.escape(file)) as caught:
                 _ = getattr(load_run(folder.path), name)
             assert hint in str(caught.value)
             assert ("resume" in str(caught.value)) == (status == "failed")
+    wrong = pa.table({"time_s": [0.0]})
+    with pa.ipc.new_stream(folder.stream("metrics"), wrong.schema) as writer:
+        writer.write_table(wrong)
+    with pytest.raises(UserError, match=r"metrics\.arrows: lacks the column"):
+        _ = load_run(folder.path).metrics
     folder.update_info(status="complete", timing_only=True)
     with pytest.raises(UserError, match=r"--overwrite --timing-only$"):
         _ = load_run(folder.path).clients
     with pytest.raises(UserError, match="simulated time only"):
         load_run(folder.path).model()
+    folder.scenario.unlink()
+    again = f"repeat the run: fedsim run SCENARIO -o {folder.path} --overwrite --timing-only"
+    assert again in str(folder.missing(folder.read_info(), folder.scenario))
 
 
 def test_time_to_target(tmp_path: Path) -> None:

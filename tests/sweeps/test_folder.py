@@ -12,13 +12,15 @@ from fedsim.errors import UserError
 from fedsim.files.checksums import text_sha256
 from fedsim.files.locks import locked
 from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.listing import DAMAGED, listed
+from fedsim.runs.verification import verify
 from fedsim.scenario.loading import load_scenario_dict
 from fedsim.sweeps import Sweep
 from fedsim.sweeps.execution import sweep
 from fedsim.sweeps.folder import claimed, write_index
 from fedsim.sweeps.plan import plan_runs
 from tests.devices.worlds import LINKS, STEPS
-from tests.sweeps.worlds import SMALL, record, scenario, schedules
+from tests.sweeps.worlds import SMALL, command, record, scenario, schedules
 
 
 def test_the_index_says_what_the_run_folders_say(tmp_path: Path) -> None:
@@ -166,6 +168,28 @@ def test_a_run_that_lost_its_description_is_not_left_out_silently(tmp_path: Path
         UserError, match=r"seed0/run\.json: no such file, though the run is complete"
     ):
         _ = sweep.runs
+
+
+def test_runs_that_are_missing_or_replaced_are_damage(tmp_path: Path) -> None:
+    out = tmp_path / "sweep"
+    fedsim.sweep(SMALL, out, jobs=1)
+    assert command("verify", out).exit_code == 0
+    shutil.rmtree(out / "lr0.1_seed1")
+    assert [item.reason for item in fedsim.compare([out]).left_out] == ["is missing"]
+    shutil.rmtree(out / "lr0.1_seed0")
+    shutil.copytree(out / "lr0.2_seed0", out / "lr0.1_seed0")
+    states = [verdict.state for verdict in verify(out)]
+    assert states == ["intact", "damaged", "damaged", "intact", "intact"]
+    assert [run.statuses for run in listed(out)][:2] == [{DAMAGED: 1}] * 2
+    shown = command("watch", "--once", out).stdout.splitlines()
+    assert shown[0] == "lr0.1_seed0: damaged, is the run of another scenario"
+    assert shown[1] == "lr0.1_seed1: damaged, no such file, though the run is complete"
+    with pytest.raises(UserError, match=r"lr0.1_seed0: is the run of another scenario"):
+        fedsim.compare([out])
+    shutil.rmtree(out / "lr0.1_seed0")
+    fedsim.sweep(SMALL, out, jobs=1)
+    (out / "index.csv").write_text("run\n")
+    assert [verdict.state for verdict in verify(out)] == ["damaged", *["intact"] * 4]
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:

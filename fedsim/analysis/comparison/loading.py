@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_facts
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
-from fedsim.runs.folder import RunFolder, Status
+from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.records import RUN, SWEEP_SCENARIO, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.runs.tables import read_parquet
@@ -75,8 +75,12 @@ def load(
             folders.setdefault(folder.resolve(), folder)
 
     @functools.cache
+    def record(sweep: Path) -> Mapping[str, Any]:
+        return read_sweep(sweep) if is_sweep(sweep) else {}
+
+    @functools.cache
     def variants(sweep: Path) -> dict[str, str]:
-        entries = read_sweep(sweep)["runs"] if is_sweep(sweep) else ()
+        entries = record(sweep).get("runs", ())
         return {each["run"]: str(each["values"].get("variant", "")) for each in entries}
 
     @functools.cache
@@ -94,8 +98,11 @@ def load(
             on_progress(number, len(folders))
         if not (path / RUN.file).exists():
             error = errors(path.parent).get(path.name)
-            left_out.append(LeftOut(path, _failed(error) if error else "was not started", None))
+            was_complete = path.name in record(path.parent).get("complete", {})
+            reason = "is missing" if was_complete else "was not started"
+            left_out.append(LeftOut(path, _failed(error) if error else reason, None))
             continue
+        require_same(path.parent, record(path.parent), path.name)
         run = Run(RunFolder(path))
         if run.status is Status.COMPLETE:
             variant = variants(path.parent).get(path.name, "")

@@ -76,6 +76,10 @@ def test_facts_of_other_results_are_not_used_and_damage_is_named(
     with pytest.raises(UserError, match=r"rm .*facts\.json"):
         compare([path])
     facts.unlink()
+    facts.mkdir()
+    with pytest.raises(UserError, match=r"rm -r .*facts\.json"):
+        compare([path])
+    facts.rmdir()
     keep_facts(fedsim.load(path))
     (path / "metrics.parquet").write_bytes(b"")
     with pytest.raises(UserError, match="has changed since fedsim"):
