@@ -402,13 +402,8 @@ class RunFolder:
         return f"{after_fixing}run the scenario again: {self._repeated(info)}"
 
     def _repeated(self, info: Mapping[str, Any], *options: str) -> str:
-        words = [
-            "run",
-            self.scenario if self.scenario.exists() else "SCENARIO",
-            "-o",
-            self.path,
-            *options,
-        ]
+        scenario = self.scenario if self.scenario.exists() else "SCENARIO"
+        words = ["run", scenario, "-o", self.path, *options]
         if info.get("timing_only"):
             words.append("--timing-only")
         return format_command(*words)
