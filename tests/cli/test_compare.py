@@ -108,6 +108,10 @@ def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
     # A new name may hold "=", too.
     old, new = _renaming("deadline=60=FedAvg, T=1min")
     assert Comparison((runs, (), None), labels={old: new}).groups[1].label == "FedAvg, T=1min"
+    # What controls a terminal is escaped.
+    assert (
+        Comparison((runs, (), None), labels={old: "\x1b[31m"}).groups[1].label.endswith("\\x1b[31m")
+    )
 
 
 MISTAKES = r"""

@@ -283,6 +283,9 @@ def _curves(
     percent, log = definition.unit == "share", style.log or ""
     log_x = style.has_log_x(comparison)
     scale = 100.0 if percent and log != "logit" else 1.0
+    if log == "logit" and not frame["median"].between(0, 1).all():
+        message = f"logit shows shares between 0 and 1, which {metric} is not"
+        raise UserError(message, where="log", hint="choose y")
     xlim, ylim = style.x_limits(), style.y_limits(metric, definition.unit)
     bands = bool(style.bands)
     runs = style.bands is None and (bool(alone) or len(variants) <= RUNS_UP_TO)

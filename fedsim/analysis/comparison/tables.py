@@ -37,7 +37,7 @@ from fedsim.analysis.comparison.targets import (
     ratio_of_means,
     reaching,
 )
-from fedsim.errors import UserError, nearest_or_all
+from fedsim.errors import UserError, nearest_or_all, printable
 from fedsim.vocabulary.formatting import format_names
 from fedsim.vocabulary.metrics import (
     MetricDefinition,
@@ -89,14 +89,15 @@ class ComparisonTables:
         if any("=" in old for old in self.labels):
             unnamed = group_runs(self.facts, scenarios, settings=settings)
             self.labels = dict(_renaming(*names, unnamed) for names in self.labels.items())
-        self.renamed = {**(self.reference.labels if self.reference else {}), **self.labels}
+        renamed = {**(self.reference.labels if self.reference else {}), **self.labels}
+        self.renamed = {old: printable(new) for old, new in renamed.items()}
         self.requested: Sequence[str] = settings
         settings = settings or (self.reference.settings if self.reference else [])
         self.grouping: Grouping = group_runs(self.facts, scenarios, self.renamed, settings)
         for key in self.requested:
             _check_setting(key, self.grouping)
         known = _names(self.groups)
-        if missing := [old for old, new in self.labels.items() if new not in known]:
+        if missing := [old for old in self.labels if self.renamed[old] not in known]:
             unnamed = group_runs(self.facts, scenarios, settings=settings)
             raise _no_such_name(missing[0], self.labels[missing[0]], unnamed)
         self.leads: dict[Target, list[Any]] = {}
@@ -306,12 +307,13 @@ class ComparisonTables:
     @functools.cached_property
     def reached(self) -> pd.DataFrame:
         """One row per target and run: ``goal``, ``seed``, and the :data:`COSTS` and ``client_updates`` of the
-        first evaluation that reached it, NaN if none did."""
+        first evaluation that reached it, NaN if none did. Runs that did not measure its metric are left out if others
+        of their group did."""
         rows = [
             {**group.names, "goal": goal, "seed": run.seed, **reaching(run, goal)}
             for goal in self.goals
             for group in self.groups
-            for run in group.runs
+            for run in [run for run in group.runs if goal.metric in run.metrics] or group.runs
         ]
         return pd.DataFrame(rows, columns=[*_KEY, "goal", "seed", *COSTS, CLIENT_UPDATES])
 

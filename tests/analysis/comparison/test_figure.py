@@ -91,6 +91,7 @@ def test_lengths_that_are_none(length: Any, where: str, hint: str) -> None:
         ({"log": "x", "xlim": "0:40s"}, "xlim: --log cannot show 0\n  leave out that end"),
         ({"log": "xy", "ylim": ["loss=-1:2"]}, "ylim: --log cannot show -1"),
         ({"log": "logit", "ylim": "40%:100%"}, "ylim: --log cannot show 1"),
+        ({"log": "logit"}, "log: logit shows shares .*, which loss is not"),
         ({"ylim": "mae=0:1"}, "ylim: the figure has no panel of 'mae'"),
         ({"xlim": "2min:3min"}, "xlim: the range is outside .*\n  the curves go from 0 s to 20 s"),
         ({"ylim": "95%:96%"}, "ylim: the range is outside .*\n  the curves go from 10.0% to 90.0%"),

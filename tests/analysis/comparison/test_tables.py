@@ -348,3 +348,10 @@ def test_equal_values_have_no_deviation() -> None:
     assert values["contributed_sd"] == values["final_accuracy_sd"] == 0
     (values,) = of(runs[0]).summary.to_dict("records")
     assert math.isnan(values["contributed_sd"])
+
+
+def test_runs_without_the_metric_of_a_target_do_not_count() -> None:
+    """Seed 1 was timing-only: it has not missed the target."""
+    runs = [facts({}, seed, times=(0, 9), accuracy=(0.1, 0.9)[: 2 - 2 * seed]) for seed in (0, 1)]
+    made = of(*runs, goals=(Target("accuracy", 0.8),)).targets.iloc[0]
+    assert (made["runs"], made["reached"], made["time_s"]) == (1, 1, 9)
