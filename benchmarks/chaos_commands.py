@@ -179,7 +179,7 @@ def enter(call: list[str], command: Command, before: Callable[[], None], log: Pa
         execution.CHECKPOINT_INTERVAL_S = 0.0
         learner._CPU_PENDING = 4
         sys.argv = ["fedsim", *call]
-        fedsim.cli.main()
+        sys.exit(fedsim.cli.command_line())
     except SystemExit as end:
         code = int(end.code or 0)
         with contextlib.suppress(OSError, AttributeError):

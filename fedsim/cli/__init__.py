@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NoReturn, TextIO, cast
+from typing import Any, TextIO, cast
 
 import click
 
@@ -281,6 +281,17 @@ def cli() -> None:
 
 def main() -> None:
     """The console script."""
+    code = command_line()
+    # Not the last steps of the interpreter, in which threads of Arrow may abort the process.
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+def command_line() -> int:
+    """Run the command line of this process; returns its exit code."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         # Closed by a service manager or by pythonw: nothing can be read or shown, and no other file may get its number.
         if getattr(sys, name) is None:
@@ -290,13 +301,4 @@ def main() -> None:
     ):  # A pipe that took the place of a file. Of stderr, this is the default.
         cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")
     sys.stderr = cast(TextIO, _Notes(sys.stderr))
-    _end(cli.exit_code(prog_name="fedsim"))
-
-
-def _end(code: int) -> NoReturn:
-    """End the process without the last steps of the interpreter, in which threads of Arrow may abort it."""
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
+    return cli.exit_code(prog_name="fedsim")

@@ -16,10 +16,8 @@ def imported_by(*arguments: str | Path, exit_code: int = 0) -> set[str]:
     """The heavy libraries that a new process has imported at the end of a command."""
     code = (
         "import sys\n"
-        "import fedsim.cli\n"
-        "from fedsim.cli import main\n"
-        "fedsim.cli._end = sys.exit\n"
-        "try: main()\n"
+        "from fedsim.cli import command_line\n"
+        "try: sys.exit(command_line())\n"
         f"except SystemExit as end: assert end.code in {(None, exit_code)}, end.code\n"
         f"print('imported:', *[name for name in {sorted(HEAVY)} if name in sys.modules])"
     )

@@ -13,7 +13,7 @@ from ruamel.yaml import YAML
 
 import fedsim
 from fedsim.analysis.export import FORMATS
-from fedsim.cli import main
+from fedsim.cli import command_line
 from fedsim.cli.run import export
 from fedsim.runs import Run, Status, writer
 from tests.cli.invoking import PARABOLAS, RunText, assert_refused, invoke
@@ -61,7 +61,7 @@ def _command(errors: Path, *arguments: str) -> None:
     # Rows reach the disk immediately, so that the test sees that the run is in progress.
     writer.FLUSH_INTERVAL_S = 0.0
     sys.argv[1:] = arguments
-    main()
+    sys.exit(command_line())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

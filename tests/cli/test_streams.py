@@ -113,7 +113,7 @@ def outcome(call: tuple[str, ...], change: Callable[[], None]) -> int:
             except OSError:  # As Python does.
                 setattr(sys, stream, None)
         sys.argv = ["fedsim", *call]
-        fedsim.cli.main()
+        sys.exit(fedsim.cli.command_line())
     except SystemExit as end:
         code = int(end.code or 0)
         sys.stderr.flush()

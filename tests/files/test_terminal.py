@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from rich.table import Table
 
-from fedsim.cli import main
+from fedsim.cli import command_line
 from fedsim.files.terminal import Escaping, console, secho
 
 TEXT = "a\x1b[31mb\x1b[2Jc\u202ed\r"
@@ -53,13 +53,11 @@ def test_an_output_that_is_ascii_gets_replaced_characters(
     (tmp_path / "é" / "run").mkdir(parents=True)
     (tmp_path / "é" / "run" / "run.json").write_text("{")
     output = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    monkeypatch.setattr("fedsim.cli._end", sys.exit)
     monkeypatch.setattr(sys, "stdout", output)
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     monkeypatch.setattr(sys, "argv", ["fedsim", *command])
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit, match="0"):
-        main()
+    assert command_line() == 0
     written = output.buffer.getvalue()  # type: ignore[attr-defined]
     assert written.isascii()
     assert written

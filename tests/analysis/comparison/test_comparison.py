@@ -62,7 +62,7 @@ def test_runs_that_are_not_complete_are_left_out_and_named(sweep: Sweep, tmp_pat
     assert [item.reason for item in comparison.left_out] == [
         "failed (no luck)",
         "was interrupted",
-        "was not started",
+        "is missing",
     ]
     assert "3\u00a0runs left out" in render(comparison)
 
@@ -76,7 +76,7 @@ def test_a_sweep_without_runs_is_to_be_started_again(sweep: Sweep, tmp_path: Pat
     path = tmp_path / "sweep"
     assert refusal.value.where == str(path)
     again = f"repeat the sweep with its options: fedsim sweep {path / 'scenario.yaml'} -o {path}"
-    assert refusal.value.hint == f"{path / sweep.record['runs'][0]['run']} was not started; {again}"
+    assert refusal.value.hint == f"{path / sweep.record['runs'][0]['run']} is missing; {again}"
 
 
 def test_folders_without_runs_are_refused(tmp_path: Path) -> None:
