@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedsim.errors import UserError, strings
+from fedsim.errors import UserError, cut, strings
 from fedsim.scenario.source import MOST_LEVELS, KeyPath, Source, parse_yaml
 
 _SHOWN = 500
@@ -32,7 +32,7 @@ class Override:
     def parse(cls, text: str, form: str = "option -s {}") -> Override:
         """Read ``path=value``; the value is YAML."""
         # Every error has it; there may be as many as entries.
-        where = form.format(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+        where = form.format(cut(text, _SHOWN))
         path, equals, value = text.partition("=")
         if not equals or not all(path.strip().split(".")):
             raise UserError(
