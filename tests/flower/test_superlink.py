@@ -99,6 +99,7 @@ def test_a_server_that_is_killed_continues(deployment: Deployment, tmp_path: Pat
         assert process.is_alive()
         time.sleep(0.05)
     process.kill()
+    process.join()
     before = (folder / JOURNAL).read_bytes()
     run = served(deployment, folder, server, rounds=12)
     assert run.info["resumed"] == 1
