@@ -22,8 +22,9 @@ JOURNAL = "checkpoint/journal.jsonl"
 TASK = scenario({})["task"] | {"model": {"name": "linear"}}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+    """Nodes of their own: one that still discards a reply of an ended run may lose an equal part of the next."""
     with Deployment(tmp_path_factory.mktemp("flwr"), (0.1, 0.2, 0.3, 0.4, 3)) as started:
         yield started
 
@@ -98,6 +99,7 @@ def test_a_server_that_is_killed_continues(deployment: Deployment, tmp_path: Pat
         assert process.is_alive()
         time.sleep(0.05)
     process.kill()
+    process.join()
     before = (folder / JOURNAL).read_bytes()
     run = served(deployment, folder, server, rounds=12)
     assert run.info["resumed"] == 1
