@@ -611,8 +611,12 @@ class Frame:
         form: str | None = None,
         hint: str = "write it as in 2024-05-01T08:00:00+02:00",
         year: int | None = None,
+        names: Sequence[str] = (),
     ) -> Instants:
-        """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
+        """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others.
+
+        Without years, the first one is ``year``, and the columns ``names`` show the others.
+        """
         if form is not None and "%H" in form and "%p" in form:
             fix = "write %I, the hours from 1 to 12 of AM and PM"
             raise self.error(f"the form '{form}' has %H, the hours from 0 to 23, with %p", fix)
@@ -624,8 +628,16 @@ class Frame:
             self.refuse(np.concatenate(rounded), message, fix, name)
         if year is not None:
             # One file continues the other.
-            texts = [chunk for column in columns for chunk in _chunks(column.cast(pa.string()))]
-            columns, form = [cells.with_years(texts, str(form), year)], f"%Y {form}"
+            texts = [
+                [
+                    chunk
+                    for column in self.columns(each)
+                    for chunk in _chunks(column.cast(pa.string()))
+                ]
+                for each in names
+            ]
+            columns = [cells.with_years(texts, str(form), year)[names.index(name)]]
+            form = f"%Y {form}"
         parts = [cells.instants(column, unit, form) for column in columns]
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
