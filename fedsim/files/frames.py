@@ -31,6 +31,7 @@ from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
+from fedsim.vocabulary.formatting import format_counted
 
 Result = TypeVar("Result")
 _HEAD_BYTES = 1 << 16
@@ -46,6 +47,8 @@ _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
 _RULER = r"[-+=|\s,;]*-{3}[-+=|\s,;]*"
 _STREAM = b"\xff\xff\xff\xff"
 _SHOWN = 60
+_LISTED = 20
+"""Rows that are wrong in the same way of which a list of mistakes names each."""
 _UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
 """Text of a cell of a spreadsheet that is no value, as in pandas."""
 _MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
@@ -705,9 +708,10 @@ class Frame:
     ) -> None:
         """Refuse the first of the rows marked by ``bad``, if any; ``{}`` in the message is its cell of a column.
 
-        If the frame collects its :attr:`mistakes`, all these rows are added to them instead.
+        If the frame collects its :attr:`mistakes`, the first of these rows are added to them instead.
         """
-        for row in map(int, np.flatnonzero(bad if self.chosen is None else bad & self.chosen)):
+        rows = np.flatnonzero(bad if self.chosen is None else bad & self.chosen)
+        for row, more in first_of(rows):
             text, fix = message, hint
             if name is not None:
                 cell = self.cell(name, row)
@@ -715,10 +719,20 @@ class Frame:
                 if role_name(cell) in (name, *map(role_name, self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)
-            error = UserError(text, where=self.place(row), hint=fix)
+            error = UserError(text + more, where=self.place(row), hint=fix)
             if self.mistakes is None:
                 raise error
             self.mistakes.setdefault((row, name or message), error)
+
+
+def first_of(rows: Ints) -> Iterator[tuple[int, str]]:
+    """The first of some rows that are wrong in the same way, each with an addition to its message: of the last one, the
+    number of the others."""
+    for row in map(int, rows[: _LISTED - 1]):
+        yield row, ""
+    for row in map(int, rows[_LISTED - 1 : _LISTED]):
+        others = format_counted(len(rows) - _LISTED, "more such row")
+        yield row, f" (and {others})" * (len(rows) > _LISTED)
 
 
 def _chunks(column: Any) -> list[Any]:

@@ -219,6 +219,9 @@ def test_a_log_without_rounds_shows_nothing() -> None:
         ("a,1,2,-1\nb,2,1,1\nc,1,3,2\nd,3,1,-4\n", [2, 5, 3, 5]),
         (",1,2,1\nb,x,1,few\nc,,3,2\nd,3,4,3\n", [2, 3, 3, 4]),
         ("a,1,2,1\na,1,2,1\na,1,2,1\n", [3, 4]),
+        # Of many that are wrong in the same way, the first ones.
+        ("".join(f"a,{n},{n - 1},1\n" for n in range(500)), [*range(2, 22)]),
+        ("a,1,x,1\n" * 500, [*range(2, 22)]),
     ],
 )
 def test_a_check_names_every_wrong_cell_once(tmp_path: Path, rows: str, lines: list[int]) -> None:
@@ -232,6 +235,7 @@ def test_a_check_names_every_wrong_cell_once(tmp_path: Path, rows: str, lines: l
     named = [str(each).removeprefix(f"{log}:").partition(":")[0] for each in caught.value.errors]
     assert sorted(map(int, named)) == sorted(lines)
     assert "number of ," not in str(caught.value)
+    assert ("(and 480 more such rows)" in result.stderr) == (len(lines) == 20)
     assert list(tmp_path.iterdir()) == [log]
 
 
