@@ -7,7 +7,6 @@ it checks both, and the type of every entry, so that nothing downstream needs to
 from __future__ import annotations
 
 import functools
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.files.documents import json_text, parsed
 from fedsim.files.durable import replacing, write_text
+from fedsim.vocabulary.formatting import format_word
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False)] | None
@@ -138,7 +138,7 @@ class Record:
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for the record or a file that it lists, with the way to continue without it."""
-        quoted = shlex.quote(str(path))
+        quoted = format_word(str(path))
         hint = self.hint.format(path=f"-r {quoted}" if path.is_dir() else quoted)
         return UserError(problem, where=str(path), hint=hint)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +37,7 @@ from fedsim.analysis.comparison.targets import (
     reaching,
 )
 from fedsim.errors import UserError, nearest_or_all, printable
-from fedsim.vocabulary.formatting import format_names
+from fedsim.vocabulary.formatting import format_names, format_word
 from fedsim.vocabulary.metrics import (
     MetricDefinition,
     definition,
@@ -597,6 +596,6 @@ def _no_such_name(name: str, new: str, unnamed: Grouping) -> UserError:
     known = _names(unnamed.groups)
     # ``fedprox, mu=1`` means fedprox, and fedprox means ``fedprox, mu=1``.
     meant = next((each for each in known if name in each or each in name), known[0])
-    option = f"--labels {shlex.quote(f'{meant}={new}')}"
+    option = f"--labels {format_word(f'{meant}={new}')}"
     hint = f"variants and settings: {'; '.join(known)}\n  write the whole name: {option}"
     return UserError(f"there is no variant or setting '{name}'", where="labels", hint=hint)
