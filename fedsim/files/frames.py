@@ -24,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, cut, nearest
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
 from fedsim.files.delimited import checked_rows, repeated
@@ -46,7 +46,6 @@ _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
 """What is a cell of a table, or the first one, and no name of a column."""
 _RULER = r"[-+=|\s,;]*-{3}[-+=|\s,;]*"
 _STREAM = b"\xff\xff\xff\xff"
-_SHOWN = 60
 _LISTED = 20
 """Rows that are wrong in the same way of which a list of mistakes names each."""
 _UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
@@ -700,8 +699,7 @@ class Frame:
         scalar = self.columns(name)[number][row - self.starts[number]]
         # Python has no dates before the year 1 or after 9999.
         text = repr(pc.cast(scalar, pa.string()).as_py() or "") if scalar.is_valid else "''"
-        text = "empty" if text == "''" else text
-        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+        return "empty" if text == "''" else cut(text)
 
     def refuse(
         self, bad: Bools, message: str, hint: str | None = None, name: str | None = None

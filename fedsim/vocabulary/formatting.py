@@ -274,12 +274,11 @@ def format_word(word: str) -> str:
 
 
 def _in_shell(character: str) -> str:
+    if printable(character, lines=False) == character:
+        return f"\\{character}" if character in "\\'" else character
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # A byte of a name that is not UTF-8.
-        return f"\\x{code - 0xDC00:02x}"
-    if printable(character, lines=False) != character:
-        return f"\\U{code:08x}"
-    return f"\\{character}" if character in "\\'" else character
+    is_byte = code < 0x80 or 0xDC80 <= code <= 0xDCFF  # Of a name that is not UTF-8.
+    return f"\\x{code & 0xFF:02x}" if is_byte else f"\\U{code:08x}"
 
 
 def axis_unit(value: float, kind: Kind) -> tuple[float, str]:
