@@ -265,7 +265,8 @@ def answer_of(runs: Path) -> tuple[Path, Mapping[str, Any], str]:
     runs = named(runs)
     for folder, begin in ((runs, ""), (runs.parent, f"{runs.name}/")):
         for record in ANSWERS:
-            if (folder / record.file).is_file():
+            may_be = not begin or runs.name in record.beside
+            if may_be and (folder / record.file).is_file():
                 return folder, record.read(folder), begin
     return runs, {}, ""
 
