@@ -85,8 +85,8 @@ def _shortened(line: str) -> str:
     return cut(words, _LONG_LINE)
 
 
-def cut(text: str, most: int) -> str:
-    """The text, with dots instead of what follows its first ``most`` characters."""
+def cut(text: str, most: int = 60) -> str:
+    """The text, with dots instead of what follows its first ``most`` characters: by default as for a value."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 

@@ -90,7 +90,7 @@ class Rows:
     def save(self) -> None:
         """Write the file, and the record with its checksum."""
         write = functools.partial(self.frame().to_parquet, index=False, compression="zstd")
-        BOARD.write_listed(self._folder, self._record, ROWS, write)
+        BOARD.write_listed(self._folder, self._record, {ROWS: write})
 
     def _read(self) -> list[dict[Any, Any]]:
         path = self._folder / ROWS

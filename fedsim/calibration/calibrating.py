@@ -31,6 +31,7 @@ from fedsim.calibration.scenario import (
 from fedsim.scenario.loading import LoadedScenario, load_scenario_dict
 from fedsim.scheduling.schedules.sync import Sync
 from fedsim.tasks.kinds.flower import FlowerTask
+from fedsim.traces.bundle import check_output
 from fedsim.vocabulary.formatting import (
     format_bytes,
     format_count,
@@ -104,6 +105,7 @@ def calibrate(
         power: tables of power readings, see :func:`~fedsim.calibration.power.read_power`.
         overwrite: replace an existing bundle.
     """
+    check_output(bundle, overwrite=overwrite)
     read = read_log(path)
     log, clients = read.dispatches, read.clients()
     flags: list[str] = []

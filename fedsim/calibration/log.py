@@ -17,7 +17,7 @@ import pyarrow as pa
 from fedsim.calibration.clock import Clock, instants
 from fedsim.errors import UserError, nearest, raise_all
 from fedsim.files import cells
-from fedsim.files.frames import Frame, TableFile, readable
+from fedsim.files.frames import Frame, TableFile, first_of, readable
 from fedsim.files.lines import as_table
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.tables import run_starts
@@ -154,8 +154,9 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
 
     Args:
         path: the log: a table or a run folder.
-        every_row: an error names each wrong row, instead of the first one of its kind and their number. Cells
-            that cannot be read come first: what compares cells is checked once all can be read.
+        every_row: errors name the first twenty wrong rows of each kind and the number of the others, instead of the
+            first one and their number. Cells that cannot be read come first: what compares cells is checked once all
+            can be read.
     """
     is_run = (path / "run.json").exists()
     if is_run:
@@ -235,9 +236,9 @@ def _complete(
     def check(rows: pd.Series, message: str, hint: str, *values: pd.Series) -> None:
         """Note each of these rows, or the first and their number; ``values`` fill the message's placeholders."""
         wrong = np.flatnonzero(rows)
-        count = "" if every_row else f" ({format_counted(len(wrong), 'such row')})"
-        for row in map(int, wrong if every_row else wrong[:1]):
-            text = message.format(*(column.iloc[row] for column in values)) + count
+        count = f" ({format_counted(len(wrong), 'such row')})"
+        for row, more in first_of(wrong) if every_row else [(row, count) for row in wrong[:1]]:
+            text = message.format(*(column.iloc[row] for column in values)) + more
             errors.append(UserError(text, where=frame.place(row), hint=hint))
 
     again = ~run_starts(log["client"].cat.codes.to_numpy()[order], log["start_s"].to_numpy()[order])

@@ -15,7 +15,7 @@ from fedsim.files import cells
 from fedsim.files.frames import Frame, TableFile, readable
 from fedsim.files.lines import as_table
 from fedsim.files.sources import Sources
-from fedsim.vocabulary.formatting import format_names
+from fedsim.vocabulary.formatting import format_counted, format_names
 
 _MILLIWATTS = ("power_mw", "power_draw_mw", "milliwatts")
 _NAMES = {
@@ -31,6 +31,7 @@ _PHASES = ("download_w", "compute_w", "upload_w", "idle_w")
 _ROUNDING_S = 1e-6
 _MOST_W = 2000.0
 """Median reading of a part of a device above which watts are doubted."""
+_HIGHEST_W = 1e9
 
 
 @readable
@@ -40,7 +41,8 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     A reading stands for the ``duration`` until its time, or else for the time since the previous one of its part, at
     most the median of these, as most meters average. It counts in the phase that contains this time; in a phase without
     any, the readings at an instant of it do. A phase without readings has no watts. Watts are means over the
-    readings of each part of a device (a GPU), summed over its parts, and then means over the devices.
+    readings of each part of a device (a GPU), summed over its parts, and then means over the devices. Readings of a
+    part at the same time count as one, their mean.
 
     Args:
         paths: tables of power (W), or of energy (kWh) and duration (s) until the time; a file without a column of
@@ -75,11 +77,18 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     if "power" in column:
         power_w = frame.number(column["power"], 1e-3 if column["power"] in _MILLIWATTS else 1.0)
     else:
-        power_w = frame.number(column["energy"], _J_PER_KWH) / duration_s
+        with np.errstate(over="ignore"):
+            power_w = frame.number(column["energy"], _J_PER_KWH) / duration_s
+    name = column.get("power", column.get("energy", ""))
+    fix = f"it must be at most {_HIGHEST_W:g} W, or empty if unknown"
+    frame.refuse(power_w > _HIGHEST_W, f"{name} is {{}}", fix, name)
     to_s = seconds["time"] - log.origin_s
     part = frame.text(column["part"])[0] if "part" in column else 0
     rows = {"client": client, "part": part, "lasts_s": duration_s, "to_s": to_s, "w": power_w}
-    readings = pd.DataFrame(rows).dropna(subset=["to_s", "w"]).sort_values("to_s", kind="stable")
+    every = pd.DataFrame(rows).dropna(subset=["to_s", "w"])
+    by_time = every.groupby(["client", "part", "to_s"])
+    differing = int((by_time["w"].nunique() > 1).sum())
+    readings = by_time.mean().reset_index().sort_values("to_s", kind="stable")
     since_s = readings.groupby(["client", "part"])["to_s"].diff()
     usual_s = since_s.groupby([readings["client"], readings["part"]]).transform("median")
     is_measured = readings["lasts_s"].notna()
@@ -99,6 +108,11 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     idle_w = by_client["idle_w"].fillna(by_client["idle_w"].mean()).fillna(0.0)
     watts = by_client.sub(idle_w, axis=0).assign(idle_w=by_client["idle_w"]).mean().dropna()
     flags = []
+    if differing:
+        flags.append(
+            f"{format_counted(differing, 'time')} with different power readings of one client: their mean counts. For "
+            "several parts, such as GPUs, give the column index."
+        )
     if blurred:
         flags.append(
             f"Phases shorter than the time between power readings: {format_names(blurred)} may hold those beside them."

@@ -166,13 +166,8 @@ class Commands(Suggesting):
                 _drop_output()
                 click.echo(f"error: cannot write: {error.strerror}", err=True)
                 return EXIT_USER
-            if isinstance(error, OSError) and error.errno == errno.EMFILE:
-                show([UserError("too many open files", hint="raise the limit: ulimit -n 1024")])
-                return EXIT_USER
-            if _lacks_memory(error):
-                hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
-                detail = (str(error).splitlines() or [type(error).__name__])[0]
-                show([UserError(f"out of memory: {detail}", hint=hint)])
+            if (refused := _by_system(error)) is not None:
+                show([refused])
                 return EXIT_USER
             return self._defect(error, show)
         return result if isinstance(result, int) else 0
@@ -190,21 +185,8 @@ class Commands(Suggesting):
             for note in notes:
                 click.echo(note, err=True)
             return EXIT_USER
-        if isinstance(error, OSError) and error.filename and error.errno in _OF_A_PATH:
-            show([UserError(str(error.strerror), where=str(error.filename))])
-            return EXIT_USER
-        if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
-            show([UserError(f"{error}: the link leads to itself")])  # Of Path.resolve.
-            return EXIT_USER
         if isinstance(error, SystemExit):
             raise error
-        if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
-            show([UserError("the working folder no longer exists")])
-            return EXIT_USER
-        if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
-            text = error.object[max(0, error.start - 60) : error.end + 20]
-            show([UserError("a name is not UTF-8", where=text, hint="rename the file or folder")])
-            return EXIT_USER
         traceback.print_exc()
         kind = "" if isinstance(error, FedsimError) else f"{type(error).__name__}: "
         hint = "This is a bug in fedsim; please report it with the lines above."
@@ -235,6 +217,30 @@ def _require_memory() -> None:
                 f"out of memory: the limit of {limit >> 20} MiB ('ulimit -v') is too low",
                 hint=f"raise it to {_LEAST_BYTES >> 20} MiB or more",
             )
+
+
+def _by_system(error: BaseException) -> UserError | None:
+    """The error for what the operating system refuses; None for others, and for those of a path in users' code."""
+    from fedsim.parts.component import users_traceback
+
+    if _lacks_memory(error):
+        detail = (str(error).splitlines() or [type(error).__name__])[0]
+        hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
+        return UserError(f"out of memory: {detail}", hint=hint)
+    if isinstance(error, OSError) and error.errno == errno.EMFILE:
+        return UserError("too many open files", hint="raise the limit: ulimit -n 1024")
+    if users_traceback(error) is not None:
+        return None
+    if isinstance(error, OSError) and error.filename and error.errno in _OF_A_PATH:
+        return UserError(str(error.strerror), where=str(error.filename))
+    if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
+        return UserError("the working folder no longer exists")
+    if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
+        return UserError(f"{error}: the link leads to itself")  # Of Path.resolve.
+    if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
+        name = error.object[max(0, error.start - 60) : error.end + 20]
+        return UserError("a name is not UTF-8", where=name, hint="rename the file or folder")
+    return None
 
 
 def _lacks_memory(error: BaseException) -> bool:

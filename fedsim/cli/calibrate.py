@@ -48,7 +48,7 @@ def _print_schema(context: click.Context, _: click.Parameter, wanted: bool) -> N
 @click.option(
     "--check",
     is_flag=True,
-    help="Only read LOG, and name every wrong row with its fix; write nothing.",
+    help="Only read LOG, and name its wrong rows, the first twenty of each kind, with their fixes; write nothing.",
 )
 @options.force_option
 @options.user_code_option

@@ -239,8 +239,8 @@ class _Work:
         best = _given_keys(decision.scenario.resolved(), decision.scenario.source.data)
         comment = "".join(f"# {line}\n" for line in decision.sentence.split("; "))
         yaml = comment + to_yaml(relocated(best, folder.resolve()))
-        DECISION.write_listed(folder, self.record, BEST, yaml)
-        DECISION.write_listed(folder, self.record, SETTINGS, csv_text(decision.settings))
+        files = {BEST: yaml, SETTINGS: csv_text(decision.settings)}
+        DECISION.write_listed(folder, self.record, files)
         write_decision_page(decision)
         return decision
 

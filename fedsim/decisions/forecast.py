@@ -207,7 +207,7 @@ def forecast(
             confidence,
         )
         record["complete"] = performer.complete
-        FORECAST.write_listed(folder, record, TABLE, csv_text(result.table))
+        FORECAST.write_listed(folder, record, {TABLE: csv_text(result.table)})
         write_page(folder / PAGE, _page(result, f"Forecast: {loaded.scenario.name}"))
         return result
 

@@ -7,6 +7,7 @@ NumPy. ``values`` is always an Arrow array or chunked array as the file gives it
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -308,12 +309,16 @@ def time_zone(name: str | None) -> tzinfo | None:
 
 
 def are_plain_numbers(values: Any) -> bool:
-    """Whether the first known cell is a number, and not an instant of any form; its unit must be declared then."""
+    """Whether the first known cell is a number, and not an instant of any form; its unit must be declared then.
+
+    ``never`` and the like may be written among both.
+    """
     if pa.types.is_temporal(values.type):
         return False
     if not _is_text(values.type):
         return True
     some = (_known(part, UNKNOWN).drop_null() for part in (values[:_HEAD], values))
+    some = (known.filter(pc.invert(pc.match_substring_regex(known, _NEVER))) for known in some)
     text = next((known for known in some if len(known)), None)
     if text is None:
         return False
@@ -396,18 +401,33 @@ def are_rounded(values: Any) -> Bools:
     return np.asarray(short.fill_null(False))
 
 
-def with_years(text: Sequence[Any], form: str, year: int) -> Any:
-    """Instants without a year, in chunks of text, with the year in front: that of the first one, and those after it.
+def with_years(columns: Sequence[Sequence[Any]], form: str, year: int) -> list[Any]:
+    """Columns of instants without a year, in chunks of text, with the year in front: that of the first row, and later.
 
-    A fall by half a year or more is a new year; a rise by as much, of rows that are not quite in order, the old one.
+    A fall by half a year or more, from row to row or from the first instant of a row to another one, is a new year; a
+    rise from row to row by as much, of rows that are not quite in order, the old one.
     """
     import pandas as pd
 
-    plain = _known(pa.chunked_array(text, pa.string()), UNKNOWN).to_pandas().astype(object)
-    some_leap_year = pd.to_datetime("2000 " + plain, format=f"%Y {form}", errors="coerce")
-    step = some_leap_year.ffill().diff() / pd.Timedelta(days=183)
+    plain = [
+        _known(pa.chunked_array(text, pa.string()), UNKNOWN).to_pandas().astype(object)
+        for text in columns
+    ]
+    some_leap_year = [
+        pd.to_datetime("2000 " + text, format=f"%Y {form}", errors="coerce") for text in plain
+    ]
+    first = functools.reduce(pd.Series.combine_first, some_leap_year).ffill()
+    half = pd.Timedelta(days=183)
+    step = first.diff() / half
     years = year + (step < -1).cumsum() - (step > 1).cumsum()
-    return pa.array(years.astype(str) + " " + plain, pa.string(), from_pandas=True)
+    return [
+        pa.array(
+            (years + ((instant - first) / half < -1)).astype(str) + " " + text,
+            pa.string(),
+            from_pandas=True,
+        )
+        for instant, text in zip(some_leap_year, plain, strict=True)
+    ]
 
 
 def _filled(us: Any) -> Ints:

@@ -24,13 +24,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from fedsim.errors import UserError, nearest
+from fedsim.errors import UserError, cut, nearest
 from fedsim.files import cells
 from fedsim.files.cells import Bools, Bounds, Floats, Instants, Ints
 from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.room import open_parquet, read_arrow, require_room
 from fedsim.files.sources import SourceFile
 from fedsim.units import without_comma
+from fedsim.vocabulary.formatting import format_counted
 
 Result = TypeVar("Result")
 _HEAD_BYTES = 1 << 16
@@ -45,7 +46,8 @@ _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
 """What is a cell of a table, or the first one, and no name of a column."""
 _RULER = r"[-+=|\s,;]*-{3}[-+=|\s,;]*"
 _STREAM = b"\xff\xff\xff\xff"
-_SHOWN = 60
+_LISTED = 20
+"""Rows that are wrong in the same way of which a list of mistakes names each."""
 _UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
 """Text of a cell of a spreadsheet that is no value, as in pandas."""
 _MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
@@ -611,8 +613,12 @@ class Frame:
         form: str | None = None,
         hint: str = "write it as in 2024-05-01T08:00:00+02:00",
         year: int | None = None,
+        names: Sequence[str] = (),
     ) -> Instants:
-        """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others."""
+        """The instants of a column; see :func:`fedsim.files.cells.instants`. ``hint`` says how to write others.
+
+        Without years, the first one is ``year``, and the columns ``names`` show the others.
+        """
         if form is not None and "%H" in form and "%p" in form:
             fix = "write %I, the hours from 1 to 12 of AM and PM"
             raise self.error(f"the form '{form}' has %H, the hours from 0 to 23, with %p", fix)
@@ -624,8 +630,16 @@ class Frame:
             self.refuse(np.concatenate(rounded), message, fix, name)
         if year is not None:
             # One file continues the other.
-            texts = [chunk for column in columns for chunk in _chunks(column.cast(pa.string()))]
-            columns, form = [cells.with_years(texts, str(form), year)], f"%Y {form}"
+            texts = [
+                [
+                    chunk
+                    for column in self.columns(each)
+                    for chunk in _chunks(column.cast(pa.string()))
+                ]
+                for each in names
+            ]
+            columns = [cells.with_years(texts, str(form), year)[names.index(name)]]
+            form = f"%Y {form}"
         parts = [cells.instants(column, unit, form) for column in columns]
         known = [part for part in parts if (part.us != cells.NAT).any()] or parts[:1]
         us, local, bad = (
@@ -685,17 +699,17 @@ class Frame:
         scalar = self.columns(name)[number][row - self.starts[number]]
         # Python has no dates before the year 1 or after 9999.
         text = repr(pc.cast(scalar, pa.string()).as_py() or "") if scalar.is_valid else "''"
-        text = "empty" if text == "''" else text
-        return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+        return "empty" if text == "''" else cut(text)
 
     def refuse(
         self, bad: Bools, message: str, hint: str | None = None, name: str | None = None
     ) -> None:
         """Refuse the first of the rows marked by ``bad``, if any; ``{}`` in the message is its cell of a column.
 
-        If the frame collects its :attr:`mistakes`, all these rows are added to them instead.
+        If the frame collects its :attr:`mistakes`, the first of these rows are added to them instead.
         """
-        for row in map(int, np.flatnonzero(bad if self.chosen is None else bad & self.chosen)):
+        rows = np.flatnonzero(bad if self.chosen is None else bad & self.chosen)
+        for row, more in first_of(rows):
             text, fix = message, hint
             if name is not None:
                 cell = self.cell(name, row)
@@ -703,10 +717,20 @@ class Frame:
                 if role_name(cell) in (name, *map(role_name, self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)
-            error = UserError(text, where=self.place(row), hint=fix)
+            error = UserError(text + more, where=self.place(row), hint=fix)
             if self.mistakes is None:
                 raise error
             self.mistakes.setdefault((row, name or message), error)
+
+
+def first_of(rows: Ints) -> Iterator[tuple[int, str]]:
+    """The first of some rows that are wrong in the same way, each with an addition to its message: of the last one, the
+    number of the others."""
+    for row in map(int, rows[: _LISTED - 1]):
+        yield row, ""
+    for row in map(int, rows[_LISTED - 1 : _LISTED]):
+        others = format_counted(len(rows) - _LISTED, "more such row")
+        yield row, f" (and {others})" * (len(rows) > _LISTED)
 
 
 def _chunks(column: Any) -> list[Any]:

@@ -6,8 +6,8 @@ it checks both, and the type of every entry, so that nothing downstream needs to
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +19,7 @@ from fedsim.errors import UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.files.documents import json_text, parsed
 from fedsim.files.durable import replacing, write_text
+from fedsim.vocabulary.formatting import format_word
 
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 Number = Annotated[float, Field(allow_inf_nan=False)] | None
@@ -72,24 +73,28 @@ class Record:
         write_text(folder / self.file, json_text(document, indent=1, sort_keys=True) + "\n")
 
     def write_listed(
-        self, folder: Path, content: dict[str, Any], name: str, write: str | Callable[[Path], Any]
+        self,
+        folder: Path,
+        content: dict[str, Any],
+        files: Mapping[str, str | Callable[[Path], Any]],
     ) -> None:
-        """Replace a file in ``folder`` that the entry ``files`` of the record lists, and the record.
+        """Replace files in ``folder`` that the entry ``files`` of the record lists, and the record.
 
         Args:
             folder: the folder.
             content: the content of the record, whose entry ``files`` is updated.
-            name: the file.
-            write: its text, or a function that writes it to a path.
+            files: the text of each file, or a function that writes it to a path.
         """
-        with replacing(folder / name) as temporary:
-            if isinstance(write, str):
-                temporary.write_text(write, encoding="utf-8")
-            else:
-                write(temporary)
-            files = content.get("files", {})
-            latest = files.get(name, "").split(" ")[:1]
-            content["files"] = {**files, name: " ".join([file_sha256(temporary), *latest]).strip()}
+        listed = content["files"] = dict(content.get("files", {}))
+        with contextlib.ExitStack() as all_written:
+            for name, write in files.items():
+                temporary = all_written.enter_context(replacing(folder / name))
+                if isinstance(write, str):
+                    temporary.write_text(write, encoding="utf-8")
+                else:
+                    write(temporary)
+                latest = listed.get(name, "").split(" ")[:1]
+                listed[name] = " ".join([file_sha256(temporary), *latest]).strip()
             self.write(folder, content)
 
     def read(self, folder: Path) -> dict[str, Any]:
@@ -138,7 +143,7 @@ class Record:
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for the record or a file that it lists, with the way to continue without it."""
-        quoted = shlex.quote(str(path))
+        quoted = format_word(str(path))
         hint = self.hint.format(path=f"-r {quoted}" if path.is_dir() else quoted)
         return UserError(problem, where=str(path), hint=hint)
 

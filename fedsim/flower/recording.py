@@ -23,13 +23,16 @@ from fedsim.vocabulary.formatting import format_duration
 from fedsim.vocabulary.metrics import METRICS, MetricDefinition
 
 _ERRORS_SHOWN = 5
+_OF_CLIENTS = ("client_", "train_")
+"""Prefixes of the metrics of evaluating and of training clients."""
 _LESS_IS_BETTER = ("loss", "error", "perplexity", "mse", "mae")
 
 
-def _column(name: str) -> str:
-    """The column of a metric, which is not one of the row's own."""
-    column = name.replace("-", "_")
-    return f"app_{column}" if column in TABLE_COLUMNS else column
+def _column(prefix: str | None, name: str) -> str:
+    """The column of a metric, which is not one of the row's own, nor, of a ServerApp, one of its clients' metrics."""
+    column = f"{prefix or ''}{name}".replace("-", "_")
+    of_clients = prefix == "" and column.startswith(_OF_CLIENTS)
+    return f"app_{column}" if of_clients or column in TABLE_COLUMNS else column
 
 
 class Recording:
@@ -62,15 +65,18 @@ class Recording:
         self.errors = 0
         self.notes: list[str] = []
 
-    def metrics(self, prefix: str, values: Mapping[str, Any]) -> None:
-        """Record metrics; those of one instant and version are one row."""
+    def metrics(self, prefix: str | None, values: Mapping[str, Any]) -> None:
+        """Record metrics; those of one instant and version are one row.
+
+        ``prefix`` is that of the clients' metrics, empty for those of a ServerApp, and None if the app names columns.
+        """
         exchange = self._exchange
         row = exchange.now_ns, exchange.version, exchange.rounds
         if row != self._row:
             self.flush()
             self._row = row
         numbers = {
-            _column(f"{prefix}{name}"): float(value)
+            _column(prefix, name): float(value)
             for name, value in values.items()
             if isinstance(value, int | float) and name not in ("num-examples", "num_examples")
         }

@@ -157,7 +157,7 @@ def mark_version(
     if _running:
         grid, recording = _running[-1]
         grid.mark_version(replies)
-        recording.metrics("", metrics or {})
+        recording.metrics(None, metrics or {})
 
 
 def execute(

@@ -7,6 +7,7 @@ report.
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
@@ -235,10 +236,11 @@ class RunFolder:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
         # run.json last, so that what is left is recognized as fedsim's.
         files = [*self._results, *self._streams, self.report, self.facts, self.info]
-        inside = {
+        tracked = self.read_info().get("tracking") if self.info.exists() else None
+        inside: dict[Path, Iterable[str]] = {
             self.checkpoint: ("[0-9]*", self.original_scenario.name),
             self.models: ("version-*.safetensors",),
-            self.tracking: ("*",),
+            self.tracking: ("*",) if tracked is None else map(glob.escape, tracked),
             self.path / own_code.FOLDER: ("*.py",),
         }
         what = "cannot remove the files of the earlier run"
@@ -286,9 +288,9 @@ class RunFolder:
         ]
         files = {self._name(path): file_sha256(path) for path in paths if path.is_file()}
         # A model kept before an interruption has the checksum that it had then.
-        return self.update_info(
-            status=status, files={**files, **self._checksums_of_models()}, **changes
-        )
+        files |= self._checksums_of_models()
+        tracked = sorted(path.name for path in self.tracking.glob("*"))
+        return self.update_info(status=status, files=files, tracking=tracked, **changes)
 
     def reopen(self, **changes: Any) -> None:
         """Set the status ``running``, and other entries, of a run that is resumed, whose tables are written again."""

@@ -8,6 +8,7 @@ import math
 import os
 import platform
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, Required, cast
 
@@ -15,6 +16,7 @@ from pydantic import AfterValidator, Field
 from typing_extensions import TypedDict
 
 from fedsim.errors import UserError
+from fedsim.files.durable import named
 from fedsim.files.records import Checksums, Number, Record, Whole, entries
 from fedsim.scenario import own_code
 from fedsim.scenario.model import MOST_RUNS
@@ -56,6 +58,14 @@ class _Folders(TypedDict):
     project: str
 
 
+def _plain_name(name: str) -> str:
+    """Refuse a name that leads outside the folder of a record, or that nothing in a folder has."""
+    is_plain = name == Path(name).name and name not in ("", "..") and "\\" not in name
+    if not is_plain or not name.isprintable() or len(name.encode()) > _LONGEST_NAME:
+        raise ValueError(f"{name!r} is not the name of a folder")
+    return name
+
+
 @entries
 class _Run(TypedDict, total=False):
     status: Required[Literal["running", "complete", "failed", "interrupted"]]
@@ -81,6 +91,8 @@ class _Run(TypedDict, total=False):
     user_code: dict[str, str | None]
     data_files: dict[str, str]
     files: Required[Checksums]
+    tracking: list[Annotated[str, AfterValidator(_plain_name)]]
+    """What trackers have left in their folder; absent until the run ends."""
     folders: _Folders
     versions: dict[str, str]
     hardware: dict[str, str | int]
@@ -133,14 +145,6 @@ class _Facts(TypedDict):
     run: str
     """The checksum of the ``run.json`` of these results."""
     facts: NotRequired[str]
-
-
-def _plain_name(name: str) -> str:
-    """Refuse a name that leads outside the folder of a sweep, or that no folder has."""
-    is_plain = name == Path(name).name and name not in ("", "..") and "\\" not in name
-    if not is_plain or not name.isprintable() or len(name.encode()) > _LONGEST_NAME:
-        raise ValueError(f"{name!r} is not the name of a folder")
-    return name
 
 
 def _distinct(runs: list[SweepEntry]) -> list[SweepEntry]:
@@ -253,6 +257,18 @@ def read_sweep(folder: Path) -> SweepRecord:
             where=str(folder),
             hint="give the folder that `fedsim sweep` printed",
         ) from None
+
+
+def answer_of(runs: Path) -> tuple[Path, Mapping[str, Any], str]:
+    """The folder of the sweep or the answer to which the runs in a folder belong, its record, which is empty if there
+    is none, and what the names of these runs begin with in it."""
+    runs = named(runs)
+    for folder, begin in ((runs, ""), (runs.parent, f"{runs.name}/")):
+        for record in ANSWERS:
+            may_be = not begin or runs.name in record.beside
+            if may_be and (folder / record.file).is_file():
+                return folder, record.read(folder), begin
+    return runs, {}, ""
 
 
 LIBRARIES = ("torch", "numpy", "pandas", "pyarrow", "scipy", "scikit-learn", "simpy", "networkx")

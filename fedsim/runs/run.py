@@ -133,7 +133,7 @@ class Run:
         return self.require_scenario(parse_yaml(self.scenario_text, str(self.folder.scenario)).data)
 
     def require_scenario(self, content: Any) -> dict[str, Any]:
-        """The content of a scenario's file, or a section of it; refuse one of another run."""
+        """The content of a scenario's file; refuse one of another run."""
         if not isinstance(content, dict) or not all(
             isinstance(content.get(name) or {}, dict) for name in _SECTIONS
         ):
@@ -154,9 +154,10 @@ class Run:
         for text in texts:
             if text not in sections:
                 sections[text] = parse_yaml(text, str(self.folder.scenario)).data or {}
-            self.require_scenario(sections[text])
-        content = {key: value for text in texts for key, value in sections[text].items()}
-        self.scenario = self.require_scenario(content or None)
+        every = [sections[text] for text in texts]
+        is_plain = any(every) and all(isinstance(section, dict) for section in every)
+        content = dict(entry for each in every for entry in each.items()) if is_plain else None
+        self.scenario = self.require_scenario(content)
 
     @functools.cached_property
     def dispatches(self) -> pd.DataFrame:

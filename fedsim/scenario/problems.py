@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from fedsim.errors import UserError, combined, nearest, nearest_or_all
+from fedsim.errors import UserError, combined, cut, nearest, nearest_or_all
 from fedsim.scenario.source import KeyPath, Source
 from fedsim.units import NS_PER_S, share_of, without_comma
 
@@ -73,12 +73,11 @@ def all_errors(reported: Iterable[Problem], source: Source) -> UserError:
 
 
 def shown(value: Any) -> str:
-    """A value as YAML, shortened to 60 characters."""
+    """A value as YAML, shortened."""
     words = {None: "null", True: "true", False: "false"}
     if value is None or isinstance(value, bool):
         return words[value]
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
+    return cut(repr(value))
 
 
 def _entry(error: Any, data: Any) -> _Entry:

@@ -180,7 +180,7 @@ def record(
     resolved = loaded.resolved_yaml()
     files = before["files"] if before else {}
     begun = {"name": loaded.scenario.name, "scenario": source, "runs": entries, "files": files}
-    SWEEP.write_listed(path, begun, SWEEP_SCENARIO, resolved)
+    SWEEP.write_listed(path, begun, {SWEEP_SCENARIO: resolved})
     return settled
 
 
@@ -321,8 +321,8 @@ def write_index(
     table = pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     write = functools.partial(pq.write_table, table, compression="zstd", write_page_checksum=True)
     content = {**read_sweep(path), "complete": complete}
-    SWEEP.write_listed(path, content, f"{INDEX}.parquet", write)
-    SWEEP.write_listed(path, content, f"{INDEX}.csv", csv_text(table.to_pandas()))
+    csv = csv_text(table.to_pandas())
+    SWEEP.write_listed(path, content, {f"{INDEX}.parquet": write, f"{INDEX}.csv": csv})
     return {row["run"]: row["status"] for row in rows}
 
 

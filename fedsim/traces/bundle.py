@@ -353,6 +353,10 @@ def check_output(path: Path, *, overwrite: bool) -> None:
     if Path.cwd().is_relative_to(os.path.realpath(path)):
         message, hint = "is the current folder", f"name a folder in it, such as {path / 'traces'}"
         raise UserError(message, where=str(path), hint=hint)
+    above = next(each for each in path.absolute().parents if each.exists())
+    if not (above.is_dir() and os.access(above, os.W_OK)):
+        message, hint = "is not a folder in which you may write", "name another output"
+        raise UserError(message, where=str(above), hint=hint)
     if not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     known = {MANIFEST_NAME, *(table_path(path, name).name for name in TABLES)}

@@ -90,12 +90,15 @@ def validate_bundle(
     return findings
 
 
-def require_sound(bundle: TraceBundle, *tables: str) -> TraceBundle:
-    """The bundle; refuse one some tables of which (by default all) are not sound, with the first ten problems."""
+def require_sound(bundle: TraceBundle, *tables: str, where: str = "") -> TraceBundle:
+    """The bundle; refuse one some tables of which (by default all) are not sound, with the first ten problems.
+
+    ``where`` is what it was made of, for messages about one that is not yet a folder.
+    """
     findings = [str(finding) for finding in validate_bundle(bundle, *tables, limit=_SHOWN)]
     if len(findings) > _SHOWN:
         findings[_SHOWN:] = ["and more; `fedsim traces validate` lists them all"]
-    raise_all(bundle.error(finding) for finding in findings)
+    raise_all(UserError(finding, where=where or bundle.where) for finding in findings)
     return bundle
 
 

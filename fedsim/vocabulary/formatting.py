@@ -14,6 +14,8 @@ from collections.abc import Callable, Sequence
 from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Any, Literal
 
+from fedsim.errors import printable
+
 Kind = Literal["time", "count", "mean", "share", "number", "bytes", "energy", "text"]
 """The type of a value: seconds, a whole number, a mean of whole numbers, a share of 1, any number, bytes, joules, or
 text."""
@@ -261,7 +263,22 @@ def format_names(names: Sequence[str], most: int | None = None) -> str:
 
 def format_command(*words: object) -> str:
     """A fedsim command, ready to be pasted into a shell."""
-    return shlex.join(["fedsim", *map(str, words)])
+    return " ".join(format_word(str(word)) for word in ("fedsim", *words))
+
+
+def format_word(word: str) -> str:
+    """A word of a command, quoted if need be; as ``$'\\n'`` if it has characters that do not show."""
+    if printable(word, lines=False) == word:
+        return shlex.quote(word)
+    return f"$'{''.join(map(_in_shell, word))}'"
+
+
+def _in_shell(character: str) -> str:
+    if printable(character, lines=False) == character:
+        return f"\\{character}" if character in "\\'" else character
+    code = ord(character)
+    is_byte = code < 0x80 or 0xDC80 <= code <= 0xDCFF  # Of a name that is not UTF-8.
+    return f"\\x{code & 0xFF:02x}" if is_byte else f"\\U{code:08x}"
 
 
 def axis_unit(value: float, kind: Kind) -> tuple[float, str]:

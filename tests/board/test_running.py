@@ -69,10 +69,10 @@ def test_every_flipped_bit_of_the_table_is_refused_and_a_killed_board_leaves_not
         (pd.concat([whole, whole]), "two rows of one run"),
     ):
         write = functools.partial(frame.to_parquet, index=False)
-        BOARD.write_listed(folder, dict(record), ROWS, write)
+        BOARD.write_listed(folder, dict(record), {ROWS: write})
         with pytest.raises(UserError, match=message):
             Rows(folder, suite)
-    BOARD.write_listed(folder, record, ROWS, functools.partial(whole.to_parquet, index=False))
+    BOARD.write_listed(folder, record, {ROWS: functools.partial(whole.to_parquet, index=False)})
     data = (folder / ROWS).read_bytes()
     for number in range(40):
         changed = bytearray(data)

@@ -108,6 +108,18 @@ def test_the_simulation_has_the_distributions_of_the_log(calibration: Calibratio
     assert len(set(durations[0].round(6))) > len(durations[0]) / 3, "not only the deadline"
 
 
+def test_an_output_that_cannot_be_is_refused_before_the_log_is_read(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").touch()
+    for output, message in (
+        (tmp_path / "thesis", "is not a trace bundle"),
+        (tmp_path / "thesis" / "chapter.txt" / "b", "is not a folder in which you may write"),
+        (Path.cwd(), "is the current folder"),
+    ):
+        with pytest.raises(UserError, match=message):
+            calibrate(tmp_path / "no.csv", output)
+
+
 def test_schedules_rank_as_they_do_in_truth(calibration: Calibration) -> None:
     assert calibration.scenario is not None
     order = []

@@ -75,6 +75,7 @@ MISTAKES = [
     ),
     ("client,start,end\na,1,soon\n", "log.csv:2: end is 'soon', which is not an instant"),
     ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
+    ("client,start,end\na,1,Infinity\nb,2,3\n", "log.csv:2: end is 'Infinity'"),
     ("client,start,end,compute_s\na,0,5,6\nb,0,5,7\n", "log.csv:3: .* are 7 s, but it is 5 s from"),
     ("client,start,end,compute_s,upload_s\na,0,9,5,6\n", "log.csv:2: .* are 11 s, but it is 9 s"),
     ("client,start,end,compute_s,steps\na,0,5,4,0\n", "steps is 0, but the client computed for 4"),
@@ -218,6 +219,9 @@ def test_a_log_without_rounds_shows_nothing() -> None:
         ("a,1,2,-1\nb,2,1,1\nc,1,3,2\nd,3,1,-4\n", [2, 5, 3, 5]),
         (",1,2,1\nb,x,1,few\nc,,3,2\nd,3,4,3\n", [2, 3, 3, 4]),
         ("a,1,2,1\na,1,2,1\na,1,2,1\n", [3, 4]),
+        # Of many that are wrong in the same way, the first ones.
+        ("".join(f"a,{n},{n - 1},1\n" for n in range(500)), [*range(2, 22)]),
+        ("a,1,x,1\n" * 500, [*range(2, 22)]),
     ],
 )
 def test_a_check_names_every_wrong_cell_once(tmp_path: Path, rows: str, lines: list[int]) -> None:
@@ -231,6 +235,7 @@ def test_a_check_names_every_wrong_cell_once(tmp_path: Path, rows: str, lines: l
     named = [str(each).removeprefix(f"{log}:").partition(":")[0] for each in caught.value.errors]
     assert sorted(map(int, named)) == sorted(lines)
     assert "number of ," not in str(caught.value)
+    assert ("(and 480 more such rows)" in result.stderr) == (len(lines) == 20)
     assert list(tmp_path.iterdir()) == [log]
 
 

@@ -161,6 +161,15 @@ def test_a_reading_that_begins_before_the_first_dispatch_is_not_idle(tmp_path: P
     assert (watts["compute_w"], watts["idle_w"]) == (48, 2)
 
 
+def test_different_readings_at_one_time_count_as_their_mean(tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("client,start,end,steps\na,10,20,1\n", encoding="utf-8")
+    readings = "".join(f"{second},{watts}\n" for second in range(11, 20) for watts in (40, 60))
+    (tmp_path / "a.csv").write_text(f"time,power\n{readings}", encoding="utf-8")
+    watts, flags = read_power([tmp_path / "a.csv"], read_log(tmp_path / "log.csv"))
+    assert watts == {"compute_w": 50}
+    assert any(each.startswith("9 times with different") for each in flags)
+
+
 BAD_POWER = {
     "no header": (
         "007.csv",
@@ -175,6 +184,12 @@ BAD_POWER = {
     ),
     "another client": ("x.csv", "time,power\n6,2\n", "no power reading lies in a dispatch"),
     "negative": ("007.csv", "time,power\n6,-2\n", "007.csv:2: power is '-2'"),
+    "absurd": ("007.csv", "time,power\n6,2\n7,1e308\n", "007.csv:3: power is '1e308'\n  .*at most"),
+    "energy in no time": (
+        "007.csv",
+        "time,energy_consumed,duration\n6,1e300,1e-300\n",
+        "007.csv:2: energy_consumed is '1e300'",
+    ),
     "tegrastats without times": ("007.csv", "RAM 1/2MB VDD_IN 3mW/3mW\n", "007.csv:1: the line"),
 }
 

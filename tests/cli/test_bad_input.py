@@ -399,7 +399,10 @@ def test_names_of_folders_never_reach_the_terminal_as_they_are(run: RunText) -> 
         for name, escaped in names.items():
             assert escaped in result.stdout
             assert name not in result.output
-    assert_refused(invoke("report", "runs/x\udcffx"), "a name is not UTF-8")
+    assert "$'runs/x\\xffx'" in invoke("what-if", "runs/x\udcffx").output
+    assert_refused(
+        invoke("compare", *(Path("runs", name) for name in names)), "a name is not UTF-8"
+    )
 
 
 @pytest.mark.parametrize("command", ["resume", "report"])

@@ -109,9 +109,10 @@ def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
     old, new = _renaming("deadline=60=FedAvg, T=1min")
     assert Comparison((runs, (), None), labels={old: new}).groups[1].label == "FedAvg, T=1min"
     # What controls a terminal is escaped.
-    assert (
-        Comparison((runs, (), None), labels={old: "\x1b[31m"}).groups[1].label.endswith("\\x1b[31m")
-    )
+    labels = {"deadline=60": "\x1b[31m"}
+    for given in ("\x1b[31m", "\\x1b[31m"):
+        comparison = Comparison((runs, (), None), labels=labels, baseline=given)
+        assert comparison.groups[1].label == comparison.baseline == "\\x1b[31m"
 
 
 MISTAKES = r"""

@@ -96,9 +96,9 @@ def test_a_listed_file_is_intact_also_if_the_process_ends_between_two_writes(
     tmp_path: Path,
 ) -> None:
     content: dict[str, Any] = {}
-    RECORD.write_listed(tmp_path, content, "table.csv", "first")
+    RECORD.write_listed(tmp_path, content, {"table.csv": "first"})
     file = tmp_path / "table.csv"
-    RECORD.write_listed(tmp_path, content, "table.csv", "second")
+    RECORD.write_listed(tmp_path, content, {"table.csv": "second"})
     for text in ("second", "first"):  # The second record was written, its file was not.
         file.write_text(text)
         RECORD.require_intact(tmp_path, RECORD.read(tmp_path), "table.csv")

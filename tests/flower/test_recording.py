@@ -36,12 +36,15 @@ def test_the_run_folder_is_a_normal_one(run_app: RunApp) -> None:
 
 def test_a_metric_with_the_name_of_a_column_gets_another(run_app: RunApp) -> None:
     def evaluate(server_round: int, arrays: Any) -> MetricRecord:
-        return MetricRecord({"round": 7.0, "time_s": -1.0})
+        return MetricRecord({"round": 7.0, "time_s": -1.0, "train_train_loss": -2.0})
 
     server = apps.strategy_server(rounds=1, evaluate_fn=evaluate)
     metrics = run_app(server, apps.torch_client()).metrics
     assert set(metrics["app_round"].dropna()) == {7}
     assert set(metrics["app_time_s"].dropna()) == {-1}
+    # Those of the clients stay.
+    assert set(metrics["app_train_train_loss"].dropna()) == {-2}
+    assert (metrics["train_train_loss"].dropna() > 0).all()
     assert set(metrics["round"]) == {0, 1}
 
 

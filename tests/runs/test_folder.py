@@ -7,6 +7,7 @@ import pytest
 from fedsim.errors import UserError
 from fedsim.files.locks import locked
 from fedsim.runs import RunFolder
+from fedsim.runs.folder import Status
 from tests.runs.synthetic_runs import build_run
 
 
@@ -30,6 +31,20 @@ def test_existing_folder_is_refused_and_overwriting_spares_the_users_files(tmp_p
     assert left == [".lock", "checkpoint", "elsewhere", "models", "notes.txt"]
     assert [p.name for p in (tmp_path / "run" / "models").iterdir()] == ["mine.safetensors"]
     assert len(list((tmp_path / "run" / "elsewhere").iterdir())) == 2
+
+
+def test_overwriting_removes_what_trackers_left_and_spares_what_others_added(
+    tmp_path: Path,
+) -> None:
+    tracking = tmp_path / "run" / "tracking"
+    build_run(tmp_path / "run", hours=1, finish=False)
+    tracking.mkdir()
+    (tracking / "metrics[1].jsonl").touch()
+    RunFolder(tmp_path / "run").close(Status.COMPLETE)
+    for name in ("notes.txt", "metrics1.jsonl"):
+        (tracking / name).touch()
+    claim(tmp_path / "run", overwrite=True)
+    assert sorted(each.name for each in tracking.iterdir()) == ["metrics1.jsonl", "notes.txt"]
 
 
 def test_a_run_in_progress_is_to_be_followed(tmp_path: Path) -> None:

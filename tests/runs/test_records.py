@@ -54,7 +54,7 @@ def test_a_folder_of_an_answer_is_verified_with_its_runs(
     content["complete"] = {"runs/a": scenario}
     (tmp_path / "old" / "runs").mkdir(parents=True)
     (tmp_path / "old" / "runs" / "mine.txt").write_text("not of this answer")
-    record.write_listed(tmp_path, content, "table.csv", "a,b\n")
+    record.write_listed(tmp_path, content, {"table.csv": "a,b\n"})
     (tmp_path / ".fedsim-tmp-killed" / "0").mkdir(parents=True)
     (tmp_path / ".fedsim-tmp-killed" / "0" / RUN.file).write_text("{")
     result = invoke("verify", tmp_path, "--json")

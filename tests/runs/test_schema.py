@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from fedsim.runs.schema import MESSAGES, TABLES
+from fedsim.learning.metrics.base import TABLE_COLUMNS
+from fedsim.runs.schema import MESSAGES, METRICS_FIXED, TABLES
 from tests.runs.synthetic_runs import build_run
 
 
@@ -19,3 +20,7 @@ def test_schema_metadata_carries_units(tmp_path: Path) -> None:
             assert field.metadata[b"description"], (table.name, field.name)
             if field.name.endswith("_s"):
                 assert field.metadata[b"unit"] == b"s"
+
+
+def test_no_metric_may_have_the_name_of_another_column() -> None:
+    assert tuple(field.name for field in METRICS_FIXED) == TABLE_COLUMNS

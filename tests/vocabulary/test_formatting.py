@@ -1,6 +1,8 @@
 """How numbers are written: the table of cases that the terminal, pages and their scripts share."""
 
 import math
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,16 @@ def test_other_texts() -> None:
     rates = [format_rate(bps) for bps in (0, 950, 12_500_000, 1e11)]
     assert rates == ["0 bit/s", "950 bit/s", "12.5 Mbit/s", "100 Gbit/s"]
     assert format_command("resume", Path("my runs/a")) == "fedsim resume 'my runs/a'"
+    name = "it's \x1b[31m\n\\ \u200bé\x85\udc80"
+    command = format_command(name)
+    assert command.isprintable()
+    said = subprocess.run(
+        ["bash", "-c", f"printf %s {command.removeprefix('fedsim ')}"],
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert os.fsdecode(said.stdout) == name
 
 
 def test_the_unit_of_an_axis() -> None:

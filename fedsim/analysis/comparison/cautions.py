@@ -75,13 +75,26 @@ def from_logs(comparison: ComparisonTables) -> Iterator[str]:
 
 
 def not_measured(comparison: ComparisonTables) -> Iterator[str]:
-    """Only some variants measured a metric of a target or of the clients."""
+    """Only some variants, or some runs of one, measured a metric of a target or of the clients."""
     for metric in comparison.metrics:
-        runs = [run for run in comparison.facts if metric not in run.metrics]
-        if runs and metric in (*comparison.main_metrics, "client_accuracy"):
-            hint = "; set evaluation.per_client: true" if metric.startswith("client_") else ""
-            label = sentence(comparison.definition(metric).label)
-            yield f"{label} was not measured for {_groups_of(comparison, runs)}{hint}."
+        if metric not in (*comparison.main_metrics, "client_accuracy"):
+            continue
+        missing = {
+            group.name: sum(metric not in run.metrics for run in group.runs)
+            for group in comparison.groups
+        }
+        every = [g.name for g in comparison.groups if missing[g.name] == len(g.runs)]
+        parts = [
+            f"{missing[g.name]} of {len(g.runs)} runs of {g.name}"
+            for g in comparison.groups
+            if 0 < missing[g.name] < len(g.runs)
+        ]
+        hint = "; set evaluation.per_client: true" if metric.startswith("client_") else ""
+        label = sentence(comparison.definition(metric).label)
+        if every:
+            yield f"{label} was not measured for {listed(every, 3)}{hint}."
+        if parts:
+            yield f"{label} was not measured in {listed(parts, 3)}, and is that of the other runs{hint}."
 
 
 def other_world(comparison: ComparisonTables, groups: Sequence[Group]) -> Iterator[str]:

@@ -49,6 +49,10 @@ class Group:
         """Setting and label, the columns that name the group in a table."""
         return {"setting": self.setting, "label": self.label}
 
+    def measuring(self, metric: str) -> Sequence[RunFacts]:
+        """The runs that measured a metric; all of them if none did."""
+        return [run for run in self.runs if metric in run.metrics] or self.runs
+
 
 @dataclass(frozen=True)
 class Grouping:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from fedsim.analysis.comparison.facts import RunFacts, compared_scenario, read_f
 from fedsim.analysis.comparison.reference import REFERENCE, Reference, read_reference
 from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import RunFolder, Status, require_same
-from fedsim.runs.records import RUN, SWEEP_SCENARIO, is_sweep, read_sweep
+from fedsim.runs.records import RUN, SWEEP_SCENARIO, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.runs.tables import read_parquet
 from fedsim.vocabulary.formatting import format_command, format_names
@@ -74,13 +74,11 @@ def load(
         for folder in _run_folders(path, several=len(named) > 1):
             folders.setdefault(folder.resolve(), folder)
 
-    @functools.cache
-    def record(sweep: Path) -> Mapping[str, Any]:
-        return read_sweep(sweep) if is_sweep(sweep) else {}
+    record = functools.cache(answer_of)
 
     @functools.cache
     def variants(sweep: Path) -> dict[str, str]:
-        entries = record(sweep).get("runs", ())
+        entries = record(sweep)[1].get("runs", ())
         return {each["run"]: str(each["values"].get("variant", "")) for each in entries}
 
     @functools.cache
@@ -96,13 +94,14 @@ def load(
     for number, path in enumerate(folders.values()):
         if on_progress is not None:
             on_progress(number, len(folders))
+        answer, content, begin = record(path.parent)
+        name = f"{begin}{path.name}"
         if not (path / RUN.file).exists():
             error = errors(path.parent).get(path.name)
-            was_complete = path.name in record(path.parent).get("complete", {})
-            reason = "is missing" if was_complete else "was not started"
+            reason = "is missing" if name in content.get("complete", {}) else "was not started"
             left_out.append(LeftOut(path, _failed(error) if error else reason, None))
             continue
-        require_same(path.parent, record(path.parent), path.name)
+        require_same(answer, content, name)
         run = Run(RunFolder(path))
         if run.status is Status.COMPLETE:
             variant = variants(path.parent).get(path.name, "")
@@ -152,7 +151,14 @@ def _run_folders(path: Path, *, several: bool) -> Iterator[Path]:
     elif is_sweep(path):
         yield from (path / entry["run"] for entry in read_sweep(path)["runs"])
     else:
-        folders = sorted(item.parent for item in path.glob("*/run.json"))
+        _, content, begin = answer_of(path)
+        names = {item.parent.name for item in path.glob("*/run.json")}
+        names |= {
+            name.removeprefix(begin)
+            for name in content.get("complete", ())
+            if begin and name.startswith(begin)
+        }
+        folders = [path / name for name in sorted(names)]
         # 'runs/*' also matches the comparison that an earlier command wrote there.
         if not folders and not (several and (path / PAGE).is_file()):
             raise UserError(

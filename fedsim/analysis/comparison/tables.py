@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import shlex
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -38,7 +37,7 @@ from fedsim.analysis.comparison.targets import (
     reaching,
 )
 from fedsim.errors import UserError, nearest_or_all, printable
-from fedsim.vocabulary.formatting import format_names
+from fedsim.vocabulary.formatting import format_names, format_word
 from fedsim.vocabulary.metrics import (
     MetricDefinition,
     definition,
@@ -85,7 +84,9 @@ class ComparisonTables:
     ) -> None:
         self.facts, self.left_out, self.reference = loaded
         scenarios = [item.scenario for item in self.left_out if item.scenario is not None]
-        self.labels: Mapping[str, str] = labels or {}
+        self.labels: Mapping[str, str] = {
+            printable(old, lines=False): new for old, new in (labels or {}).items()
+        }
         if any("=" in old for old in self.labels):
             unnamed = group_runs(self.facts, scenarios, settings=settings)
             self.labels = dict(_renaming(*names, unnamed) for names in self.labels.items())
@@ -135,6 +136,8 @@ class ComparisonTables:
         if requested is None:
             stated = self.reference.baseline if self.reference is not None else None
             return stated if stated in labels else labels[0]
+        # The names in the files of runs are escaped.
+        requested = requested if requested in labels else printable(requested, lines=False)
         if requested not in labels:
             raise UserError(
                 f"there is no variant '{requested}'",
@@ -288,18 +291,20 @@ class ComparisonTables:
     @functools.cached_property
     def summary(self) -> pd.DataFrame:
         """One row per group: ``runs``; for every metric the mean of the last values (``final_...``), their standard
-        deviation (``..._sd``) and the mean of the best (``best_...``); the means of the runs' figures, and the
-        standard deviations of those that the table of timing-only runs shows."""
+        deviation (``..._sd``) and the mean of the best (``best_...``) over the runs that measured it; the means of the
+        runs' figures, and the standard deviations of those that the table of timing-only runs shows."""
         rows = []
         frames = self.runs.drop(columns=["run", "seed"]).groupby(_KEY, sort=False)
         for group, (_, numbers) in zip(self.groups, frames, strict=True):
-            numbers = numbers.drop(columns=_KEY)
+            numbers = numbers.drop(columns=[*_KEY, *(f"final_{name}" for name in self.metrics)])
             means, spread = numbers.mean(skipna=False), _deviations(numbers)
             row: dict[str, Any] = {**group.names, "runs": len(numbers)}
             for name in self.metrics:
-                row[f"final_{name}"] = means.pop(f"final_{name}")
-                row[f"final_{name}_sd"] = spread[f"final_{name}"]
-                row[f"best_{name}"] = float(np.mean([run.best(name) for run in group.runs]))
+                runs = group.measuring(name)
+                finals = pd.DataFrame({name: [run.final(name) for run in runs]})
+                row[f"final_{name}"] = float(finals[name].mean(skipna=False))
+                row[f"final_{name}_sd"] = float(_deviations(finals)[name])
+                row[f"best_{name}"] = float(np.mean([run.best(name) for run in runs]))
             shown = spread.reindex(list(TIMING_TABLE)).add_suffix("_sd")
             rows.append(row | means.to_dict() | shown.to_dict())
         return pd.DataFrame(rows)
@@ -313,7 +318,7 @@ class ComparisonTables:
             {**group.names, "goal": goal, "seed": run.seed, **reaching(run, goal)}
             for goal in self.goals
             for group in self.groups
-            for run in [run for run in group.runs if goal.metric in run.metrics] or group.runs
+            for run in group.measuring(goal.metric)
         ]
         return pd.DataFrame(rows, columns=[*_KEY, "goal", "seed", *COSTS, CLIENT_UPDATES])
 
@@ -591,6 +596,6 @@ def _no_such_name(name: str, new: str, unnamed: Grouping) -> UserError:
     known = _names(unnamed.groups)
     # ``fedprox, mu=1`` means fedprox, and fedprox means ``fedprox, mu=1``.
     meant = next((each for each in known if name in each or each in name), known[0])
-    option = f"--labels {shlex.quote(f'{meant}={new}')}"
+    option = f"--labels {format_word(f'{meant}={new}')}"
     hint = f"variants and settings: {'; '.join(known)}\n  write the whole name: {option}"
     return UserError(f"there is no variant or setting '{name}'", where="labels", hint=hint)

@@ -66,7 +66,7 @@ class FromFile(Partitioner):
                     where=str(path),
                     hint=f"its columns are: {', '.join(map(str, table.columns))}",
                 )
-        sample, client = (table[name].to_numpy(dtype=np.int64) for name in ("sample", "client"))
+        sample, client = (table[name].to_numpy() for name in ("sample", "client"))
         if "is_test" not in table:
             return sample, client, None
         if self.params.test != "none":

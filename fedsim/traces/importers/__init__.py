@@ -19,7 +19,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pyarrow as pa
 
-from fedsim.errors import printable
+from fedsim.errors import UserError, UserErrors, printable
 from fedsim.files.sources import SourceFile as SourceFile
 from fedsim.files.sources import Sources as Sources
 from fedsim.parts.catalog import CATALOG
@@ -128,6 +128,10 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
     sources = Sources(paths)
     try:
         bundle = _imported(importer, sources, paths, params)
+    except UserError as error:
+        if error.where is None and not isinstance(error, UserErrors):  # of a table of the bundle
+            raise sources.error(error.message, error.hint) from error
+        raise
     except (
         *(ArithmeticError, AttributeError, LookupError, TypeError, ValueError),
         pa.ArrowException,
@@ -142,7 +146,7 @@ def import_bundle(importer: type[Importer], paths: Sequence[Path], params: Any) 
             f"not in the {importer.name} format: {problem}",
             f"'fedsim describe {importer.name}' describes the files, or the download may be incomplete",
         ) from error
-    require_sound(bundle)
+    require_sound(bundle, where=sources.where)
     return bundle
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from fedsim.errors import UserError, raise_all
+from fedsim.errors import UserError, cut, raise_all
 from fedsim.files.cells import NOT_NEGATIVE, TIME_S, Bounds, Floats, Ints
 from fedsim.files.frames import Frame, file_names
 from fedsim.files.sources import SourceFile, Sources
@@ -211,7 +211,7 @@ def numbers_of(
         shown = "null" if values[row] is None else repr(values[row])
         limits = f"{'' if bounds.words else 'of '}{bounds}"
         hint = f"it must be a number{f' (in {unit})' if unit else ''} {limits}"
-        raise UserError(f"{name} is {shown[:60]}", where=where(row), hint=hint)
+        raise UserError(f"{name} is {cut(shown)}", where=where(row), hint=hint)
     return numbers
 
 

@@ -64,7 +64,7 @@ class Times:
             year = None
         elif year is not None:
             form = form or _SYSLOG
-        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year) for name in names]
+        columns = [frame.instants(name, unit, form, _HOW_TO_WRITE, year, names) for name in names]
         frame.require_times(names[0], columns)
         self.dated = any(column.dated for column in columns)
         if self.dated and (fit := cells.fitting_unit(columns[0].us, unit)) is not None:

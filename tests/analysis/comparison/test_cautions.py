@@ -12,7 +12,7 @@ from fedsim.analysis.comparison.cautions import cautions
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.latex import latex
 from fedsim.analysis.comparison.loading import LeftOut
-from tests.analysis.comparison.made import of, run
+from tests.analysis.comparison.made import GOAL, of, run
 from tests.analysis.comparison.test_groups import facts
 from tests.analysis.documents import drawn
 
@@ -112,6 +112,19 @@ def test_a_metric_that_only_some_measured_is_a_caution() -> None:
         "Client accuracy was not measured for fedavg; set evaluation.per_client: true."
     ]
     assert comparison.metrics == ("client_accuracy", "accuracy")
+
+
+def test_values_are_those_of_the_runs_that_measured_and_a_caution_counts_the_others() -> None:
+    runs = [run("fedavg", seed, (0.1, 0.8 + seed / 10)[: 2 * (seed < 2)]) for seed in range(3)]
+    comparison = of(*runs, run("mifa"), goals=(GOAL,))
+    values = comparison.summary.set_index("label").loc["fedavg"]
+    assert (values["runs"], values["final_accuracy"], values["best_accuracy"]) == (
+        *(3, pytest.approx(0.85)),
+        pytest.approx(0.85),
+    )
+    assert cautions(comparison) == [
+        "Accuracy was not measured in 1 of 3 runs of fedavg, and is that of the other runs."
+    ]
 
 
 def test_runs_that_are_left_out_are_named_with_the_reasons() -> None:

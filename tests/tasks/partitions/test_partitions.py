@@ -383,6 +383,8 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
         ("sample,client\n1,0\n\n-1,0\n", "dealt.csv:4: has the sample -1 "),
         ("sample,client\n1,0\n2,2\n", "client 1 has no training samples"),
         ("sample,client\n1,0\n2,1000000000000\n", "client 1 has no training samples"),
+        (f"sample,client\n1,0\n2,{10**19}\n", "client 1 has no training samples"),
+        (f"sample,client\n{10**19},0\n", f"dealt.csv:2: has the sample {10**19} "),
         ("sample,client,is_test\n1,0,0\n2,1,1\n", "client 1 has no training samples"),
         ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' contains values other"),
         ("sample,client\n2,0\n1,-1\n", "dealt.csv:3: .* of client -1"),

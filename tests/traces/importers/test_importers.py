@@ -118,6 +118,9 @@ def test_an_importer_of_ones_own_is_used_like_any_other(tmp_path: Path, form: st
     assert bundle.manifest.importer == "Doors"
     assert "visits.txt (sha256" in (bundle.manifest.source or "")
     assert "length_s" in invoke("import", reference).stdout
+    (tmp_path / "late.txt").write_text("ann 7 5\n")
+    result = invoke("import", "--format", reference, tmp_path / "late.txt", "-o", "x", code=2)
+    assert f"{tmp_path}/late.txt: availability row 0" in result.stderr
     for wrong in (
         "return None",
         "return Imported({'devices': {'device_id': names}}, horizon_us=-1)",

@@ -691,6 +691,12 @@ HOURS: dict[str, tuple[Any, dict[str, Any], dict[str, float]]] = {
         {"year": 2023, "time_zone": "UTC", "online": "state == up"},
         {"a": 26.0},
     ),
+    "sessions over New Year in times without a year": (
+        "device,start,end\na,12-31 23:00,01-01 02:00\nb,12-31 23:30,01-01 00:30\n"
+        "a,01-01 05:00,01-01 06:00\nb,02-01 00:00,10-01 00:00\na,10-02 00:00,10-02 01:00\n",
+        {"time_format": "%m-%d %H:%M", "year": 2023, "time_zone": "UTC"},
+        {"a": 5.0, "b": 1.0 + 243 * 24},
+    ),
     "intervals of which some count": (
         EVENTS_OF_NODES,
         {**NODES, "online": "state != 'down*'"},
