@@ -209,6 +209,9 @@ class TableFile:
             return self._open_text(self.source.data)
         if first is None:
             raise self.source.error("is empty")
+        if "\0" in lines[first]:
+            hint = "give a text file in UTF-8, and unpack archives"
+            raise self.source.error("is not a text file: it has a byte 0", hint, line=first + 1)
         marks = (*(declared.groups() if declared else ()), ",", ";", "\t", "|")
         # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
         named = next((line for line in lines[:first] if line.startswith("#fields")), "")
@@ -700,7 +703,7 @@ class Frame:
             if name is not None:
                 cell = self.cell(name, row)
                 fix = without_comma(re.sub(r"[^\d.,]+$", "", cell.strip("'"))) or hint
-                if role_name(cell) in (name, *map(role_name, self.called(name))):
+                if cell.strip("' ").lower() in map(str.lower, (name, *self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)
             error = UserError(text, where=self.place(row), hint=fix)

@@ -47,6 +47,10 @@ def test_a_folder_of_arrays_that_lacks_some_says_so(tmp_path: Path) -> None:
     (tmp_path / "y.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:90])
     with pytest.raises(UserError, match=r"y\.npy.*damaged"):
         load("npz", path=tmp_path)
+    array = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "y.npy").write_bytes(array.replace(b"(4, 2), }   ", b"(4, True), }"))
+    with pytest.raises(UserError, match=r"y\.npy.*damaged"):
+        load("npz", path=tmp_path)
     np.save(tmp_path / "y.npy", np.array([{}] * 4), allow_pickle=True)
     with pytest.raises(UserError, match=r"y\.npy: y has dtype object.*\n.*y\.astype\(int\)"):
         load("npz", path=tmp_path)
