@@ -549,7 +549,8 @@ class Frame:
         """The cells of each file as an Arrow array; null in a file without the column."""
         return [
             table.column(name)
-            if name in table.column_names
+            if table.schema.get_field_index(name)
+            >= 0  # A list of the names takes long if they are many.
             else pa.array([own if name in self._by_file else None], pa.string())
             .dictionary_encode()
             .take(pa.array(np.zeros(table.num_rows, np.int32)))
