@@ -581,14 +581,19 @@ class Frame:
         bounds: Bounds = cells.NOT_NEGATIVE,
         unit: str = "",
         also: str = "",
+        *,
+        is_instant: bool = False,
     ) -> Floats:
-        """The numbers of a column times ``factor``, NaN if unknown.
+        """The numbers of a column times ``factor``, NaN if unknown; of instants, also those that never come.
 
         ``unit`` is that of the file, and ``also`` the end of the hint, for messages.
         """
         pairs = [cells.numbers(column, factor) for column in self.columns(name)]
         values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
+        if is_instant:
+            never = np.concatenate([cells.never(column) for column in self.columns(name)])
+            values, bad = np.where(never, np.nan, values), bad & ~never
         bad |= ~np.isnan(values) & ~bounds.contain(values)
         unit = f" (in {unit})" if unit else ""
         limits = f" {'' if bounds.words else 'of '}{bounds}" if str(bounds) else ""
