@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from fedsim.calibration.log import numbered, read_log
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.source import to_yaml
@@ -34,9 +34,13 @@ def logs_as_runs(paths: Any) -> Iterator[list[Any]]:
     with tempfile.TemporaryDirectory() as folder:
         for number, path in enumerate(listed):
             if isinstance(path, str | os.PathLike) and Path(path).is_file():
-                listed[number] = Path(folder) / str(number) / Path(path).name
+                listed[number] = Path(folder) / str(number) / _name(path)
                 write_run(Path(path), RunFolder(listed[number]))
         yield listed
+
+
+def _name(path: str | os.PathLike[str]) -> str:
+    return str(printable(Path(path).name, lines=False))
 
 
 def write_run(path: Path, folder: RunFolder) -> None:
@@ -88,10 +92,10 @@ def write_run(path: Path, folder: RunFolder) -> None:
     missing = rows[came].isna().any()
     unknown = [figure for figure, names in _NEEDS.items() if missing[names].any()]
     versions = int(max(len(begin_s) - 1, entered.max()))
-    info = {"log": path.name, "unknown": [*unknown, *_UNKNOWN], "clock": "wall", "seed": 0}
+    info = {"log": _name(path), "unknown": [*unknown, *_UNKNOWN], "clock": "wall", "seed": 0}
     info |= {"clients": len(clients), "rounds": versions, "simulated_s": over_s}
     with folder.claimed():
-        folder.begin(to_yaml({"name": path.stem, "server": {}}), info)
+        folder.begin(to_yaml({"name": Path(_name(path)).stem, "server": {}}), info)
         writer = RunWriter(folder, clients=len(clients), columns=lambda ended: ended[0])
         writer.append_dispatch(columns)
         for number in range(1, versions + 1):

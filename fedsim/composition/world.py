@@ -346,10 +346,12 @@ class Prospects:
         """The fix for clients that need ``needed_s``; with what the slowest client needs, unless it never finishes."""
         if math.isinf(needed_s):
             return "give every link a rate above zero"
+        if needed_s > LONGEST_S:
+            return "give less work, or faster clients"
         limited = self.server.schedule.type.patience
         wait = f"raise {self.limit_key} to" if limited else "let the schedule wait"
         least = duration_at_least(needed_s)
-        of_all = least if math.isinf(slowest_s) else duration_at_least(slowest_s)
+        of_all = least if slowest_s > LONGEST_S else duration_at_least(slowest_s)
         both = "" if of_all == least else f" for the fastest client, {of_all} for all"
         return f"{wait} at least {least}{both}, or give less work"
 

@@ -352,6 +352,8 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
         return Instants(_filled(us), local | (not zoned), bad, True, zone)
     if unit is not None and form is None:
         seconds, bad = numbers(values, TIME_UNITS[unit])
+        is_never = never(values)
+        seconds, bad = np.where(is_never, np.inf, seconds), bad & ~is_never
         if unit == "excel":
             # A spreadsheet shows no more, and its days are not exact.
             seconds = np.round(seconds + _EXCEL_S, 3)
@@ -365,6 +367,14 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     if not _is_text(kind):
         values = values.cast(pa.string())
     return _stamps(values, form)
+
+
+def never(values: Any) -> Bools:
+    """Which cells say that an instant never comes."""
+    if not _is_text(values.type):
+        return np.zeros(len(values), np.bool_)
+    matches = pc.match_substring_regex(values.cast(pa.string()), _NEVER)
+    return np.asarray(matches.fill_null(False))
 
 
 def fitting_forms(values: Any) -> list[str]:
@@ -449,7 +459,7 @@ def _stamps(values: Any, form: str | None) -> Instants:
     import pandas as pd
 
     text = _known(values, UNKNOWN)
-    never = np.asarray(pc.match_substring_regex(text, _NEVER).fill_null(False))
+    is_never = never(text)
     if form is not None:
         plain = text.to_pandas().str.strip()
         if not re.search(HAS_YEAR, form):
@@ -477,9 +487,9 @@ def _stamps(values: Any, form: str | None) -> Instants:
             turn = ((letter == "p") & (hour < 12)) * 12 - ((letter == "a") & (hour == 12)) * 12
             parsed += pd.to_timedelta(turn, unit="h")
     us = np.where(parsed.isna(), NAT, parsed.dt.tz_localize(None).astype("M8[us]").astype(np.int64))
-    bad = np.asarray(text.is_valid()) & parsed.isna().to_numpy() & ~never
-    us[never] = FAR_US
-    return Instants(us, local & ~never, bad, True, _common_offset(text))
+    bad = np.asarray(text.is_valid()) & parsed.isna().to_numpy() & ~is_never
+    us[is_never] = FAR_US
+    return Instants(us, local & ~is_never, bad, True, _common_offset(text))
 
 
 def _parse(text: Any, zone: str | None) -> pd.Series[Any]:

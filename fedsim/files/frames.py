@@ -211,6 +211,9 @@ class TableFile:
             return self._open_text(self.source.data)
         if first is None:
             raise self.source.error("is empty")
+        if "\0" in lines[first]:
+            hint = "give a text file in UTF-8, and unpack archives"
+            raise self.source.error("is not a text file: it has a byte 0", hint, line=first + 1)
         marks = (*(declared.groups() if declared else ()), ",", ";", "\t", "|")
         # Some name the columns in a comment, behind which the rows begin: Zeek, and sysstat in as many cells as a row.
         named = next((line for line in lines[:first] if line.startswith("#fields")), "")
@@ -548,7 +551,8 @@ class Frame:
         """The cells of each file as an Arrow array; null in a file without the column."""
         return [
             table.column(name)
-            if name in table.column_names
+            if table.schema.get_field_index(name)
+            >= 0  # A list of the names takes long if they are many.
             else pa.array([own if name in self._by_file else None], pa.string())
             .dictionary_encode()
             .take(pa.array(np.zeros(table.num_rows, np.int32)))
@@ -579,14 +583,19 @@ class Frame:
         bounds: Bounds = cells.NOT_NEGATIVE,
         unit: str = "",
         also: str = "",
+        *,
+        is_instant: bool = False,
     ) -> Floats:
-        """The numbers of a column times ``factor``, NaN if unknown.
+        """The numbers of a column times ``factor``, NaN if unknown; of instants, also those that never come.
 
         ``unit`` is that of the file, and ``also`` the end of the hint, for messages.
         """
         pairs = [cells.numbers(column, factor) for column in self.columns(name)]
         values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
+        if is_instant:
+            never = np.concatenate([cells.never(column) for column in self.columns(name)])
+            values, bad = np.where(never, np.nan, values), bad & ~never
         bad |= ~np.isnan(values) & ~bounds.contain(values)
         unit = f" (in {unit})" if unit else ""
         limits = f" {'' if bounds.words else 'of '}{bounds}" if str(bounds) else ""
@@ -714,7 +723,7 @@ class Frame:
             if name is not None:
                 cell = self.cell(name, row)
                 fix = without_comma(re.sub(r"[^\d.,]+$", "", cell.strip("'"))) or hint
-                if role_name(cell) in (name, *map(role_name, self.called(name))):
+                if cell.strip("' ").lower() in map(str.lower, (name, *self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)
             error = UserError(text + more, where=self.place(row), hint=fix)

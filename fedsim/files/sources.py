@@ -36,6 +36,11 @@ def _utf8(data: bytes) -> bytes:
     return data.decode("utf-16", "replace").encode() if is_wide else data
 
 
+def _incomplete(kind: str, ending: str, where: str, error: Exception) -> UserError:
+    hint = f"copy the file again; if it is something else, name it without {ending}"
+    return UserError(f"is not a complete {kind}: {error}", where=where, hint=hint)
+
+
 def _zstd(content: IO[bytes]) -> Any:
     import pyarrow as pa
 
@@ -84,7 +89,8 @@ class SourceFile:
         except UnicodeDecodeError as error:
             line = self.data.count(b"\n", 0, error.start) + 1
             message = f"is not a text file: {error.reason} at byte {error.start}"
-            raise self.error(message, "give a text file in UTF-8", line=line) from error
+            hint = "give a text file in UTF-8, and unpack archives"
+            raise self.error(message, hint, line=line) from error
 
     def lines(self, skip: str | tuple[str, ...] = ()) -> Iterator[tuple[int, str]]:
         """The non-blank lines that do not start with ``skip``, each with its number from 1."""
@@ -192,7 +198,7 @@ class Sources:
         for path in self.paths:
             if path.is_dir():
                 files = self._folder(path)
-            elif path.suffix == ".zip" and path.exists():
+            elif path.suffix.lower() == ".zip" and path.exists():
                 files = self._archive(path)
             else:
                 files = iter([self._file(path, path.name)])
@@ -211,7 +217,7 @@ class Sources:
         try:
             self._packed += path.stat().st_size
             with path.open("rb") as content:
-                if path.is_file() and self._head < 0 and path.suffix not in CODECS:
+                if path.is_file() and self._head < 0 and path.suffix.lower() not in CODECS:
                     head = content.read(2)
                     return SourceFile(
                         name, str(path), path if _utf8(head) == head else _utf8(path.read_bytes())
@@ -230,26 +236,25 @@ class Sources:
                     with archive.open(name) as member:
                         file = self._source(name, f"{path}!{name}", member)
                     yield file
-        # Damaged archives, and those with a password or a rare compression.
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:
+        except RuntimeError as error:  # A password, or a rare compression.
             raise UserError(
-                f"is not a complete zip archive: {error}",
+                f"cannot be unpacked: {error}",
                 where=str(path),
-                hint="copy the file again",
+                hint="unpack it with another program, and give the files",
             ) from error
+        except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+            raise _incomplete("zip archive", ".zip", str(path), error) from error
 
     def _source(self, name: str, where: str, content: IO[bytes]) -> SourceFile:
         """One file, unpacked."""
-        ending = PurePosixPath(name).suffix
+        ending = PurePosixPath(name).suffix.lower()
         if ending not in CODECS:
             return SourceFile(name, where, self._bounded(content, where))
         try:
             data = self._bounded(CODECS[ending](content), where)
         except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-            raise UserError(
-                f"is not a complete {ending} file: {error}", where=where, hint="copy the file again"
-            ) from error
-        return SourceFile(name.removesuffix(ending), where, data)
+            raise _incomplete(f"{ending} file", ending, where, error) from error
+        return SourceFile(name[: -len(ending)], where, data)
 
     def _bounded(self, content: Any, where: str) -> bytes:
         """The ``content``; refused if it, with all compressed files, devices and pipes before it, takes too much."""

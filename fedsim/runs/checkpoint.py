@@ -19,7 +19,13 @@ from typing_extensions import TypedDict
 from fedsim.errors import UserError
 from fedsim.files.checksums import file_crc32
 from fedsim.files.documents import parsed
-from fedsim.files.durable import remove_temporaries, replacing, replacing_folder
+from fedsim.files.durable import (
+    TEMPORARY_PREFIX,
+    remove_matching,
+    remove_temporaries,
+    replacing,
+    replacing_folder,
+)
 from fedsim.files.records import Record, entries
 from fedsim.runs.records import Amount, Count
 from fedsim.runs.tables import unreadable
@@ -139,8 +145,10 @@ class Checkpoints:
         return problems
 
     def remove(self) -> None:
-        """Delete the folder; the run is complete."""
-        shutil.rmtree(self.path, ignore_errors=True)
+        """Remove the checkpoints and the scenario beside them, and the folder if nothing else is in it."""
+        with contextlib.suppress(OSError):
+            numbers = [path.name for path in self._numbered()]
+            remove_matching(self.path, [*numbers, "scenario.yaml", f"{TEMPORARY_PREFIX}*"])
 
 
 def _intact(path: Path) -> dict[str, Any]:

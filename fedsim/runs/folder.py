@@ -25,10 +25,14 @@ from fedsim.files.durable import (
     write_text,
 )
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
+from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.records import FACTS, RUN, is_sweep
 from fedsim.runs.schema import STREAMED, STREAMED_OF_EDGES, TABLES
 from fedsim.scenario import own_code
 from fedsim.vocabulary.formatting import format_command
+
+_MODELS = f"version-{'[0-9]' * 8}*.safetensors"
+"""Models kept during a run."""
 
 
 class Status(StrEnum):
@@ -238,23 +242,31 @@ class RunFolder:
         files = [*self._results, *self._streams, self.report, self.facts, self.info]
         tracked = self.read_info().get("tracking") if self.info.exists() else None
         inside: dict[Path, Iterable[str]] = {
-            self.checkpoint: ("[0-9]*", self.original_scenario.name),
-            self.models: ("version-*.safetensors",),
+            self.models: (_MODELS,),
             self.tracking: ("*",) if tracked is None else map(glob.escape, tracked),
-            self.path / own_code.FOLDER: ("*.py",),
+            self.path / own_code.FOLDER: [glob.escape(path.name) for path in self._code],
         }
         what = "cannot remove the files of the earlier run"
         with writing(self.path, what, "choose another output folder with -o"):
-            for path in files:
-                path.unlink(missing_ok=True)
+            Checkpoints(self.checkpoint).remove()
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
+            for path in files:
+                path.unlink(missing_ok=True)
             remove_temporaries(self.path)
 
     @property
     def _results(self) -> list[Path]:
         tables = [self.parquet(table.name) for table in TABLES]
         return [self.scenario, self.model, *tables]
+
+    @property
+    def _code(self) -> list[Path]:
+        """The files with the source of classes that had none."""
+        info = self.read_info() if self.info.exists() else {}
+        names = {name.rpartition(":")[0] for name in info.get("user_code", {})}
+        files = (self.path / own_code.FOLDER).glob("*.py")
+        return [path for path in files if self._name(path) in names]
 
     @property
     def _streams(self) -> list[Path]:
@@ -283,8 +295,8 @@ class RunFolder:
         paths = [
             *self._results,
             *self._streams,
-            *self.models.glob("*"),
-            *(self.path / own_code.FOLDER).glob("*"),
+            *self.models.glob(_MODELS),
+            *self._code,
         ]
         files = {self._name(path): file_sha256(path) for path in paths if path.is_file()}
         # A model kept before an interruption has the checksum that it had then.

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fedsim.errors import UserError
+from fedsim.errors import UserError, printable
 from fedsim.files.durable import replacing
 from fedsim.files.room import open_parquet, require_arrow_room
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
@@ -125,7 +125,10 @@ def null_if_negative(values: Any) -> pa.Array:
 
 
 def csv_text(table: pd.DataFrame) -> str:
-    """A table as CSV that spreadsheets show unchanged: text that they would run as a formula begins with a quote."""
+    """A table as CSV that spreadsheets and terminals show unchanged.
+
+    Text that they would run as a formula begins with a quote, and characters that do not show are escaped.
+    """
     frame = table.rename(columns=_harmless)
     for name in frame.select_dtypes(["object", "category", "string"]):
         frame[name] = frame[name].astype(object).map(_harmless)
@@ -133,4 +136,6 @@ def csv_text(table: pd.DataFrame) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_MARKS) else value
+    if not isinstance(value, str):
+        return value
+    return printable(f"'{value}" if value.startswith(_FORMULA_MARKS) else value)

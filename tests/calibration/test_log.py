@@ -76,6 +76,8 @@ MISTAKES = [
     ("client,start,end\na,1,soon\n", "log.csv:2: end is 'soon', which is not an instant"),
     ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
     ("client,start,end\na,1,Infinity\nb,2,3\n", "log.csv:2: end is 'Infinity'"),
+    ("client,start,end\na,1,2\nb,never,4\n", "log.csv:3: start is 'never'"),
+    ("client,start,end\na,1,never\nb,1,soon\n", "log.csv:3: end is 'soon'"),
     ("client,start,end,compute_s\na,0,5,6\nb,0,5,7\n", "log.csv:3: .* are 7 s, but it is 5 s from"),
     ("client,start,end,compute_s,upload_s\na,0,9,5,6\n", "log.csv:2: .* are 11 s, but it is 9 s"),
     ("client,start,end,compute_s,steps\na,0,5,4,0\n", "steps is 0, but the client computed for 4"),

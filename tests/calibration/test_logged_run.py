@@ -36,8 +36,11 @@ def test_rounds_by_hand(tmp_path: Path) -> None:
     assert [ids.tolist() for ids in made["contributor_ids"]] == [[0, 1], [2, 3], [4]]
     assert run.dispatches["ended_s"].tolist() == [10, 20, 30, 40, 50, 50]
     assert run.dispatches["outcome"].tolist() == ["aggregated"] * 5 + ["dropped"]
-    (tmp_path / "first.csv").write_text(ROUNDS)
-    figures = fedsim.compare(tmp_path / "first.csv").facts[0].figures
+    # The name is escaped where it is shown.
+    (tmp_path / "\x1b[31m\udcff.csv").write_text(ROUNDS)
+    facts = fedsim.compare(tmp_path / "\x1b[31m\udcff.csv").facts[0]
+    assert facts.log == r"\x1b[31m\udcff.csv"
+    figures = facts.figures
     expected = {
         "interval_s": 50 / 3,
         "age_s": (20 + 20 + 18 + 18 + 5) / 5,

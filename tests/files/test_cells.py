@@ -89,6 +89,7 @@ def test_instants_of_other_kinds() -> None:
         FAR_US,
     ]
     assert instants(pa.array(["infinity", "never", "2024-05-01"])).us[:2].tolist() == [FAR_US] * 2
+    assert instants(pa.array(["1.5", "never"]), "min").us.tolist() == [90 * 10**6, FAR_US]
 
 
 @pytest.mark.parametrize(

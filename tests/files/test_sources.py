@@ -2,6 +2,7 @@
 
 import gzip
 import random
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -20,6 +21,33 @@ def test_damaged_archives(tmp_path: Path) -> None:
     path = tmp_path / "a.gz"
     path.write_bytes(gzip.compress(b"0 1\n1 2\n" * 100)[:-12])
     assert "is not a complete .gz file" in refused("pensieve", path)
+    path = tmp_path / "a.txt.gz"
+    path.write_text("0 1\n1 2\n")
+    assert "if it is something else, name it without .gz" in refused("pensieve", path)
+
+
+@pytest.mark.parametrize(("at", "value"), [(6, 1), (8, 9)])  # A password, Windows' Deflate64.
+def test_an_archive_that_is_not_unpacked_is_not_called_damaged(
+    tmp_path: Path, at: int, value: int
+) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "0 1\n1 2\n")
+    content = bytearray((tmp_path / "a.zip").read_bytes())
+    content[at] = content[content.find(b"PK\x01\x02") + at + 2] = value
+    (tmp_path / "a.zip").write_bytes(content)
+    assert "a.zip: cannot be unpacked" in refused("pensieve", tmp_path / "a.zip")
+
+
+def test_endings_in_capitals_are_known_and_other_archives_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("0 1\n1 2\n")
+    (tmp_path / "a.TXT.GZ").write_bytes(gzip.compress(b"0 1\n1 2\n"))
+    with zipfile.ZipFile(tmp_path / "a.ZIP", "w") as archive:
+        archive.write(tmp_path / "a.txt", "a.txt")
+    for name in ("a.TXT.GZ", "a.ZIP"):
+        assert [file.data for file in Sources([tmp_path / name])] == [b"0 1\n1 2\n"]
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as packed:
+        packed.add(tmp_path / "a.txt", "a.txt")
+    assert "unpack archives" in refused("table", tmp_path / "a.tar.gz")
 
 
 def bomb(path: Path, megabytes: int) -> Path:

@@ -77,6 +77,10 @@ def test_checkpoint_keeps_the_last_good_one(tmp_path: Path) -> None:
         checkpoints.load()
     checkpoints.save({"x": flat * 4}, {"version": 4})
     assert sorted(path.name for path in (tmp_path / "checkpoint").iterdir()) == ["3", "4"]
+    (tmp_path / "checkpoint" / "epoch3").mkdir()
+    checkpoints.remove()
+    assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["epoch3"]
+    (tmp_path / "checkpoint" / "epoch3").rmdir()
     checkpoints.remove()
     assert not (tmp_path / "checkpoint").exists()
 

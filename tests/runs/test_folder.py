@@ -19,18 +19,23 @@ def claim(path: Path, *, overwrite: bool = False) -> None:
 def test_existing_folder_is_refused_and_overwriting_spares_the_users_files(tmp_path: Path) -> None:
     build_run(tmp_path / "run", clients=5, hours=1, cohort=3)
     (tmp_path / "run" / "notes.txt").write_text("mine")
-    for folder in ("models", "checkpoint", "elsewhere"):
+    RunFolder(tmp_path / "run").update_info(user_code={"python_parts/Mine.py:Mine": None})
+    for folder in ("models", "checkpoint", "elsewhere", "python_parts"):
         (tmp_path / "run" / folder).mkdir(exist_ok=True)
-        (tmp_path / "run" / folder / "mine.safetensors").touch()
-        (tmp_path / "run" / folder / "version-00000001.safetensors").touch()
+        for file in ("version-best.safetensors", "version-00000001.safetensors", "Mine.py", "m.py"):
+            (tmp_path / "run" / folder / file).touch()
+    RunFolder(tmp_path / "run").close(Status.COMPLETE)
+    listed = [name for name in RunFolder(tmp_path / "run").read_info()["files"] if "/" in name]
+    assert listed == ["models/version-00000001.safetensors", "python_parts/Mine.py"]
     (tmp_path / "run" / "tracking").symlink_to(tmp_path / "run" / "elsewhere")
     with pytest.raises(UserError, match="exists"):
         claim(tmp_path / "run")
     claim(tmp_path / "run", overwrite=True)
     left = sorted(p.name for p in (tmp_path / "run").iterdir())
-    assert left == [".lock", "checkpoint", "elsewhere", "models", "notes.txt"]
-    assert [p.name for p in (tmp_path / "run" / "models").iterdir()] == ["mine.safetensors"]
-    assert len(list((tmp_path / "run" / "elsewhere").iterdir())) == 2
+    assert left == [".lock", "checkpoint", "elsewhere", "models", "notes.txt", "python_parts"]
+    assert not (tmp_path / "run" / listed[0]).exists() | (tmp_path / "run" / listed[1]).exists()
+    kept = {folder: len(list((tmp_path / "run" / folder).iterdir())) for folder in left[1:4]}
+    assert kept == {"checkpoint": 4, "elsewhere": 4, "models": 3}
 
 
 def test_overwriting_removes_what_trackers_left_and_spares_what_others_added(

@@ -18,3 +18,8 @@ def test_text_that_a_spreadsheet_would_run_begins_with_a_quote() -> None:
     assert [row[0] for row in rows[1:]] == quoted
     assert [float(row[1]) for row in rows[1:]] == [-1.5, *range(7)]
     assert {row[2] for row in rows[1:]} == {"'=1", "b"}
+
+
+def test_what_controls_a_terminal_or_ends_a_row_is_escaped() -> None:
+    table = pd.DataFrame({"error": ["10%\r20%\x1b[31m\u202e", "two\nlines"]})
+    assert csv_text(table) == 'error\n10%\\r20%\\x1b[31m\\u202e\n"two\nlines"\n'

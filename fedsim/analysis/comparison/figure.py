@@ -22,7 +22,7 @@ import pandas as pd
 from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
 from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cost
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.figures.lines import label_plainly
+from fedsim.analysis.figures.lines import drawing, label_plainly
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.files.durable import replacing
@@ -117,10 +117,8 @@ class FigureStyle:
 
     def context(self) -> AbstractContextManager[None]:
         """The parameters of Matplotlib in which the figure is drawn and saved."""
-        import matplotlib.style
-
         sheets = ["figure", *([self.venue.sheet] if self.venue is not None else [])]
-        return matplotlib.style.context([_SHEETS / f"{name}.mplstyle" for name in sheets])
+        return drawing(*(_SHEETS / f"{name}.mplstyle" for name in sheets))
 
     def has_log_x(self, comparison: ComparisonTables) -> bool:
         """Whether the horizontal axis is logarithmic: as requested, or because runs end far apart in time."""
@@ -200,8 +198,6 @@ def inches(value: str | float | None, where: str) -> float | None:
 
 def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     """Medians of metrics against time or cost, a panel per metric and setting; the main figures of timing-only runs."""
-    from matplotlib.figure import Figure
-
     settings, metrics = comparison.grouping.settings, style.metrics
     for name in ("xlim", "ylim", "log", "bands", "bound"):
         if not metrics and getattr(style, name):
@@ -221,6 +217,8 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     rows = math.ceil(len(cells) / columns)
     width = width or _PANEL_INCHES * columns
     with style.context():
+        from matplotlib.figure import Figure
+
         letters = int(18 * width)
         lines = [*variants, _BOUND] if style.bound else [*variants]
         names = {name: textwrap.fill(name, max(8, letters - 8)) for name in lines}

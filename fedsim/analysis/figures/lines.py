@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -11,6 +14,7 @@ import numpy.typing as npt
 
 from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, shortened
 from fedsim.analysis.palette import LOOKS
+from fedsim.errors import UserError
 from fedsim.vocabulary.formatting import Kind
 
 _POINTS = 200
@@ -97,6 +101,26 @@ def cumulative(samples: npt.NDArray[Any], x: npt.NDArray[Any]) -> npt.NDArray[np
         samples
     )
     return shares
+
+
+@contextlib.contextmanager
+def drawing(*sheets: Path) -> Iterator[None]:
+    """Draw and save with Matplotlib's defaults and these style sheets, whatever the user's settings are."""
+    try:
+        import matplotlib.style
+    except ValueError as error:
+        raise UserError(
+            f"Matplotlib cannot read its settings: {error}",
+            hint="correct or remove the file matplotlibrc and the environment variable MPLBACKEND",
+        ) from error
+    # Files have no dates.
+    epoch = os.environ.pop("SOURCE_DATE_EPOCH", None)
+    try:
+        with matplotlib.style.context([*sheets], after_reset=True):
+            yield
+    finally:
+        if epoch is not None:
+            os.environ["SOURCE_DATE_EPOCH"] = epoch
 
 
 def label_plainly(axes: Any) -> None:

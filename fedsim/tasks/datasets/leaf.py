@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError
+from fedsim.files.delimited import repeated
 from fedsim.files.documents import parsed
 from fedsim.files.downloads import Remote
 from fedsim.tasks.dataset import Dataset, DatasetComponent, pixel_map
@@ -24,13 +26,20 @@ from fedsim.tasks.reading.files import (
 )
 
 Samples = tuple[list[Any], list[Any], list[int]]
-"""Samples and labels as stored in the files of a subset (train or test), and the number of each one's user."""
+"""Samples of a subset (train or test), labels as in its files, and the number of each one's user."""
 
 
-def read_leaf(name: str, folder: Path) -> tuple[Samples, Samples, tuple[str, ...]]:
+def read_leaf(
+    name: str, folder: Path, read: Callable[[list[Any], list[Any]], Iterable[Any]]
+) -> tuple[Samples, Samples, tuple[str, ...]]:
     """Training samples, test samples and user names (by first appearance, files in order of name).
 
     The files are ``train.json`` and ``test.json``, or all of ``train/*.json`` and ``test/*.json``.
+
+    Args:
+        name: name of the data set.
+        folder: the folder of the files.
+        read: makes a user's samples from those in the file and their labels, or raises a ValueError.
     """
     numbers: dict[str, int] = {}
     subsets: dict[str, Samples] = {"train": ([], [], []), "test": ([], [], [])}
@@ -46,11 +55,21 @@ def read_leaf(name: str, folder: Path) -> tuple[Samples, Samples, tuple[str, ...
         for path in files:
             try:
                 content = parsed(path.read_bytes())
-                for user in content["users"]:
-                    x, y = content["user_data"][user]["x"], content["user_data"][user]["y"]
-                    if len(x) != len(y):
-                        raise damaged(path, f"user {user} has {len(x)} samples and {len(y)} labels")
-                    all_x.extend(x)
+                listed, data = content["users"], content["user_data"]
+                if (twice := repeated(listed)) is not None:
+                    raise damaged(path, f"user {twice} is listed twice")
+                if others := sorted({*data} - {*listed}):
+                    raise damaged(path, f"user {others[0]} has data, but is not listed")
+                counts = content.get("num_samples") or [len(data[user]["y"]) for user in listed]
+                for user, count in zip(listed, counts, strict=True):
+                    x, y = data[user]["x"], data[user]["y"]
+                    if not len(x) == len(y) == count:
+                        what = f"{len(x)} samples and {len(y)} labels, of {count}"
+                        raise damaged(path, f"user {user} has {what}")
+                    try:
+                        all_x.extend(read(x, y))
+                    except ValueError as error:
+                        raise damaged(path, f"user {user}: {error}") from error
                     all_y.extend(y)
                     users.extend([numbers.setdefault(str(user), len(numbers))] * len(y))
             except (ValueError, KeyError, TypeError) as error:
@@ -76,12 +95,12 @@ class Femnist(DatasetComponent):
         source = local_folder(self.name, self.params.root, folder)
         if source is None:
             raise absent(self.name, ["train.json", "test.json"], None)
-        train, test, writers = read_leaf(self.name, source)
+        train, test, writers = read_leaf(self.name, source, _images)
         scale, shift = pixel_map()
         return Dataset(
             self.name,
-            *_images(train, source),
-            *_images(test, source),
+            *_arrays(train),
+            *_arrays(test),
             classes=62,
             class_names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
             scale=scale,
@@ -92,20 +111,24 @@ class Femnist(DatasetComponent):
         )
 
 
-def _images(samples: Samples, source: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
-    """Images (n, 1, 28, 28), as the 8-bit numbers that LEAF divided by 255, and labels (n,)."""
-    x, y, _ = samples
+def _images(x: list[Any], y: list[Any]) -> npt.NDArray[np.uint8]:
+    """Images (n, 784), as the 8-bit numbers that LEAF divided by 255."""
     wrong = [label for label in y if type(label) is not int]
     if wrong:
-        raise damaged(source, f"the label {wrong[0]!r} is not a whole number")
+        raise ValueError(f"the label {wrong[0]!r} is not a whole number")
     try:
         pixels = np.array(x, dtype=np.float64).reshape(len(x), _PIXELS)
     except ValueError as error:
-        raise damaged(source, f"a sample does not have {_PIXELS} numbers") from error
+        raise ValueError(f"a sample does not have {_PIXELS} numbers") from error
     if not ((pixels >= 0) & (pixels <= 1)).all():
-        raise damaged(source, "pixels are outside 0 to 1")
-    images = np.rint(pixels * 255).astype(np.uint8).reshape(-1, 1, 28, 28)
-    return images, np.array(y, dtype=np.int64)
+        raise ValueError("pixels are outside 0 to 1")
+    return np.rint(pixels * 255).astype(np.uint8)
+
+
+def _arrays(samples: Samples) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    """Images (n, 1, 28, 28) and labels (n,)."""
+    x, y, _ = samples
+    return np.array(x, dtype=np.uint8).reshape(-1, 1, 28, 28), np.array(y, dtype=np.int64)
 
 
 Codes = npt.NDArray[np.uint8]
@@ -148,13 +171,19 @@ class Shakespeare(DatasetComponent):
         return self._from_text(path)
 
     def _from_leaf(self, source: Path) -> Dataset:
-        train, test, roles = read_leaf(self.name, source)
-        samples = list(zip(train[0] + test[0], train[1] + test[1], strict=True))
-        if not all(isinstance(text, str) for sample in samples for text in sample):
-            raise damaged(source, "samples and labels must be text")
-        texts = [x + y for x, y in samples]
-        if len({len(text) for text in texts}) != 1 or len(texts[0]) < 2:
-            raise damaged(source, "samples differ in length")
+        lengths = set[int]()
+
+        def joined(x: list[Any], y: list[Any]) -> list[str]:
+            if not all(isinstance(text, str) for text in (*x, *y)):
+                raise ValueError("samples and labels must be text")
+            texts = [sample + label for sample, label in zip(x, y, strict=True)]
+            lengths.update(map(len, texts))
+            if len(lengths) > 1 or 1 in lengths:
+                raise ValueError("samples differ in length")
+            return texts
+
+        train, test, roles = read_leaf(self.name, source, joined)
+        texts = train[0] + test[0]
         characters = sorted(set("".join(texts)))
         if len(characters) > 256:
             raise damaged(

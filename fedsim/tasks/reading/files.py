@@ -168,7 +168,7 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
         deque(checked_rows(text, str(path)), maxlen=0)
         table = pd.read_csv(BytesIO(content))
         for name in {*names} & {*table.columns}:
-            if table[name].dtype.kind == "i":
+            if table[name].dtype.kind in "iuf":
                 texts = pd.read_csv(BytesIO(content), usecols=[name], dtype=str)[name].str.strip()
                 table[name] = texts if texts.nunique() > table[name].nunique() else table[name]
         return table
@@ -312,7 +312,14 @@ def read_arrays(
                     if not dtype.hasobject and math.prod(shape) * dtype.itemsize > unpacked:
                         raise ValueError(f"{name} has fewer values than its shape {shape}")
                     arrays[name] = content[name]
-        except (zipfile.BadZipFile, zlib.error, ValueError, OSError, EOFError, TokenError) as error:
+        except (
+            *_UNREADABLE,
+            zipfile.BadZipFile,
+            zlib.error,
+            EOFError,
+            TokenError,
+            RuntimeError,  # A password, or a rare compression.
+        ) as error:
             if "Object arrays" not in str(error) and "Python objects" not in str(error):
                 raise damaged(file, str(error)) from error
             stored = file if path.is_dir() else zipfile.Path(path, f"{name}.npy")

@@ -142,15 +142,17 @@ class Calendar(Times):
                 np.where(known & (start == NAT), end - span_us, start),
                 np.where(known & (end == NAT), start + span_us, end),
             ]
+        message = f"{names[0]} is {{}}, which is no time of an observation"
+        fix = "correct it, or remove the row"
         if not self.dated:
             self.zone_name = None
+            if names[0] != "end":
+                frame.refuse(times[0] == FAR_US, message, fix, names[0])
             return times
         first = times[0] if (times[0] != NAT).all() else times[0][times[0] != NAT]
         begin_us, last_us = int(first.min(initial=FAR_US)), int(first.max(initial=0))
         if first.size and (begin_us < OPEN_BEFORE_US or last_us > OPEN_AFTER_US):
             odd = (times[0] < OPEN_BEFORE_US) | (times[0] > OPEN_AFTER_US)
-            message = f"{names[0]} is {{}}, which is no time of an observation"
-            fix = "correct it, or remove the row"
             frame.refuse(odd & (times[0] != NAT), message, fix, names[0])
         offsets = {column.offset for column in columns if (column.us != NAT).any()}
         if self.zone is None and len(offsets) == 1 and (offset := offsets.pop()).strip("+-0:"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any, Literal, TypeGuard
 
 import numpy as np
@@ -73,7 +73,9 @@ ANY = "any"
 _PAUSE_US, _TILES = 10**6, 1.25
 """Pause up to which sessions follow each other, and how many of all do so if they fill the time."""
 _FEW = 12
-"""Values of a column that messages show."""
+"""Values of a column, and columns, that messages show."""
+_MOST_KEYS = 1000
+"""Keys all of which may be states if no rule names some."""
 _LAST_COUNTS = "a row replaces the state that the device had anywhere"
 _NEGATIVE = re.compile(
     r"down.*|off(line)?|f|false|no|0|disconnected|un(available|reachable)|inactive|not[_-].*|afk|away|problem|resolved"
@@ -327,6 +329,7 @@ class _Log:
             hint = f"give {changes} for the changes, or {intervals} for the intervals"
             raise frame.error(message, hint)
         named = {*map(role_name, re.findall(r"\w+", params.online or "")), *params.initial}
+        self.in_rule = named
         fields = {role_name(field) for file in frame.files for field in file.fields} - named
         left_out = {name for name in params.columns if name.startswith("other")} - named
         no_states = fields.union(COLUMNS, left_out)
@@ -557,7 +560,7 @@ class _Log:
         rule = self._rule(codes)
         taken = f"where {self._took(rule, codes)}" if self.states else "after each row"
         self.caveats.append(f"devices are online {taken}")
-        stateful = np.any([code >= 0 for code, _ in codes.values()], axis=0)
+        stateful = reduce(np.logical_or, (code >= 0 for code, _ in codes.values()))
         frame.refuse(~known & stateful, "has a state without a time")
         if self.params.window is None:
             later = f", and {format_duration(self.params.hold)} (hold)" if self.params.hold else ""
@@ -790,15 +793,24 @@ class _Log:
         plain = [name for name in self.states if not by_key or name not in ("key", "state")]
         result = {name: frame.text(name, lower=True) for name in plain}
         if by_key:
-            number, keys = frame.text("key", lower=True)
+            number, words = frame.text("key", lower=True)
             frame.refuse(number < 0, "has no key")
+            renumbered, keys = pd.factorize(np.array([*map(role_name, words)], object))
+            number = renumbered[number]
+            ends = np.cumsum(np.bincount(number, minlength=len(keys)))
+            by_number = np.split(np.argsort(number, kind="stable"), ends[:-1])
             code, words = frame.text("state", lower=True)
-            for position, key in enumerate(map(role_name, keys)):
-                own, recoded = np.unique(code[number == position], return_inverse=True)
+            # Of the keys that no rule names, only the words are needed.
+            is_any = self.params.online is None and len(keys) <= _MOST_KEYS
+            unnamed = np.full(len(frame), -1)
+            for key, rows in zip(keys, by_number, strict=True):
+                own, recoded = np.unique(code[rows], return_inverse=True)
                 # The first one may be that of an empty cell.
                 is_known = own >= 0
-                result[key] = np.full(len(frame), -1), [words[each] for each in own[is_known]]
-                result[key][0][number == position] = recoded - np.count_nonzero(~is_known)
+                result[key] = unnamed, [words[each] for each in own[is_known]]
+                if is_any or key in self.in_rule:
+                    result[key] = np.full(len(frame), -1), result[key][1]
+                    result[key][0][rows] = recoded - np.count_nonzero(~is_known)
         return result
 
     def _took(self, rule: Rule, codes: Mapping[str, tuple[Ints, list[str]]]) -> str:
@@ -822,7 +834,8 @@ class _Log:
         """The rule over the states with these values."""
         frame, text, hold = self.frame, self.params.online, self.params.hold
         words = {name: tuple(each) for name, (_, each) in codes.items()}
-        if text is None and hold is not None and all(len(each) == 1 for each in words.values()):
+        is_single = len(words) <= _MOST_KEYS and all(len(each) == 1 for each in words.values())
+        if text is None and hold is not None and is_single:
             text = " or ".join(f"{name} == '{each[0]}'" for name, each in words.items())
         if text is None:
             text, *more = words
@@ -836,8 +849,10 @@ class _Log:
                     f"{key}: {format_names(words[key], _FEW)}"
                     if len(words[key]) <= _FEW
                     else f"{key}: {len(words[key]):,} values such as {words[key][0]}"
-                    for key in few
+                    for key in few[:_FEW]
                 )
+                if len(few) > _FEW:
+                    shown += f"; and {format_counted(len(few) - _FEW, 'other state')}"
                 message = f"no rule says in which states a device is available ({shown})"
                 hint = "give it, -s online='COLUMN == VALUE'; if each row shows its device online, -s online=any"
                 hint += " and for how long, such as -s hold=5min"

@@ -2,6 +2,9 @@
 
 import dataclasses
 import logging
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -285,3 +288,38 @@ def test_files_are_equal_and_their_text_is_text(
     assert b"/Type3" not in files[0].read_bytes()
     # Fonts that are not installed are replaced in silence.
     assert not [text for text in caplog.messages if "findfont" in text]
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables", "message"),
+    [
+        ("text.usetex: True\nfigure.dpi: 10000\n", {"SOURCE_DATE_EPOCH": "x"}, ""),
+        ("\xff", {}, "can't decode byte 0xff"),
+        ("", {"MPLBACKEND": "none such"}, "'none such' is not a valid"),
+    ],
+)
+def test_the_users_settings_of_matplotlib_do_not_matter(
+    tmp_path: Path, settings: str, variables: dict[str, str], message: str
+) -> None:
+    (tmp_path / "matplotlibrc").write_text(settings, encoding="latin-1")
+    text = """
+from pathlib import Path
+from fedsim.analysis.figures.lines import drawing
+with drawing():
+    from matplotlib.figure import Figure
+    figure = Figure()
+    figure.subplots()
+    figure.savefig("a.pdf")
+print(sum(figure.get_size_inches() * figure.dpi))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+    )
+    expected = "UserError: Matplotlib cannot read its settings: " if message else ""
+    assert expected in done.stderr
+    assert message in done.stderr
+    assert done.stdout == ("" if message else "1120.0\n")

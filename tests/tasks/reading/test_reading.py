@@ -47,6 +47,10 @@ def test_a_folder_of_arrays_that_lacks_some_says_so(tmp_path: Path) -> None:
     (tmp_path / "y.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:90])
     with pytest.raises(UserError, match=r"y\.npy.*damaged"):
         load("npz", path=tmp_path)
+    array = (tmp_path / "x.npy").read_bytes()
+    (tmp_path / "y.npy").write_bytes(array.replace(b"(4, 2), }   ", b"(4, True), }"))
+    with pytest.raises(UserError, match=r"y\.npy.*damaged"):
+        load("npz", path=tmp_path)
     np.save(tmp_path / "y.npy", np.array([{}] * 4), allow_pickle=True)
     with pytest.raises(UserError, match=r"y\.npy: y has dtype object.*\n.*y\.astype\(int\)"):
         load("npz", path=tmp_path)
@@ -208,7 +212,10 @@ def test_a_damaged_idx_file_is_named(idx_folder: Path, change: Any, message: str
         ("[]", "not LEAF JSON"),
         ('{"users": ["a"], "user_data": {}}', "not LEAF JSON"),
         (leaf({"a": ([[0.0] * 784], [1, 2])}), "user a has 1 samples and 2 labels"),
-        (leaf({"a": ([[0.0] * 783], [1])}), "not have 784 numbers"),
+        (leaf({"a": ([[0.0] * 783], [1])}), r"train.json: .* user a: .* not have 784 numbers"),
+        (leaf({"a": ([], [])}).replace('["a"]', '["a", "a"]'), "user a is listed twice"),
+        (leaf({"a": ([], [])}).replace('["a"]', "[]"), "user a has data, but is not listed"),
+        (leaf({"a": ([[0.0] * 784], [1])}).replace("[1],", "[9],"), "1 samples and 1 labels, of 9"),
         (leaf({"a": ([[255.0] * 784], [1])}), "outside 0 to 1"),
     ],
 )

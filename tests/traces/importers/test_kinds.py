@@ -939,6 +939,12 @@ REFUSED: dict[str, tuple[Any, ...]] = {
         ":2: time is '1.71455E+12', which a spreadsheet has rounded",
         "with all digits",
     ),
+    "a time that never comes": (
+        "device,time,state\na,1,on\na,never,off\n",
+        {"time_unit": "s"},
+        ":3: time is 'never'",
+        "no time of an observation",
+    ),
     "a header in the midst": (
         "device,time,state\na,1,on\ndevice,time,state\na,9,off\n",
         {"time_unit": "s"},

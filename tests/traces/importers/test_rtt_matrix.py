@@ -29,6 +29,10 @@ def test_rtt_units_must_be_said(tmp_path: Path) -> None:
     assert "try unit=ms" in refused("rtt_matrix", path, unit="s")
     seconds = put(tmp_path / "s", "0,0.02\n0.03,0\n")
     assert "try unit=s" in refused("rtt_matrix", seconds, unit="ms")
+    negative = put(tmp_path / "n", "0 2\n-1 0\n")
+    assert ":2: 1 is '-1'\n  it must be a number of at least 0" in refused(
+        "rtt_matrix", negative, unit="ms"
+    )
 
 
 def test_rtt_zero_and_missing_pairs_are_unknown(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import tracemalloc
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -337,3 +338,16 @@ def test_flashs_events_as_a_log(real_traces: Path, tmp_path: Path, rule: str) ->
     bundle = import_("table", log, time_unit="us", online=rule, initial=INITIAL)
     assert sum(map(len, intervals(flash).values())) > 10
     assert intervals(bundle) == intervals(flash)
+
+
+def test_many_keys_take_little_memory_and_different_spellings_are_one(tmp_path: Path) -> None:
+    rows = [f"a,{n},k{n},{n % 2}" for n in range(4000)]
+    rows += ["a,1,Screen On,1", "a,5,screen_on,0", "a,9,screen on,1"]
+    log = put(tmp_path / "log.csv", "\n".join(["device,time,key,state", *rows]))
+    tracemalloc.start()
+    bundle = import_("table", log, time_unit="s", online="screen_on")
+    assert tracemalloc.get_traced_memory()[1] < 4000 * 4000
+    tracemalloc.stop()
+    assert intervals(bundle)["a"] == [(1_000_000, 5_000_000), (9_000_000, 3_999_000_000)]
+    message = refused("table", log, time_unit="s")
+    assert "k10: 0; k11: 1; and 3,989 other states)" in message
