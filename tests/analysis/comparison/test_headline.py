@@ -94,7 +94,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"b": (10, 40, None, None), "a": (5, 8, 100, 200)}],
             (),
             [
-                "No clear winner between a and b to 80% accuracy: only 2 common seeds.",
+                "No clear winner between a and b to 80% accuracy: fewer than 3 common seeds.",
                 "a reached it first on average, after 1 min 18 s: 3.8 times as fast as b (2 of 4 runs), range of "
                 "the seeds 2 to 5.",
                 "b has the shortest mean time, but another variant was faster on the seeds with which both reached it.",
@@ -126,8 +126,8 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"a": QUICK[:2], "b": SLOW[:2]}] * 2 + [{"a": (50, 54, 70), "b": (60, 64, 75)}],
             (),
             [
-                "No clear winner to 80% accuracy in any of 3 settings: only 2 common seeds in 2 of them, the ranges of "
-                "their times overlap in 1 of them.",
+                "No clear winner to 80% accuracy in any of 3 settings: fewer than 3 common seeds in 2 of them, the "
+                "ranges of their times overlap in 1 of them.",
                 "First on average: a in 3 of 3 settings.",
             ],
         ),
@@ -136,8 +136,18 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (10, 10),
             [
                 "First to 80% accuracy: a in 1 of 2 settings.",
-                "The lead of a over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations "
-                "(1 s).",
+                "The lead of a over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations.",
+            ],
+        ),
+        # Those that are slower with the few seeds there are were not as fast.
+        (
+            [{"a": (50, 54), "b": (53, 60), "c": (54, 50.5), "d": (96, 97), "e": (99, None)}],
+            (),
+            [
+                "No clear winner among a, c and b to 80% accuracy: the lead is shorter than the time between "
+                "evaluations or the ranges of their times overlap.",
+                "a reached it first on average, after 52 s: about as fast as c.",
+                "The lead of a over d and e is uncertain: fewer than 3 common seeds.",
             ],
         ),
     ],
