@@ -434,9 +434,8 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
         name: str, columns: Iterable[Described], ahead_in: str, words: str, **style: Any
     ) -> Figure:
         values = comparison.by_run(lambda run: run.figures[ahead_in])
-        return Figure(
-            name, f"{words}: {ahead(values, **style)}.", _table(comparison, frame, columns)
-        )
+        finding = f"{words}: {ahead(values, **style)}." if values["value"].any() else ""
+        return Figure(name, finding, _table(comparison, frame, columns))
 
     yield Figure("durations", most_updates(comparison), _table(comparison, frame, _DURATIONS))
     work = (*_WORK, *(name for name in SPENT if frame[name].any()))

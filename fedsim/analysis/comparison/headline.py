@@ -103,7 +103,7 @@ def most_updates(comparison: ComparisonTables) -> str:
 
 def on(comparison: ComparisonTables, target: Target) -> list[str]:
     """Who was first to a target and how certainly, and how many variants reached it if not all did."""
-    frame, phrase = comparison.targets_of(target), comparison.phrase(target)
+    frame, phrase = comparison.merged(comparison.targets_of(target)), comparison.phrase(target)
     settings, every = comparison.grouping.settings, leads(comparison, target)
     good = int(frame["time_s"].notna().sum())
     noun = "combinations of variant and setting" if len(settings) > 1 else "variants"
@@ -246,7 +246,11 @@ def tiles(comparison: ComparisonTables) -> list[Tile]:
     left_out = len(comparison.left_out)
     return [
         Tile("Runs", format_count(len(frame)), f"{format_count(left_out)} left out"),
-        Tile("Variants", format_count(frame["label"].nunique()), f"baseline {comparison.baseline}"),
+        Tile(
+            "Variants",
+            format_count(len({*comparison.shown.values()})),
+            f"baseline {comparison.baseline}",
+        ),
         *([Tile("Settings", format_count(settings))] if settings > 1 else []),
         Tile("Seeds", " to ".join(dict.fromkeys(map(format_count, (min(seeds), max(seeds)))))),
         Tile("Simulated time", format_duration(frame["simulated_s"].sum()), "all runs together"),

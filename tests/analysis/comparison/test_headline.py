@@ -146,7 +146,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [
                 "No clear winner among a, c and b to 80% accuracy: the lead is shorter than the time between "
                 "evaluations or the ranges of their times overlap.",
-                "a reached it first on average, after 52 s: about as fast as c.",
+                "a reached it first on average, after 52 s: about as fast as c, range of the seeds 0.94 to 1.1.",
                 "The lead of a over d and e is uncertain: fewer than 3 common seeds.",
             ],
         ),
@@ -211,9 +211,13 @@ def test_the_reason_of_more_updates_is_what_the_other_server_waited_for() -> Non
     assert len(headline(of(*close))) == 1
 
 
-def _with_figures(runs: list[RunFacts]) -> Comparison:
+def _with_figures(runs: list[RunFacts], **more: Any) -> Comparison:
     numbers = dict.fromkeys(FIGURES, 1.0)
-    known: dict[str, Any] = {"figures": numbers, "spent_s": {"compute": 1.0}, "lorenz": LORENZ_AT}
+    known: dict[str, Any] = {
+        "figures": numbers,
+        "spent_s": {"compute": 1.0},
+        "lorenz": LORENZ_AT,
+    } | more
     return of(*(replace(each, **known) for each in runs), goals=(GOAL,))
 
 
@@ -234,6 +238,19 @@ def test_a_ratio_has_one_interval_and_one_direction(seeds: int) -> None:
         assert column.label == f"speed, {spread}"
         assert list(column.values) == ["baseline", slow]
     assert slow in latex(comparison)
+
+
+def test_identical_variants_count_as_one_and_what_no_run_has_is_not_a_finding() -> None:
+    runs = racers(a=QUICK, b=QUICK, c=(None,) * 3)
+    same = [replace(each, digest=each.digest.replace("b0", "a0")) for each in runs]
+    comparison = _with_figures(same)
+    assert headline(comparison)[-1].startswith("1 of 2 variants reached")
+    assert tiles(comparison)[1].value == "2"
+    lost = {"figures": dict.fromkeys(FIGURES, 1.0) | {"lost_steps": 0.0}}
+    assert page_figures(comparison)["work"].finding.endswith("with all variants.")
+    none = _with_figures(same, **lost)
+    assert page_figures(none)["work"].finding == ""
+    assert '<p class="finding"></p>' not in render(none)
 
 
 def test_variants_that_a_run_missed_come_after_the_others() -> None:
