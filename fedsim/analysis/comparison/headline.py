@@ -159,7 +159,7 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
     variants = _named(comparison, lead, [*lead.tied, *lead.close])
     return [
         f"No clear winner {between(variants)} to {goal}: {lead.why}.",
-        f"{first} reached it first on average, {text}.",
+        f"{first} reached it first{' on average' if rows['runs'].max() > 1 else ''}, {text}.",
     ]
 
 
