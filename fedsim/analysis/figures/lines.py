@@ -133,11 +133,9 @@ _MULTIPLES = (
 def round_times(low: float, high: float, gap: float) -> list[float]:
     """Times in seconds for the ticks of a logarithmic axis: the densest multiples of units of time that are ``gap``, a
     share of the axis, apart; without two of them, almost its ends, if they are apart."""
-    units, whole = (1.0, 60.0, 3600.0, 86400.0), math.log(high / low)
-    lists = (
-        sorted(each * unit for unit in units for each in multiples) for multiples in _MULTIPLES
-    )
-    marks = [[s for s in each if low <= s <= high] for each in lists]
+    units, whole = (0.001, 0.01, 0.1, 1.0, 60.0, 3600.0, 86400.0), math.log(high / low)
+    lists = ({round(each * unit, 6) for unit in units for each in some} for some in _MULTIPLES)
+    marks = [sorted(s for s in each if low <= s <= high) for each in lists]
     apart = (each for each in marks if np.diff(np.log(each)).min(initial=whole) > gap * whole)
     shown = next(apart, marks[-1])
     if len(shown) > 1:  # A logarithmic axis needs two; the times themselves are long words.
