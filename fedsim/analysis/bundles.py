@@ -253,8 +253,6 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Figure]) -> Any:
         axes.spines[["top", "right"]].set_visible(False)
         if extra["log"]:
             axes.set_xscale("log")
-        if x.kind == "time":
-            axes.set_xlabel(f"{x.label} (s)")
         if "names" in extra:
             axes.set_xticks(range(len(extra["names"])), extra["names"])
         if "ticks" in extra:
@@ -270,7 +268,7 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Figure]) -> Any:
                 label="best fit" if fits else "uplink" if is_thin else every[look].name,
             )
         axes.set_ylim(bottom=0)
-        label_plainly(axes)
+        label_plainly(axes, times=x.kind == "time")
     drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in picture.axes]
     handles = {label: handle for axes in drawn for handle, label in axes}
     picture.legend(

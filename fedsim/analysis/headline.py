@@ -106,7 +106,7 @@ def explanation(run: Run, waiting: Figure | None) -> list[str]:
     """
     if waiting is None:
         return []
-    sentences = [waiting.extra["bottleneck"]]
+    sentences = [waiting.finding]
     changes = waiting.extra["changes"]
     if changes and changes[0]["share"] >= _NOTABLE:
         effect = changes[0]["effect"].replace("−", "")

@@ -81,13 +81,13 @@ def embedded(data: dict[str, Any]) -> Markup:
 
 
 def unbroken(text: str) -> Markup:
-    """Text that breaks neither between numbers and units nor inside durations, and in long names such as
-    ``server.schedule.over_selection=1.3`` only after their separators."""
+    """Text that breaks neither between numbers and units nor inside durations nor after ± and ≡, and in long names such
+    as ``server.schedule.over_selection=1.3`` only after their separators."""
     joined = re.sub(r"(?<![\w=.,])(\d[\d.,]*) (?=[^\W\d])", "\\1\u00a0", text)
     joined = re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
     words = (
         re.split(r"(?<=[\w/][_=/.:])(?=[^\W\d])", word) if len(word) > _LONG_NAME else [word]
-        for word in joined.split(" ")
+        for word in re.sub("([±≡]) ", "\\1\u00a0", joined).split(" ")
     )
     return Markup(" ").join(Markup("<wbr>").join(pieces) for pieces in words)
 

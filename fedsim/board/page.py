@@ -54,7 +54,7 @@ def cells(table: Table) -> Iterator[list[str]]:
 
         yield [
             standing.entry + (" *" if standing.not_worse else ""),
-            f"{ratio.value:.2f}" if ratio else "never" if not standing.reached else "rarely",
+            multiple(standing),
             f"{ratio.low:.2f} to {ratio.high:.2f}" if ratio and math.isfinite(ratio.high) else "–",
             format_value(standing.time_s, "time") if ratio else "–",
             f"{standing.reached} of {standing.runs}",
@@ -65,6 +65,13 @@ def cells(table: Table) -> Iterator[list[str]]:
             text("at_time_budget", unit),
             text("at_byte_budget", unit),
         ]
+
+
+def multiple(standing: Standing) -> str:
+    """The time of an entry as a multiple of FedAvg's: ``0.50``, or ``rarely`` or ``never`` at the target."""
+    if standing.ratio is None:
+        return "rarely" if standing.reached else "never"
+    return f"{standing.ratio.value:.2f}"
 
 
 def disturbances(table: Table) -> Iterator[list[str]]:
@@ -126,8 +133,8 @@ def write(folder: Path, tables: Sequence[Table], suite: Suite, marked: str) -> P
         ],
         headline=headline(tables, marked),
         map=grid(tables),
-        shades={
-            (table.question.name, each.entry): shade(each)
+        shown={
+            (table.question.name, each.entry): (shade(each), multiple(each))
             for table in tables
             for each in table.standings
         },

@@ -70,7 +70,7 @@ def _duration(_: click.Context, __: click.Parameter, text: str | None) -> float:
     "most",
     type=click.IntRange(1, 100_000),
     default=60,
-    help="Largest number of settings to try.",
+    help="Number of settings to try; the last batch of them is completed.",
 )
 @click.option(
     "--seeds",

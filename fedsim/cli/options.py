@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -356,15 +357,26 @@ def print_table(
         console.print(table)
         return
     for name, *values in cells:
-        named = (f"{head}: {text}" for head, text in zip(heads[1:], values, strict=True) if text)
+        # A line breaks between entries, and within those that are longer than it.
+        entries = [
+            entry.replace(" ", "\0") if len(entry) < console.width - 2 else entry
+            for head, text in zip(heads[1:], values, strict=True)
+            if text and (entry := f"{head}: {text}")
+        ]
         terminal.secho(name)
-        terminal.secho(click.wrap_text("; ".join(named), console.width, "  ", "  "))
+        terminal.secho(_filled("; ".join(entries), console.width, "  ").replace("\0", " "))
+
+
+def _filled(text: str, width: int, first: str) -> str:
+    """Text in lines that break between words, never at the hyphen of a name."""
+    wrapper = textwrap.TextWrapper(width, first, "  ", break_on_hyphens=False)
+    return wrapper.fill(text)
 
 
 def echo_bullet(text: str, **style: Any) -> None:
     """Print an item of a list, wrapped to the width of a terminal."""
     columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST
-    terminal.secho(click.wrap_text(text, columns - 1, "• ", "  "), **style)
+    terminal.secho(_filled(text, columns - 1, "• "), **style)
 
 
 def print_rows(rows: Mapping[str, str], as_json: bool = False, *, indent: str = "") -> None:

@@ -254,7 +254,7 @@ def _page(forecast: Forecast, title: str) -> str:
         Tile(
             "Probability of reaching it",
             format_probability(forecast.probability),
-            "before the runs end",
+            f"before the runs end; Jeffreys’ estimate from {counts['reached']} of {len(table)} runs",
         ),
         Tile("Runs", str(len(table)), ", ".join(f"{n} {name}" for name, n in counts.items())),
     ]

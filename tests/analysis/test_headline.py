@@ -53,7 +53,8 @@ def test_the_client_that_set_the_pace_is_named(tmp_path: Path) -> None:
     )
     first, second = explanation(run, waiting(run))
     assert first == (
-        "75.0% of this time was spent on local steps, most of it by client 1, which set the pace of all 5 rounds."
+        "Of the 40 s until the last server update, 75.0% went to: local steps, most of it by client 1, which set the "
+        "pace of all 5 rounds."
     )
     assert "Leaving out client 1 would help most: about 50% less time" in second
     without, _ = what_if(run, without="1", output=tmp_path / "without")
@@ -83,7 +84,24 @@ def test_a_setting_with_a_warning_is_not_advised(tmp_path: Path) -> None:
 def test_a_configured_pause_is_called_so(tmp_path: Path) -> None:
     world = digits(server={"schedule": {"name": "sync", "pause": "1h"}}, stop={"rounds": 3})
     run = fedsim.run(world, tmp_path / "run")
-    assert "of this time is the configured pause of 1 h" in explanation(run, waiting(run))[0]
+    assert "% was the configured pause of 1 h between rounds." in explanation(run, waiting(run))[0]
+
+
+def test_time_after_the_last_update_and_transfers_together_are_in_the_head(tmp_path: Path) -> None:
+    """Rounds of 2 + 3 + 2 s, of which no third ends in 20 s."""
+    devices = {
+        "compute": {"name": "values", "step": ["3s"]},
+        "network": {"name": "static", "latency": "0s", "down": "32bps", "up": "32bps"},
+    }
+    task = {"name": "quadratic", "centers": [1.0]}
+    training = {"local_steps": 1, "dtype": "float64"}
+    scenario = {"task": task, "training": training, "devices": devices}
+    run = fedsim.run({**scenario, "stop": {"simulated_time": "20s"}}, tmp_path / "run")
+    first = explanation(run, waiting(run))[0]
+    assert first.startswith(
+        "Of the 14 s until the last server update, 57.1% went to: download and upload"
+    )
+    assert first.endswith(" No update came in the 6 s after it.")
 
 
 def test_a_rise_in_the_last_hour_is_called_so(tmp_path: Path) -> None:

@@ -126,6 +126,9 @@ def test_a_phone_scrolls_only_down(unchanged: Page, width: int) -> None:
     unchanged.resize(width)
     unchanged.settle()
     assert unchanged.run("document.documentElement.scrollWidth") <= width
+    over = """[...document.querySelectorAll("nav a")].map((e) => e.getBoundingClientRect())
+        .filter((box, i, all) => i && box.left < all[i - 1].right).length"""
+    assert unchanged.run(over) == 0
 
 
 def test_tables_and_charts_fit_on_paper(unchanged: Page) -> None:

@@ -23,6 +23,8 @@ def test_the_page_shows_ratios_and_misses_and_how_to_repeat_a_run(rows, question
     page = write(tmp_path, [table], suite(), "FedBuff").read_text()
     assert '<tr class="marked"><th scope="row">FedBuff</th>' in page.replace("\n", "")
     assert "cannot" in page
+    # The map has the words of the table.
+    assert page.count(">rarely</td>") == page.count(">never</td>") == 2
 
 
 def test_entries_of_too_few_scenarios_are_not_ranked(rows, question):

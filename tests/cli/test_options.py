@@ -16,18 +16,24 @@ class Terminal(io.StringIO):
         return True
 
 
+LONG = "not-ready-at-all-in-the-night"
+
+
 @pytest.mark.parametrize(
-    ("width", "lines"),
+    ("width", "state", "lines"),
     [
-        (60, ["state target", "run_10 ready 80% accuracy: 1 h 2 min"]),
-        (30, ["state target", "run_10 ready 80% accuracy:", "1 h 2 min"]),
-        (20, ["run_10", "state: ready;", "target: 80%", "accuracy: 1 h 2", "min"]),
+        (60, "ready", ["state target", "run_10 ready 80% accuracy: 1 h 2 min"]),
+        (30, "ready", ["state target", "run_10 ready 80% accuracy:", "1 h 2 min"]),
+        (20, "ready", ["run_10", "state: ready;", "target: 80%", "accuracy: 1 h 2", "min"]),
+        # A block of lines breaks between its entries, if they are not longer, and never at a hyphen.
+        (47, LONG, ["run_10", f"state: {LONG};", "target: 80% accuracy: 1 h 2 min"]),
+        (20, "not-ready-at-all", ["run_10", "state:", "not-ready-at-all;", "target: 80%", "accuracy: 1 h 2", "min"]),
     ],
-)
+)  # fmt: skip
 def test_tables_wrap_between_words(
-    width: int, lines: list[str], monkeypatch: pytest.MonkeyPatch
+    width: int, state: str, lines: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = ["run_10", "ready", "", "80% accuracy: 1 h 2 min"]
+    row = ["run_10", state, "", "80% accuracy: 1 h 2 min"]
     assert printed([row], width, monkeypatch) == lines
 
 

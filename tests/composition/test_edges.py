@@ -178,11 +178,11 @@ def test_times_of_two_edge_servers_on_paper(tmp_path: Path) -> None:
     assert run.edges["members"].tolist() == [2, 1]
     assert run.edges["waiting_s"].tolist() == [16, 0]
     figure = timeline(run)
-    assert figure.extra["names"] == [f"edge server {n}" for n in (0, 1)] + [
+    assert figure.extra["names"] == [f"edge {n}" for n in (0, 1)] + [
         f"client {client}" for client in figure.extra["clients"][2:]
     ]
     columns = {column.key: np.array(column.values) for column in figure.columns}
-    first = (columns["name"] == "edge server 0") & (columns["dispatched_s"] == 0)
+    first = (columns["name"] == "edge 0") & (columns["dispatched_s"] == 0)
     assert [float(columns[name][first][0]) for name in names] == [0, 4, 18, 24]
     assert columns["waited_s"][first].tolist() == [32]
     assert figure.extra["people"]["updates"][:2].tolist() == [2, 2]

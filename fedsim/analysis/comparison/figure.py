@@ -299,6 +299,9 @@ def _curves(
     notes = [f"below {definition.format(low)}"] if frame["median"].min() < low else []
     notes += [f"above {definition.format(high)}"] if frame["median"].max() > high else []
     per_unit, unit = axis_unit(min(xlim[1], float(frame["x"].max())), kind)
+    times = log_x and kind == "time"
+    if times:  # The ticks have units.
+        per_unit, unit = 1.0, ""
     frame["x"] /= per_unit
     frame[["median", "low", "high"]] *= scale
     of_runs = list(comparison.series(metric, style.against, 4000)) if runs else []
@@ -309,9 +312,8 @@ def _curves(
     bottom, top = (end * scale for end in late or ylim)
     letters = _LETTERS * panels[0][0].figure.get_figwidth() / panels[0][0].get_gridspec().ncols
     has_names = not alone and max(map(len, variants)) <= letters
-    names_of = dict[Any, dict[str, float]]()
     for number, (axes, setting) in enumerate(panels):
-        hidden, named = list(notes), dict[str, float]()
+        hidden = list(notes)
         for label, rows in frame[frame["setting"] == setting].groupby("label", sort=False):
             # A value holds until the next one; the last one is a point.
             until = rows["x"].shift(-1, fill_value=rows["x"].iloc[-1])
@@ -328,7 +330,6 @@ def _curves(
             line = {"color": look.light, "linestyle": (0, look.dash), "drawstyle": "steps-post"}
             points = {"marker": look.marker, "markevery": marked, "label": label}
             axes.plot(rows["x"], rows["median"], **line, **points)
-            named |= {str(label): float(value) for value in rows["median"][-1:] if has_names}
             if bands and rows["low"].notna().any():
                 shade = {"step": "post", "color": look.light, "alpha": 0.12, "linewidth": 0}
                 axes.fill_between(rows["x"], rows["low"], rows["high"], **shade)
@@ -365,14 +366,13 @@ def _curves(
         if axes.get_xscale() == "linear":
             axes.set_xlim(left=0)
         axes.set_xlim(*(end if math.isfinite(end) else None for end in (left, right)))
-        names_of[axes] = named
-    for axes, named in names_of.items():
+    for axes, _ in panels:
         if scale == 100:
             axes.set_ylim(max(axes.get_ylim()[0], 0), min(axes.get_ylim()[1], 100))
         axes.set_ylim(*(end if math.isfinite(end) else None for end in (bottom, top)))
-        label_plainly(axes)
+        label_plainly(axes, times=times)
         lowest, highest = axes.get_ylim()
-        goals = (goal.value for goal in comparison.goals if goal.metric == metric)
+        goals = [goal.value for goal in comparison.goals if goal.metric == metric]
         above, text = math.inf, axes.annotate("", (0, 0))
         for goal in sorted((g for g in goals if lowest <= scale * g <= highest), reverse=True):
             axes.axhline(scale * goal, color="0.4", linewidth=0.8, dashes=(6, 4), zorder=1)
@@ -383,7 +383,8 @@ def _curves(
                 place: Any = {"xycoords": "axes fraction", "textcoords": "offset points"}
                 text = axes.annotate(f"target {level}", (0, height), (3, 2), size="small", **place)
             above = height
-        _name_ends(axes, named, variants)
+        if has_names:
+            _name_ends(axes, variants, [scale * goal for goal in goals])
 
 
 def _height(axes: Any, value: float) -> float:
@@ -396,13 +397,36 @@ def _line(axes: Any) -> float:
     return 0.15 / float(axes.figure.get_figheight()) * int(axes.get_gridspec().nrows)
 
 
-def _name_ends(axes: Any, ends: Mapping[str, float], variants: Mapping[str, Look]) -> None:
-    """Write the names of lines beside the plot, at the heights of their ends, moved apart if they would touch."""
-    heights, last = {name: _height(axes, value) for name, value in ends.items()}, math.inf
-    for name, height in sorted(heights.items(), key=lambda each: -each[1]):
-        last = min(height, last - _line(axes))
-        beside = {"xycoords": "axes fraction", "textcoords": "offset points", "va": "center"}
-        axes.annotate(name, (1, last), (4, 0), color=variants[name].light, size="small", **beside)
+def _name_ends(axes: Any, variants: Mapping[str, Look], goals: Sequence[float]) -> None:
+    """Write the names of lines at their ends, or as near as they touch no other name and, if possible, no line."""
+    grid, figure = axes.get_gridspec(), axes.figure
+    # About the size in points, which follows from the layout.
+    size = 54 * np.array([figure.get_figwidth() / grid.ncols, figure.get_figheight() / grid.nrows])
+    to_points = (axes.transScale + axes.transLimits).transform
+    lines = {str(line.get_label()): line.get_xydata() for line in axes.get_lines()}
+    lines = {name: lines[name] for name in variants if len(lines.get(name, ()))}
+    paths = {name: to_points(line) * size for name, line in lines.items()}
+    levels, named = [_height(axes, goal) * size[1] for goal in goals], list[tuple[float, ...]]()
+    for name, path in paths.items():
+        left, y = path[-1]
+        right = left + 8 + 4 * len(name)
+        others = [other.T for other in paths.values() if other[-1, 0] > left]
+        ends = [np.searchsorted(x, [left, right]) - (1, 0) for x, _ in others]
+        over = [levels, *(y[max(0, a) : b] for (_, y), (a, b) in zip(others, ends, strict=True))]
+        near = [
+            by
+            for by in sorted((9 * k for k in range(-len(paths) - 4, len(paths) + 5)), key=abs)
+            if 0 <= y + by <= size[1]
+            and all(
+                abs(y + by - at) >= 9 or left > end or right < start for start, end, at in named
+            )
+        ]
+        clear = (by for by in near if min(np.abs(np.concatenate(over) - y - by), default=9) > 5)
+        for by in [next(clear, near[0])] if near else ():
+            named.append((left, right, y + by))
+            place: Any = {"textcoords": "offset points", "annotation_clip": False, "va": "center"}
+            color = variants[name].light
+            axes.annotate(name, lines[name][-1], (4, by), size="small", color=color, **place)
 
 
 def _bars(axes: Any, summary: pd.DataFrame, name: str, variants: Mapping[str, Look]) -> None:

@@ -31,7 +31,7 @@ from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables, over_clients
 from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
-from fedsim.analysis.figures.lines import cumulative
+from fedsim.analysis.figures.lines import cumulative, round_times
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
 from fedsim.runs.records import SWEEP_PRECISION
 from fedsim.scenario.comparing import by_section, flattened
@@ -159,17 +159,7 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         ("range", comparison.spread, "text"),
         ("speed", f"speed, {comparison.spread}", "text"),
     )
-    units = (1.0, 60.0, 3600.0, 86400.0)
-    lists = (
-        sorted(each * unit for unit in units for each in multiples) for multiples in _MULTIPLES
-    )
-    marks = [[s for s in each if low <= s <= high] for each in lists]
-    apart = (each for each in marks if np.diff(places(*each)).min(initial=1) > _LEAST_GAP)
-    shown = next(apart, marks[-1])
-    if len(shown) < 2:  # A logarithmic axis needs two; the times themselves are long words.
-        ends = [low * 1.1, high / 1.1]
-        is_wide = np.diff(places(*ends))[0] > 2 * _LEAST_GAP
-        shown = ends if is_wide else shown or [math.sqrt(low * high)]
+    shown = round_times(low, high, _LEAST_GAP)
     ticks = [(*places(s), format_duration(s)) for s in shown]
     title = f"Time to {comparison.phrase(goals[0])}"
     return Figure(
@@ -180,16 +170,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     )
 
 
-_MULTIPLES = (
-    (*range(1, 10), 10, 12, 15, 20, 30, 40, 50),
-    (1, 2, 3, 5, 7, 10, 14, 20, 30),
-    (1, 2, 5, 10, 30),
-    (1, 3, 10),
-    (1, 10),
-    (1,),
-)
 _LEAST_GAP = 0.12
-"""Ticks of an axis of time are the densest of these multiples of its units that are this share of the axis apart."""
+"""The least distance of ticks as a share of the axis."""
 
 
 def learning(comparison: ComparisonTables) -> Figure | None:
@@ -452,9 +434,8 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
         name: str, columns: Iterable[Described], ahead_in: str, words: str, **style: Any
     ) -> Figure:
         values = comparison.by_run(lambda run: run.figures[ahead_in])
-        return Figure(
-            name, f"{words}: {ahead(values, **style)}.", _table(comparison, frame, columns)
-        )
+        finding = f"{words}: {ahead(values, **style)}." if values["value"].any() else ""
+        return Figure(name, finding, _table(comparison, frame, columns))
 
     yield Figure("durations", most_updates(comparison), _table(comparison, frame, _DURATIONS))
     work = (*_WORK, *(name for name in SPENT if frame[name].any()))

@@ -19,7 +19,6 @@ from fedsim.analysis.comparison.targets import (
     evaluation_gap_s,
     mean_of_reached,
 )
-from fedsim.vocabulary.formatting import format_counted, format_duration
 
 
 def why_uncertain(
@@ -29,24 +28,24 @@ def why_uncertain(
 
     A lead is doubtful if the rival is not slower on the seeds with which both reached the target (every variant is
     beaten by another one, because some runs missed it); if it, ``ahead_s``, is shorter than ``gap_s``, the mean time
-    from the evaluation before to the one that reached the target; if the 95% interval of the difference per seed, in
-    the row ``pair`` of the pairs, includes zero; if there are too few common seeds for an interval; or if the ranges
-    of up to :data:`FEW` seeds overlap. ``times_s`` has a column for the first variant and one for the rival.
+    from the evaluation before to the one that reached the target; if the ranges of up to :data:`FEW` seeds overlap; if
+    the 95% interval of the difference per seed, in the row ``pair`` of the pairs, includes zero; or if there are too
+    few common seeds for an interval. ``times_s`` has a column for the first variant and one for the rival.
     """
     if ahead_s <= 0:
         how = "equally fast" if ahead_s == 0 else "faster"
         return f"{label} was {how} on the seeds with which both reached it"
     if ahead_s < gap_s:
-        return f"the lead is shorter than the time between evaluations ({format_duration(gap_s)})"
-    if pair["low"] <= 0 <= pair["high"]:
-        return "the lead is within the spread over seeds"
-    if pair["seeds"] < INTERVAL_RUNS:
-        return (
-            f"{'only' if pair['seeds'] else 'with'} {format_counted(pair['seeds'], 'common seed')}"
-        )
+        return "the lead is shorter than the time between evaluations"
     if pair["seeds"] <= FEW and times_s.iloc[:, 0].max() >= times_s.iloc[:, 1].min():
         return "the ranges of their times overlap"
-    return ""
+    if pair["low"] <= 0 <= pair["high"]:
+        return "the lead is within the spread over seeds"
+    return TOO_FEW if pair["seeds"] < INTERVAL_RUNS else ""
+
+
+TOO_FEW = f"fewer than {INTERVAL_RUNS} common seeds"
+"""The only reason against a lead over a variant that is slower in all that was seen."""
 
 
 class Lead(NamedTuple):
@@ -80,6 +79,17 @@ class Lead(NamedTuple):
     tied: list[str]
     quickest: str
     doubts: dict[str, str]
+
+    @property
+    def close(self) -> list[str]:
+        """The variants of :attr:`doubts` that may be as fast; without one, those with too few seeds."""
+        few = [label for label, why in self.doubts.items() if why == TOO_FEW]
+        return [label for label in self.doubts if label not in few] or few
+
+    @property
+    def why(self) -> str:
+        """The reasons of the :attr:`close` variants."""
+        return " or ".join(dict.fromkeys(self.doubts[label] for label in self.close))
 
     @property
     def has_cause(self) -> bool:

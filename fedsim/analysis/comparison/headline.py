@@ -11,6 +11,8 @@ import pandas as pd
 
 from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.findings import (
+    NAMED,
+    TOO_FEW,
     Lead,
     ahead,
     between,
@@ -101,7 +103,7 @@ def most_updates(comparison: ComparisonTables) -> str:
 
 def on(comparison: ComparisonTables, target: Target) -> list[str]:
     """Who was first to a target and how certainly, and how many variants reached it if not all did."""
-    frame, phrase = comparison.targets_of(target), comparison.phrase(target)
+    frame, phrase = comparison.merged(comparison.targets_of(target)), comparison.phrase(target)
     settings, every = comparison.grouping.settings, leads(comparison, target)
     good = int(frame["time_s"].notna().sum())
     noun = "combinations of variant and setting" if len(settings) > 1 else "variants"
@@ -112,7 +114,7 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
     if not every:
         return [f"No variant reached {phrase} in at least half of the runs."]
     clear = [lead for lead in every if not lead.doubts]
-    reasons = Counter(next(iter(lead.doubts.values())) for lead in every if lead.doubts)
+    reasons = Counter(lead.why for lead in every if lead.doubts)
     why = ", ".join(
         f"{r} in {n} of them" if len(reasons) > 1 else r for r, n in reasons.most_common()
     )
@@ -154,10 +156,10 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         text += f": {format_speed(*ratio, rival=rival, spread=comparison.spread)}"
     if not lead.doubts:
         return [f"{first} reached {goal} first, {text}."]
-    variants = _named(comparison, lead, [*lead.tied, *lead.doubts])
+    variants = _named(comparison, lead, [*lead.tied, *lead.close])
     return [
-        f"No clear winner {between(variants)} to {goal}: {next(iter(lead.doubts.values()))}.",
-        f"{first} reached it first on average, {text}.",
+        f"No clear winner {between(variants)} to {goal}: {lead.why}.",
+        f"{first} reached it first{' on average' if rows['runs'].max() > 1 else ''}, {text}.",
     ]
 
 
@@ -175,8 +177,11 @@ def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
         yield f"A tie{where}: {listed(tied)} were equally fast {both}."
     if lead.quickest not in lead.tied:
         yield f"{listed([lead.quickest])} has the shortest mean time{where}, but another variant was faster {both}."
-    for rival, reason in list(lead.doubts.items())[:1] if lead.setting else ():
-        yield f"The lead of {listed([lead.first])} over {listed([rival])}{where} is uncertain: {reason}."
+    others = [label for label in lead.doubts if label not in lead.close]
+    for rivals, why in ((lead.close, lead.why),) if lead.setting else ((others, TOO_FEW),):
+        if rivals := _named(comparison, lead, rivals):
+            over = f"{listed([lead.first])} over {listed(rivals, NAMED)}"
+            yield f"The lead of {over}{where} is uncertain: {why}."
 
 
 def speed_words(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> str:
@@ -241,7 +246,11 @@ def tiles(comparison: ComparisonTables) -> list[Tile]:
     left_out = len(comparison.left_out)
     return [
         Tile("Runs", format_count(len(frame)), f"{format_count(left_out)} left out"),
-        Tile("Variants", format_count(frame["label"].nunique()), f"baseline {comparison.baseline}"),
+        Tile(
+            "Variants",
+            format_count(len({*comparison.shown.values()})),
+            f"baseline {comparison.baseline}",
+        ),
         *([Tile("Settings", format_count(settings))] if settings > 1 else []),
         Tile("Seeds", " to ".join(dict.fromkeys(map(format_count, (min(seeds), max(seeds)))))),
         Tile("Simulated time", format_duration(frame["simulated_s"].sum()), "all runs together"),

@@ -81,7 +81,7 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         "compare.html.j2",
         drawn,
         data=data,
-        title=title([group.label for group in comparison.groups]),
+        title=title([*comparison.shown.values()]),
         headline=first.removesuffix("."),
         qualifiers=more,
         others=other_targets(comparison),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import numpy.typing as npt
 from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, shortened
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError
-from fedsim.vocabulary.formatting import Kind
+from fedsim.vocabulary.formatting import Kind, format_duration
 
 _POINTS = 200
 _SHORTEST_S = 0.5
@@ -123,13 +124,46 @@ def drawing(*sheets: Path) -> Iterator[None]:
             os.environ["SOURCE_DATE_EPOCH"] = epoch
 
 
-def label_plainly(axes: Any) -> None:
-    """Label the ticks of Matplotlib's logarithmic axes as plain numbers, on short axes at 1, 2 and 5."""
+def label_plainly(axes: Any, *, times: bool = False) -> None:
+    """Label the ticks of Matplotlib's logarithmic axes as plain numbers, on short axes at 1, 2 and 5; those of
+    ``times`` in seconds, on the horizontal axis, as durations."""
     from matplotlib.ticker import LogLocator, NullFormatter
 
     for axis in (axes.xaxis, axes.yaxis):
         low, high = axis.get_view_interval()
-        if axis.get_scale() == "log" and high < 1e4 * low:
+        if axis.get_scale() != "log":
+            continue
+        axis.set_minor_formatter(NullFormatter())
+        if times and axis is axes.xaxis:
+            inches = axes.figure.get_figwidth() / axes.get_gridspec().ncols - 0.5
+            seconds = round_times(low, high, 0.5 / inches)
+            axis.set_ticks(seconds, list(map(format_duration, seconds)))
+            axes.minorticks_off()
+        elif high < 1e4 * low:
             axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < 100 * low else (1,)))
             axis.set_major_formatter("{x:g}")
-            axis.set_minor_formatter(NullFormatter())
+
+
+_MULTIPLES = (
+    (*range(1, 10), 10, 12, 15, 20, 30, 40, 50),
+    (1, 2, 3, 5, 7, 10, 14, 20, 30),
+    (1, 2, 5, 10, 30),
+    (1, 3, 10),
+    (1, 10),
+    (1,),
+)
+
+
+def round_times(low: float, high: float, gap: float) -> list[float]:
+    """Times in seconds for the ticks of a logarithmic axis: the densest multiples of units of time that are ``gap``, a
+    share of the axis, apart; without two of them, almost its ends, if they are apart."""
+    units, whole = (0.001, 0.01, 0.1, 1.0, 60.0, 3600.0, 86400.0), math.log(high / low)
+    lists = ({round(each * unit, 6) for unit in units for each in some} for some in _MULTIPLES)
+    marks = [sorted(s for s in each if low <= s <= high) for each in lists]
+    apart = (each for each in marks if np.diff(np.log(each)).min(initial=whole) > gap * whole)
+    shown = next(apart, marks[-1])
+    if len(shown) > 1:  # A logarithmic axis needs two; the times themselves are long words.
+        return shown
+    ends = [low * 1.1, high / 1.1]
+    is_wide = math.log(ends[1] / ends[0]) > 2 * gap * whole
+    return ends if is_wide else shown or [math.sqrt(low * high)]

@@ -87,7 +87,7 @@ _CHANGES: tuple[tuple[str, tuple[str, ...], str, str], ...] = (
     ("failures detected twice as fast", ("detection",), "server.failure_detection", "0.5x"),
 )
 """Changes that halve causes of waiting, with the setting and its factor; the first that fits a cause is taken."""
-_MOST_CHANGES, _LEAST_SHARE, _LEAST_ERROR, _SAME_S = 3, 0.01, 0.0005, 1e-6
+_MOST_CHANGES, _LEAST_SHARE, _LEAST_ERROR, _SAME_S, _NOTABLE_AFTER = 3, 0.01, 0.0005, 1e-6, 0.1
 _COLORS = {
     "deadline": "late",
     "detection": "dropped",
@@ -113,9 +113,14 @@ def waiting(run: Run) -> Figure | None:
     spent = {until: waiting_by_cause(path) for until, path in paths.items()}
     until, seconds = next(iter(spent.items()))
     whole = float(seconds.sum())
-    path, cause, largest = paths[until], str(seconds.idxmax()), format_share(seconds.max() / whole)
+    path, most = paths[until], [str(seconds.idxmax())]
+    # What halves both of them may help most.
+    both = seconds.reindex(["download", "upload"]).dropna()
+    if most[0] not in both and both.sum() > seconds.max():
+        most = both.index.tolist()
     words = CAUSES | ({"compute": "rounds of an edge server"} if run.has_edges else {})
-    finding = f"Of the {format_duration(whole)} until {until}, {largest} went to: {words[cause]}."
+    largest = format_share(seconds[most].sum() / whole)
+    finding = f"Of the {format_duration(whole)} until {until}, {largest} "
     causes = [cause for cause in CAUSES if any(cause in each.index for each in spent.values())]
     columns = [Column("cause", "waiting for", "text", [words[cause] for cause in causes])]
     bars = []
@@ -129,21 +134,25 @@ def waiting(run: Run) -> Figure | None:
     parts = [_COLORS.get(cause, cause) for cause in causes]
     changes = predicted_changes(run, path)
     setting = section(run, "server", "schedule").get("pause")
-    bottleneck = f"{largest} of this time was spent on {words[cause]}"
-    if cause == "pause" and isinstance(setting, int | float):
+    if most == ["pause"] and isinstance(setting, int | float):
         length = format_duration(float(setting))
-        bottleneck = f"{largest} of this time is the configured pause of {length} between rounds"
-    elif (client := _pacemaker(path, cause)) is not None:
+        finding += f"was the configured pause of {length} between rounds"
+    else:
+        finding += f"went to: {format_names([words[cause] for cause in most])}"
+    if (client := _pacemaker(path, most)) is not None:
         who = f"{'edge server' if run.has_edges else 'client'} {client}"
         paced = path["dispatch_id"][path["client_id"] == client].nunique()
-        bottleneck += f", most of it by {who}"
+        finding += f", most of it by {who}"
         if run.has_rounds:
             rounds = int(run.aggregations["time_s"].le(whole + 1e-6).sum())
             pace = f"{'all' if paced >= rounds else f'{format_count(paced)} of'} {format_count(rounds)}"
-            bottleneck += f", which set the pace of {pace} rounds"
+            finding += f", which set the pace of {pace} rounds"
         if (change := _without(run, path, client)) is not None:
             changes = [change, *changes][:_MOST_CHANGES]
-    extra = {"parts": parts, "bars": bars, "changes": changes, "bottleneck": f"{bottleneck}."}
+    finding += "."
+    if not reached and (after_s := run.simulated_s - whole) > _NOTABLE_AFTER * run.simulated_s:
+        finding += f" No update came in the {format_duration(after_s)} after it."
+    extra = {"parts": parts, "bars": bars, "changes": changes}
     return Figure("waiting", finding, tuple(columns), extra)
 
 
@@ -158,9 +167,9 @@ def reached_target(run: Run) -> tuple[str, int] | None:
     return None
 
 
-def _pacemaker(path: pd.DataFrame, cause: str) -> int | None:
-    """The client with most of the time that a critical path spends on a cause, if this is one of several clients."""
-    spent = path.assign(seconds=path["to_s"] - path["from_s"])[path["cause"] == cause]
+def _pacemaker(path: pd.DataFrame, causes: list[str]) -> int | None:
+    """The client with most of the time that a critical path spends on causes, if this is one of several clients."""
+    spent = path.assign(seconds=path["to_s"] - path["from_s"])[path["cause"].isin(causes)]
     by_client = spent.groupby("client_id")["seconds"].sum()
     client = int(by_client.index.to_numpy()[by_client.to_numpy().argmax()])
     return client if client >= 0 and by_client.max() > 0.5 * by_client.sum() else None

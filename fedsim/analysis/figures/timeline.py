@@ -113,7 +113,7 @@ def timeline(run: Run) -> Figure:
     shown = rows.assign(waited_s=waited, outcome=rows["outcome"].astype(str))
     names: list[str] | None = names_of(run, clients)
     if len(edges):
-        named = [f"edge server {edge}" for edge in edges]
+        named = [f"edge {edge}" for edge in edges]
         names = named + (names or [f"client {client}" for client in clients])
         shown = shown.assign(
             **{key: shown[key].where(shown[key] >= 0, -1 - shown[key]) for key in _NUMBERS}

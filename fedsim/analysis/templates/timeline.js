@@ -249,8 +249,7 @@
       graphic: [...(width > fedsim.WIDE ? [words("client", 2, TOP + fits() * ROW + 8)] : []), words("simulated time", width - right - fedsim.textWidth("simulated time"), height - BRUSH - 13)],
     };
   }
-  const count = outcome.length;
-  const label = `${fedsim.titleOf(host)}: ${count} dispatches of ${clients.length} clients. Left and right arrows move, plus and minus zoom, up and down select a client, Enter steps through its dispatches.`;
+  const label = `${fedsim.titleOf(host)}. Left and right arrows move, plus and minus zoom, up and down select a client, Enter steps through its dispatches, Space plays the run, P pins the client.`;
   let chart = null;
   function redraw() {
     host.style.height = `${Math.max(fits(), 1) * ROW + TOP + BOTTOM}px`;

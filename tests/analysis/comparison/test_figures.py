@@ -129,11 +129,12 @@ def test_few_seeds_are_a_note(seeds: int) -> None:
         ((100, 130), "1 min 40 s, 2 min 10 s"),
         ((27, 54), "30 s, 40 s, 50 s"),
         ((0.2, 0.3), "0.2 s, 0.3 s"),
+        ((0.013, 0.4), "30 ms, 0.1 s, 0.3 s"),
         ((27_960, 28_980), "8 h"),
     ],
 )
 def test_ticks_of_time_have_every_unit(ends_s: tuple[float, float], shown: str) -> None:
-    runs = racers(every_s=0.1, a=ends_s[:1] * 3, b=ends_s[1:] * 3)
+    runs = racers(every_s=0.01, a=ends_s[:1] * 3, b=ends_s[1:] * 3)
     figure = drawn(figures.first_to(of(*runs, goals=(GOAL,))))
     assert ", ".join(words for _, words in figure.extra["ticks"]) == shown
 

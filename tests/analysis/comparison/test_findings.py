@@ -29,21 +29,22 @@ CLEAR: dict[str, Any] = {"a": (50, 54, 59), "b": (60, 64, 75)}
         (CLEAR, "a", "b", ""),
         # The partner is the baseline, which is the first variant.
         ({"c": (90, 91, 92), **CLEAR}, "a", "c", ""),
-        ({"a": (50, 54, 70), "b": (75, 55, 52)}, "a", "b", "over b is uncertain: the lead is within the spread"),
+        ({"a": (50, 54, 70), "b": (75, 55, 52)}, "a", "b", "over b is uncertain: the ranges of their times overlap"),
         ({"c": (90, 91, 92), "b": (75, 55, 52), "a": (50, 54, 70)}, "a", "c", "over b is uncertain"),
         ({"c": (52, 53, 100), "b": (60, 64, 75), "a": (50, 54, 59)}, "a", "c", "over c is uncertain"),
         # With up to five seeds, ranges must not overlap; with six, the interval of the differences decides.
         ({"a": (50, 54, 70), "b": (60, 64, 75)}, "a", "b", "the ranges of their times overlap"),
         ({"a": (50, 54, 70) * 2, "b": (60, 64, 75) * 2}, "a", "b", ""),
-        ({"every_s": 15, **CLEAR}, "a", "b", "shorter than the time between evaluations (15 s)"),
-        ({"a": (50, 66), "b": (75, 52)}, "a", "b", "only 2 common seeds"),
-        ({"a": (58,), "b": (63,)}, "a", "b", "only 1 common seed"),
-        ({"a": (10, None), "b": (None, 30)}, "a", "b", "with 0 common seeds"),
+        ({"a": (50, 54, 70) * 2, "b": (75, 55, 52) * 2}, "a", "b", "the lead is within the spread over seeds"),
+        ({"every_s": 15, **CLEAR}, "a", "b", "shorter than the time between evaluations"),
+        ({"a": (50, 51), "b": (75, 52)}, "a", "b", "fewer than 3 common seeds"),
+        ({"a": (58,), "b": (63,)}, "a", "b", "fewer than 3 common seeds"),
+        ({"a": (10, None), "b": (None, 30)}, "a", "b", "fewer than 3 common seeds"),
         # A variant is not first because its slow runs missed the target.
         ({"a": (490, 520, None), "b": (490, 520, 550)}, "a b", "", ""),
         ({"a": (490, 520, None), "b": (490, 520, 550), "c": (520, 490, 550)}, "a b c", "", ""),
         ({"a": (490, 520, None), "b": (490, 520, 550), "c": (500, 530, 540)}, "a b", "c", "over c"),
-        ({"a": (10, 40, None, None), "b": (5, 8, 100, 200)}, "b", "a", "only 2 common seeds"),
+        ({"a": (10, 40, None, None), "b": (5, 8, 100, 200)}, "b", "a", "fewer than 3 common seeds"),
         # a beats b with seed 0, b beats c with seed 1, c beats a with seed 2: the shortest mean decides.
         ({"a": (100, None, 300), "b": (101, 200, None), "c": (None, 201, 210)}, "b", "a", "a was faster"),
         # c beats b with seed 2.

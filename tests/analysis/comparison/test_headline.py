@@ -94,7 +94,7 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"b": (10, 40, None, None), "a": (5, 8, 100, 200)}],
             (),
             [
-                "No clear winner between a and b to 80% accuracy: only 2 common seeds.",
+                "No clear winner between a and b to 80% accuracy: fewer than 3 common seeds.",
                 "a reached it first on average, after 1 min 18 s: 3.8 times as fast as b (2 of 4 runs), range of "
                 "the seeds 2 to 5.",
                 "b has the shortest mean time, but another variant was faster on the seeds with which both reached it.",
@@ -126,8 +126,8 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             [{"a": QUICK[:2], "b": SLOW[:2]}] * 2 + [{"a": (50, 54, 70), "b": (60, 64, 75)}],
             (),
             [
-                "No clear winner to 80% accuracy in any of 3 settings: only 2 common seeds in 2 of them, the ranges of "
-                "their times overlap in 1 of them.",
+                "No clear winner to 80% accuracy in any of 3 settings: fewer than 3 common seeds in 2 of them, the "
+                "ranges of their times overlap in 1 of them.",
                 "First on average: a in 3 of 3 settings.",
             ],
         ),
@@ -136,8 +136,18 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
             (10, 10),
             [
                 "First to 80% accuracy: a in 1 of 2 settings.",
-                "The lead of a over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations "
-                "(1 s).",
+                "The lead of a over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations.",
+            ],
+        ),
+        # Those that are slower with the few seeds there are were not as fast.
+        (
+            [{"a": (50, 54), "b": (53, 60), "c": (54, 50.5), "d": (96, 97), "e": (99, None)}],
+            (),
+            [
+                "No clear winner among a, c and b to 80% accuracy: the lead is shorter than the time between "
+                "evaluations or the ranges of their times overlap.",
+                "a reached it first on average, after 52 s: about as fast as c, range of the seeds 0.94 to 1.1.",
+                "The lead of a over d and e is uncertain: fewer than 3 common seeds.",
             ],
         ),
     ],
@@ -201,9 +211,13 @@ def test_the_reason_of_more_updates_is_what_the_other_server_waited_for() -> Non
     assert len(headline(of(*close))) == 1
 
 
-def _with_figures(runs: list[RunFacts]) -> Comparison:
+def _with_figures(runs: list[RunFacts], **more: Any) -> Comparison:
     numbers = dict.fromkeys(FIGURES, 1.0)
-    known: dict[str, Any] = {"figures": numbers, "spent_s": {"compute": 1.0}, "lorenz": LORENZ_AT}
+    known: dict[str, Any] = {
+        "figures": numbers,
+        "spent_s": {"compute": 1.0},
+        "lorenz": LORENZ_AT,
+    } | more
     return of(*(replace(each, **known) for each in runs), goals=(GOAL,))
 
 
@@ -224,6 +238,19 @@ def test_a_ratio_has_one_interval_and_one_direction(seeds: int) -> None:
         assert column.label == f"speed, {spread}"
         assert list(column.values) == ["baseline", slow]
     assert slow in latex(comparison)
+
+
+def test_identical_variants_count_as_one_and_what_no_run_has_is_not_a_finding() -> None:
+    runs = racers(a=QUICK, b=QUICK, c=(None,) * 3)
+    same = [replace(each, digest=each.digest.replace("b0", "a0")) for each in runs]
+    comparison = _with_figures(same)
+    assert headline(comparison)[-1].startswith("1 of 2 variants reached")
+    assert tiles(comparison)[1].value == "2"
+    lost = {"figures": dict.fromkeys(FIGURES, 1.0) | {"lost_steps": 0.0}}
+    assert page_figures(comparison)["work"].finding.endswith("with all variants.")
+    none = _with_figures(same, **lost)
+    assert page_figures(none)["work"].finding == ""
+    assert '<p class="finding"></p>' not in render(none)
 
 
 def test_variants_that_a_run_missed_come_after_the_others() -> None:
@@ -252,7 +279,7 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
     runs = [run("a", accuracy=(0.1, 0.5, 0.7), **stop), run("b", accuracy=(0.1, 0.6, 0.9), **stop)]
     goals = tuple(Target("accuracy", level) for level in (0.6, 0.8))
     comparison = of(*runs, goals=goals)
-    assert headline(comparison)[1].startswith("b reached it first on average, after 10 s")
+    assert headline(comparison)[1].startswith("b reached it first, after 10 s")
     assert other_targets(comparison) == [
         "1 of 2 variants reached 80% accuracy in at least half of the runs. Times are not comparable: runs of a had "
         "stopped at their own target."
