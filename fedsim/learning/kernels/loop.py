@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from functools import cache
 from typing import Any
 
 import torch
@@ -26,14 +25,13 @@ class BoundModule:
         self.module = copy.deepcopy(task.module).to(execution.device, execution.dtype)
         self.drops = task.drops
         self._generator = torch.Generator(execution.device) if self.drops else None
-        self._keyed_dropout = KeyedDropout(self._generator) if self._generator else nullcontext()
+        self.dropout = KeyedDropout(self._generator) if self._generator else nullcontext()
         self.channels_last = execution.device.type == "cpu" and task.takes_channels_last
         parameters = dict(self.module.named_parameters())
         buffers = dict(self.module.named_buffers())
         layout = task.layout
         self._tensors = [parameters.get(name, buffers.get(name)) for name in layout.names]
         self._layout = layout
-        self._bound: list[Tensor] | None = None
         sent = [parameters[name] for name in layout.names if name in parameters]
         self.parameters = [value for value in sent if value.requires_grad]
         self._constants = Constants(self.module, layout.names, task.model.name)
@@ -44,9 +42,6 @@ class BoundModule:
 
     def bind(self, views: list[Tensor]) -> None:
         """Use these views as parameters and buffers."""
-        if views is self._bound:
-            return
-        self._bound = views
         for tensor, view in zip(self._tensors, views, strict=True):
             assert tensor is not None
             tensor.data = view
@@ -59,8 +54,7 @@ class BoundModule:
         """
         if self.channels_last:
             inputs = channels_last(inputs)
-        with self._keyed_dropout if self.module.training else nullcontext():
-            result: Tensor = self.module(inputs)
+        result: Tensor = self.module(inputs)
         self._constants.check()
         return result
 
@@ -88,23 +82,21 @@ class BoundModules:
         self._idle.append(bound)
 
 
-@cache
-def _shares(shape: torch.Size, dtype: torch.dtype, device: torch.device) -> Tensor:
-    """The gradient of the mean of this many losses."""
-    return torch.full(shape, 1 / shape.numel(), dtype=dtype, device=device)
-
-
 class _LoopSession(SupervisedSession["LoopKernel"]):
     def __init__(self, kernel: LoopKernel, *dispatches: Any) -> None:
         super().__init__(kernel, *dispatches)
         self._bound, self._loss, self._masks = kernel.bound, kernel.task.loss, kernel.masks
-        self._autocast = kernel.execution.autocast
+        autocast, device = kernel.execution.autocast, kernel.execution.device.type
+        self._reduced = torch.autocast(device, autocast) if autocast else nullcontext()
         self._views: list[list[Tensor]] = []
+        self._copies: list[Tensor] = []
+        self._gradient_of_mean: dict[int, Tensor] = {}
 
     def _on_draw(self) -> None:
         # All at once, because it waits for the device.
         self._counts: list[list[int]] = self._sizes.tolist()
 
+    @torch.enable_grad()  # Once for all steps: outside of the module, no tensor requires gradients.
     def gradients(self, step: int, weights: Tensor, out: Tensor) -> Tensor:
         losses = []
         self._views = self._views or [self._bound.views(weight) for weight in weights]
@@ -112,12 +104,14 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             numbers, _ = self.draw(step, len(weights))
             inputs = self.inputs(step, numbers[None, row : row + 1], first=row)
             labels = self._labels[step - self._first, row]
-            loss, gradients = self._backward(step, row, inputs, labels, self._views[row])
+            self._bound.bind(self._views[row])
+            parts, gradients = self._backward(step, row, inputs, labels)
             targets = self._bound.views(out[row])[: len(gradients)]
             torch._foreach_copy_(targets, gradients)
-            losses.append(loss)
+            losses.append(self._reported(*parts))
         return torch.stack(losses).to(weights.dtype)
 
+    @torch.enable_grad()
     def descend(
         self, weights: Tensor, rates: Tensor, active: IntArray, correction: Correction | None = None
     ) -> Tensor:
@@ -131,7 +125,10 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
                 moved = self._bound.views(of_row.change)
             elif self._bound.channels_last:
                 # Copies in the order of the images, which every step would otherwise make, and aligned.
-                trained = moved = [channels_last(view.clone()) for view in views]
+                self._copies = self._copies or [channels_last(view.clone()) for view in views]
+                trained = moved = self._copies
+                torch._foreach_copy_(trained, views)
+            self._bound.bind(trained)
             at = slice(begin - self._first, end - self._first)
             inputs = self.inputs(begin, self._rows[at, rows], first=row)
             if self._bound.channels_last:
@@ -139,48 +136,50 @@ class _LoopSession(SupervisedSession["LoopKernel"]):
             batches = zip(
                 torch.split(inputs, self.width), self._labels[at, row].unbind(), strict=True
             )
+            reports = []
             for step, batch in enumerate(batches, begin):
-                loss, gradients = self._backward(step, row, *batch, trained)
+                parts, gradients = self._backward(step, row, *batch)
                 if of_row:
                     of_row.pull(model, factors[row])
                 torch._foreach_add_(moved[: len(gradients)], gradients, alpha=alpha)
                 if of_row:
                     of_row.shift(model, factors[row])
-                total += loss
+                reports.append(parts)
                 del gradients  # The next step takes the memory, which is in the cache.
+            # Together, because the first mean after a backward pass takes ten times as long as the next one.
+            for parts in reports:
+                total += self._reported(*parts)
             if trained is not views:
                 torch._foreach_copy_(views, trained)
         return losses
 
     def _backward(
-        self, step: int, row: int, inputs: Tensor, labels: Tensor, views: list[Tensor]
-    ) -> tuple[Tensor, tuple[Tensor, ...]]:
-        """Loss, as :meth:`gradients`, and gradients of one client on a padded mini-batch (width, ...)."""
+        self, step: int, row: int, inputs: Tensor, labels: Tensor
+    ) -> tuple[list[Tensor], tuple[Tensor, ...]]:
+        """Losses of a mini-batch (width, ...) without padding, with the penalty if there is one, and gradients."""
         count = self._counts[step - self._first][row]
         if count < self.width:
             # Without padding, which must not enter the statistics of normalization layers.
             inputs, labels = inputs[:count], labels[:count]
         bound = self._bound
-        bound.bind(views)
         if bound.drops:
             bound.seed_dropout(self.dropout_seed(step, row))
-        autocast = self._autocast
-        reduced = torch.autocast(inputs.device.type, autocast) if autocast else nullcontext()
-        with torch.enable_grad(), reduced:
+        with self._reduced, bound.dropout:
             outputs = bound.forward(inputs)
             if self._masks is not None:
                 outputs = outputs * self._masks[self._clients[row]]
             parts = [self._loss.per_sample(outputs, labels)]
             if self._loss.penalty:
                 parts.append(self._loss.penalties(bound.parameters))
-        shares = [_shares(part.shape, part.dtype, part.device) for part in parts]
+        if count not in self._gradient_of_mean:
+            self._gradient_of_mean[count] = torch.full_like(parts[0], 1 / count)
+        shares = [self._gradient_of_mean[count], None][: len(parts)]
         # Zeros for parameters that this mini-batch does not use.
-        gradients = torch.autograd.grad(
-            parts, bound.parameters, shares, allow_unused=True, materialize_grads=True
-        )
-        losses, *penalties = parts
-        reported = self._kernel.reported(sum(penalties, losses.mean()), losses)
-        return reported, gradients
+        gradients = torch.autograd.grad(parts, bound.parameters, shares, materialize_grads=True)
+        return [part.detach() for part in parts], gradients
+
+    def _reported(self, losses: Tensor, *penalty: Tensor) -> Tensor:
+        return self._kernel.reported(sum(penalty, losses.mean()), losses)
 
 
 class LoopKernel(SupervisedKernel):
