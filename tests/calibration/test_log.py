@@ -75,7 +75,7 @@ MISTAKES = [
     ),
     ("client,start,end\na,1,soon\n", "log.csv:2: end is 'soon', which is not an instant"),
     ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
-    ("client,start,end\na,1,Infinity\nb,2,3\n", "log.csv:2: end is 'Infinity'"),
+    ("client,start,end\na,Infinity,2\nb,2,3\n", "log.csv:2: start is 'Infinity'"),
     ("client,start,end\na,1,2\nb,never,4\n", "log.csv:3: start is 'never'"),
     ("client,start,end\na,1,never\nb,1,soon\n", "log.csv:3: end is 'soon'"),
     ("client,start,end,compute_s\na,0,5,6\nb,0,5,7\n", "log.csv:3: .* are 7 s, but it is 5 s from"),
