@@ -171,7 +171,8 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
 def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     """``values`` times ``factor``, NaN if unknown, and the cells that are not numbers. Shape (rows,) each.
 
-    A duration carries its unit: it becomes seconds, whatever the factor. A text may end in % (a hundredth).
+    A duration carries its unit: it becomes seconds, whatever the factor. A text may end in % (a hundredth), or be
+    ``never`` or the like (infinite).
     """
     kind = values.type
     if pa.types.is_duration(kind):
@@ -203,6 +204,7 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
         )
     result = np.where(percent, result / factor / 100, result)
     result = np.where(spans.notna(), spans, result)
+    result = np.where(text.str.fullmatch(_NEVER).fillna(False).astype(bool), np.inf, result)
     known = text.notna() & ~text.isin(UNKNOWN)
     return result, np.asarray(known & np.isnan(result))
 
