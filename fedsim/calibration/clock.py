@@ -47,7 +47,8 @@ def instants(frame: Frame, column: Mapping[str, str]) -> tuple[dict[str, cells.F
     local, zoned, flags = {}, False, []
     for name, spelling in column.items():
         if frame.are_plain_numbers(spelling):
-            values = frame.number(spelling, 1.0, cells.Bounds(), is_instant=True)
+            values = frame.number(spelling, 1.0, None, also=" or never")
+            values[values == np.inf] = np.nan
             unit = cells.recent_unit(values)
             if unit not in (None, "unix_s"):
                 units[spelling] = unit

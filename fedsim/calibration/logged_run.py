@@ -13,6 +13,7 @@ import numpy as np
 
 from fedsim.calibration.log import numbered, read_log
 from fedsim.errors import UserError, printable
+from fedsim.files.lines import WHOLE_ROUNDS
 from fedsim.runs.folder import RunFolder, Status
 from fedsim.runs.writer import RunWriter
 from fedsim.scenario.source import to_yaml
@@ -22,6 +23,15 @@ from fedsim.vocabulary.timeline import Aggregate, Contribution
 _COUNTS = ["round", "steps", "bytes_down", "bytes_up"]
 _NEEDS = {"lost_steps": ["steps"], "bytes": _COUNTS[2:], "lost_bytes": _COUNTS[2:]}
 """Columns without which a figure is unknown, if an update that arrived lacks them."""
+_OF_CLIENTS = (
+    "client_updates_per_h",
+    "per_update",
+    "contributed",
+    "gini",
+    "dispatches",
+    "lost_dispatches",
+)
+"""Figures that a log of whole rounds cannot give."""
 _UNKNOWN = ("energy_j", "compute_s", "paused_s", "lost_seconds")
 _OF_PHASES = ("downloaded_s", "computed_s", "download_s", "compute_s", "upload_s")
 
@@ -92,6 +102,7 @@ def write_run(path: Path, folder: RunFolder) -> None:
     missing = rows[came].isna().any()
     unknown = [figure for figure, names in _NEEDS.items() if missing[names].any()]
     versions = int(max(len(begin_s) - 1, entered.max()))
+    unknown += _OF_CLIENTS if WHOLE_ROUNDS in log.flags else ()
     info = {"log": _name(path), "unknown": [*unknown, *_UNKNOWN], "clock": "wall", "seed": 0}
     info |= {"clients": len(clients), "rounds": versions, "simulated_s": over_s}
     with folder.claimed():

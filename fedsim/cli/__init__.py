@@ -161,18 +161,18 @@ class Commands(Suggesting):
             click.echo(said, err=True)
             return 128 + number
         except BaseException as error:
-            is_refused = is_disk_full(error) or getattr(error, "errno", None) == errno.EBADF
-            if isinstance(error, OSError) and error.filename is None and is_refused:
-                _drop_output()
-                click.echo(f"error: cannot write: {error.strerror}", err=True)
-                return EXIT_USER
-            if (refused := _by_system(error)) is not None:
-                show([refused])
-                return EXIT_USER
-            return self._defect(error, show)
+            return self._failed(_with_text(error), show)
         return result if isinstance(result, int) else 0
 
-    def _defect(self, error: BaseException, show: Callable[[Iterable[UserError]], None]) -> int:
+    def _failed(self, error: BaseException, show: Callable[[Iterable[UserError]], None]) -> int:
+        is_refused = is_disk_full(error) or getattr(error, "errno", None) == errno.EBADF
+        if isinstance(error, OSError) and error.filename is None and is_refused:
+            _drop_output()
+            click.echo(f"error: cannot write: {error.strerror}", err=True)
+            return EXIT_USER
+        if (refused := _by_system(error)) is not None:
+            show([refused])
+            return EXIT_USER
         from fedsim.parts.component import has_user_code, users_line, users_report
 
         # What to do next belongs below the error, not into the traceback.
@@ -219,16 +219,27 @@ def _require_memory() -> None:
             )
 
 
+def _with_text(error: BaseException) -> BaseException:
+    """The error, or one with its traceback if a user's class fails to say what it is."""
+    try:
+        str(error)
+    except Exception:
+        name = type(error).__name__
+        return RuntimeError(f"{name}, whose __str__ fails").with_traceback(error.__traceback__)
+    return error
+
+
 def _by_system(error: BaseException) -> UserError | None:
     """The error for what the operating system refuses; None for others, and for those of a path in users' code."""
-    from fedsim.parts.component import users_traceback
-
     if _lacks_memory(error):
         detail = (str(error).splitlines() or [type(error).__name__])[0]
         hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
         return UserError(f"out of memory: {detail}", hint=hint)
     if isinstance(error, OSError) and error.errno == errno.EMFILE:
         return UserError("too many open files", hint="raise the limit: ulimit -n 1024")
+    # Without memory or another open file, nothing can be imported.
+    from fedsim.parts.component import users_traceback
+
     if users_traceback(error) is not None:
         return None
     if isinstance(error, OSError) and error.filename and error.errno in _OF_A_PATH:

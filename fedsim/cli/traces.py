@@ -96,8 +96,10 @@ def _write_new(
     force: bool,
     as_json: bool,
     doing: str = "working",
+    *,
+    has_name: bool = False,
 ) -> None:
-    """Make a bundle named after its folder, write it, and print what is in it."""
+    """Make a bundle, named after its folder unless it has a name, write it, and print what is in it."""
     check_output(output, overwrite=force)
     with advancing(doing):
         bundle = make()
@@ -105,7 +107,8 @@ def _write_new(
     words = click.get_current_context().obj
     # Without the options that only concern its output.
     command = format_command(*(word for word in words if word not in ("--force", "--json")))
-    manifest.name, manifest.command = output.name, command
+    manifest.command = command
+    manifest.name = manifest.name if has_name else output.name
     bundle.write(output, overwrite=force)
     rows = {name: table.num_rows for name, table in bundle.tables.items()}
     if as_json:
@@ -257,7 +260,8 @@ def import_(
         raise UserError("give the files to import and the output folder (-o)")
     params = _parameters(importer.Params, settings, name=output.name)
     doing = f"reading {importer.name or importer.__name__}"
-    _write_new(lambda: import_bundle(importer, paths, params), output, force, as_json, doing)
+    made = functools.partial(import_bundle, importer, paths, params)
+    _write_new(made, output, force, as_json, doing, has_name=True)
 
 
 def _importer(

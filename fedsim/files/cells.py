@@ -171,7 +171,8 @@ def texts(values: Any, *, lower: bool = False) -> tuple[Ints, list[str]]:
 def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
     """``values`` times ``factor``, NaN if unknown, and the cells that are not numbers. Shape (rows,) each.
 
-    A duration carries its unit: it becomes seconds, whatever the factor. A text may end in % (a hundredth).
+    A duration carries its unit: it becomes seconds, whatever the factor. A text may end in % (a hundredth), or be
+    ``never`` or the like (infinite).
     """
     kind = values.type
     if pa.types.is_duration(kind):
@@ -203,6 +204,7 @@ def numbers(values: Any, factor: float = 1.0) -> tuple[Floats, Bools]:
         )
     result = np.where(percent, result / factor / 100, result)
     result = np.where(spans.notna(), spans, result)
+    result = np.where(text.str.fullmatch(_NEVER).fillna(False).astype(bool), np.inf, result)
     known = text.notna() & ~text.isin(UNKNOWN)
     return result, np.asarray(known & np.isnan(result))
 
@@ -352,8 +354,6 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
         return Instants(_filled(us), local | (not zoned), bad, True, zone)
     if unit is not None and form is None:
         seconds, bad = numbers(values, TIME_UNITS[unit])
-        is_never = never(values)
-        seconds, bad = np.where(is_never, np.inf, seconds), bad & ~is_never
         if unit == "excel":
             # A spreadsheet shows no more, and its days are not exact.
             seconds = np.round(seconds + _EXCEL_S, 3)
@@ -367,14 +367,6 @@ def instants(values: Any, unit: str | None = None, form: str | None = None) -> I
     if not _is_text(kind):
         values = values.cast(pa.string())
     return _stamps(values, form)
-
-
-def never(values: Any) -> Bools:
-    """Which cells say that an instant never comes."""
-    if not _is_text(values.type):
-        return np.zeros(len(values), np.bool_)
-    matches = pc.match_substring_regex(values.cast(pa.string()), _NEVER)
-    return np.asarray(matches.fill_null(False))
 
 
 def fitting_forms(values: Any) -> list[str]:
@@ -459,7 +451,7 @@ def _stamps(values: Any, form: str | None) -> Instants:
     import pandas as pd
 
     text = _known(values, UNKNOWN)
-    is_never = never(text)
+    is_never = np.asarray(pc.match_substring_regex(text, _NEVER).fill_null(False))
     if form is not None:
         plain = text.to_pandas().str.strip()
         if not re.search(HAS_YEAR, form):

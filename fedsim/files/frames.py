@@ -39,6 +39,8 @@ _BLOCK_BYTES = 1 << 24
 _PREAMBLE = 20
 """Lines among which a header is looked for, if the first one is none."""
 _CLOCKS = 1000
+_ZEROS = 16
+"""Zero bytes in a row that no text has, but archives."""
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
@@ -198,6 +200,8 @@ class TableFile:
     # Text -----------------------------------------------------------------------------------------------------------
 
     def _open_text(self, head: bytes) -> None:
+        if bytes(_ZEROS) in head:
+            raise self.source.error("is not a text file", "unpack an archive; write text in UTF-8")
         try:
             text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
         except UnicodeDecodeError:
@@ -580,25 +584,22 @@ class Frame:
         self,
         name: str,
         factor: float = 1.0,
-        bounds: Bounds = cells.NOT_NEGATIVE,
+        bounds: Bounds | None = cells.NOT_NEGATIVE,
         unit: str = "",
         also: str = "",
-        *,
-        is_instant: bool = False,
     ) -> Floats:
-        """The numbers of a column times ``factor``, NaN if unknown; of instants, also those that never come.
+        """The numbers of a column times ``factor``, NaN if unknown.
 
-        ``unit`` is that of the file, and ``also`` the end of the hint, for messages.
+        ``unit`` is that of the file, and ``also`` the end of the hint, for messages. Without ``bounds``, they may be
+        infinite.
         """
         pairs = [cells.numbers(column, factor) for column in self.columns(name)]
         values = np.concatenate([np.zeros(0), *(pair[0] for pair in pairs)])
         bad = np.concatenate([np.zeros(0, np.bool_), *(pair[1] for pair in pairs)])
-        if is_instant:
-            never = np.concatenate([cells.never(column) for column in self.columns(name)])
-            values, bad = np.where(never, np.nan, values), bad & ~never
-        bad |= ~np.isnan(values) & ~bounds.contain(values)
+        if bounds is not None:
+            bad |= ~np.isnan(values) & ~bounds.contain(values)
         unit = f" (in {unit})" if unit else ""
-        limits = f" {'' if bounds.words else 'of '}{bounds}" if str(bounds) else ""
+        limits = f" {'' if bounds.words else 'of '}{bounds}" if bounds and str(bounds) else ""
         self.refuse(
             bad,
             f"{name} is {{}}",

@@ -17,7 +17,7 @@ _ARRIVED = re.compile(
     r"(?:aggregate_(?:fit|train): |\bfit_round \d+ )received ([1-9]\d*) results", re.IGNORECASE
 )
 _BEGINS = re.compile(r"\[INIT\]|\bFL starting|Starting Flower")
-_WHOLE_ROUNDS = (
+WHOLE_ROUNDS = (
     "Flower's server log has the times of whole rounds: each counts as one dispatch of its slowest client. Log the"
     " clients with fedsim.flower.logged."
 )
@@ -30,7 +30,7 @@ def as_table(source: SourceFile) -> tuple[SourceFile, str]:
     """A file of such lines as CSV, and a flag about it (empty: none); another file as it is."""
     head = source.head(_HEAD_BYTES)
     if _FLOWER.search(head):
-        return _table(source, "client,start,end,round", _rounds(source)), _WHOLE_ROUNDS
+        return _table(source, "client,start,end,round", _rounds(source)), WHOLE_ROUNDS
     if _TEGRA.search(head):
         return _table(source, "time,power", _tegrastats(source)), ""
     if b"power.draw" in head:

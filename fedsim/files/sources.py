@@ -18,6 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from fedsim.errors import UserError
+from fedsim.files.delimited import repeated
 from fedsim.files.documents import parsed
 from fedsim.files.room import require_room
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
@@ -145,7 +146,11 @@ class SourceFile:
         for key, record in content.items():
             if not isinstance(record, dict):
                 raise self.error(f"record {key!r} is a {type(record).__name__}, not an object")
-        return {str(key): record for key, record in content.items()}
+        by_id = {str(key): record for key, record in content.items()}
+        if len(by_id) < len(content):
+            twice = repeated(map(str, content))
+            raise self.error(f"has the id {twice} twice, as text and as a number", "keep one")
+        return by_id
 
     def line(self, number: int) -> str:
         """``file:line``, for messages."""

@@ -1,13 +1,15 @@
 """Routes through a graph: the links between the server and each access node.
 
-Routes are the shortest paths by latency, then by number of links, then by order in the graph; they are computed once.
+Routes are the shortest paths by latency, then by number of links, then by order in the graph; they are computed once,
+and listed only for the access nodes of a topology.
 An undirected edge is a full-duplex cable, which consists of two links; an edge of a directed graph is one link. Links
 of capacity 0 are down, and routes avoid them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
@@ -52,7 +54,7 @@ class Topology:
         server, access: names of the server's node and of the access nodes.
         links: source and target node of each link.
         capacity_bps, latency_ns: capacity and latency of each link; shape ``(links,)``.
-        routes: routes by :class:`~fedsim.network.base.Direction`.
+        nodes: returns the nodes of the routes to an access node and from it, in the order of travel.
     """
 
     graph: Any
@@ -61,13 +63,21 @@ class Topology:
     links: tuple[tuple[str, str], ...]
     capacity_bps: FloatArray
     latency_ns: IntArray
-    routes: tuple[Routes, Routes]
+    nodes: Callable[[str], tuple[list[str], list[str]]]
+
+    @functools.cached_property
+    def routes(self) -> tuple[Routes, ...]:
+        """Routes by :class:`~fedsim.network.base.Direction`."""
+        number = {arc: index for index, arc in enumerate(self.links)}
+        loss = np.array([self.graph.edges[arc][LOSS] for arc in self.links], dtype=np.float64)
+        ways = zip(*map(self.nodes, self.access), strict=True)
+        return tuple(_routes(paths, number, self.latency_ns, loss) for paths in ways)
 
     @classmethod
     def from_graph(
         cls, graph: Any, *, server: str, access: Sequence[str], where: str | None = None
     ) -> Topology:
-        """The topology of a graph, with its routes.
+        """The topology of a graph.
 
         Args:
             graph: networkx graph, directed or not; its edges have ``capacity_bps`` and ``latency_s``, numbers or text
@@ -87,14 +97,11 @@ class Topology:
         raise_all(errors)
 
         links = tuple(arcs.edges)
-        number = {arc: index for index, arc in enumerate(links)}
-        latency_ns = np.array([arcs.edges[arc][LATENCY] for arc in links], dtype=np.int64)
-        loss = np.array([arcs.edges[arc][LOSS] for arc in links], dtype=np.float64)
-        down = nx.single_source_dijkstra_path(arcs, server, weight=_cost)
+        down, _ = nx.dijkstra_predecessor_and_distance(arcs, server, weight=_cost)
+        back = down
         if graph.is_directed():
-            back = nx.single_source_dijkstra_path(arcs.reverse(copy=False), server, weight=_cost)
-        else:
-            back = down
+            reverse = arcs.reverse(copy=False)
+            back, _ = nx.dijkstra_predecessor_and_distance(reverse, server, weight=_cost)
         unreachable = [name for name in access if name not in down or name not in back]
         raise_all(
             UserError(
@@ -110,11 +117,8 @@ class Topology:
             access=tuple(access),
             links=links,
             capacity_bps=np.array([arcs.edges[arc][CAPACITY] for arc in links], dtype=np.float64),
-            latency_ns=latency_ns,
-            routes=(
-                _routes([down[name] for name in access], number, latency_ns, loss),
-                _routes([back[name][::-1] for name in access], number, latency_ns, loss),
-            ),
+            latency_ns=np.array([arcs.edges[arc][LATENCY] for arc in links], dtype=np.int64),
+            nodes=lambda name: (_to_source(down, name)[::-1], _to_source(back, name)),
         )
 
     def served_by(self, servers: Sequence[str]) -> tuple[Topology, IntArray]:
@@ -125,11 +129,9 @@ class Topology:
         down = nx.multi_source_dijkstra_path(self.graph, list(servers), weight=_cost)
         paths = [down[name] for name in self.access]
         back = [nx.dijkstra_path(self.graph, path[-1], path[0], weight=_cost) for path in paths]
-        number = {arc: index for index, arc in enumerate(self.links)}
-        loss = np.array([self.graph.edges[arc][LOSS] for arc in self.links], dtype=np.float64)
-        to, fro = (_routes(one, number, self.latency_ns, loss) for one in (paths, back))
+        nodes = dict(zip(self.access, zip(paths, back, strict=True), strict=True))
         nearest = np.array([servers.index(path[0]) for path in paths], dtype=np.int64)
-        return replace(self, routes=(to, fro)), nearest
+        return replace(self, nodes=nodes.__getitem__), nearest
 
     def route(self, access: int, direction: Direction) -> list[int]:
         """Numbers of the links on an access node's route, in the order of travel."""
@@ -146,6 +148,14 @@ class Topology:
         nodes = nx.dijkstra_path(self.graph, source, target, weight=_cost)
         route = [self.links.index(arc) for arc in pairwise(nodes)]
         return route, int(self.latency_ns[route].sum())
+
+
+def _to_source(before: Mapping[str, Sequence[str]], name: str) -> list[str]:
+    """The nodes from one to the source of the shortest paths, by the nodes that come before each on the paths to it."""
+    path = [name]
+    while previous := before[path[-1]]:
+        path.append(previous[0])
+    return path
 
 
 def _cost(_from: str, _to: str, link: dict[str, Any]) -> int | None:
@@ -188,7 +198,7 @@ def _arcs(graph: Any, where: str | None) -> tuple[Any, list[UserError]]:
 
 
 def _routes(
-    paths: list[list[str]],
+    paths: Sequence[list[str]],
     number: dict[tuple[str, str], int],
     latency_ns: IntArray,
     loss: FloatArray,

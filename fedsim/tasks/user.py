@@ -62,9 +62,8 @@ class UserDataset(DatasetComponent):
         if arrays_alone and len(made) == 2:
             made = dict(zip(("x", "y"), made, strict=True))
         if isinstance(made, Mapping):
-            arrays, notes = joined(
-                {key: np.asarray(value) for key, value in made.items()}, list(made), where
-            )
+            read = {key: _array(value, str(key), where) for key, value in made.items()}
+            arrays, notes = joined(read, list(made), where)
             return dataset_of_arrays(
                 arrays, where, params.held_out, name=self.name, target_kind=None, notes=notes
             )
@@ -80,6 +79,17 @@ class UserDataset(DatasetComponent):
                 "data sets, or arrays (x, y)",
             )
         return dataset_of_splits(splits, where, params, name=self.name)
+
+
+def _array(value: Any, name: str, where: str) -> Any:
+    try:
+        return np.asarray(value)
+    except Exception as error:  # A user's class may raise any.
+        raise UserError(
+            f"its array {name} cannot be read: {error}",
+            where=where,
+            hint="return arrays of numbers, whose samples have one shape",
+        ) from error
 
 
 def _of_tables(splits: list[Any], name: str) -> Dataset:

@@ -75,9 +75,10 @@ MISTAKES = [
     ),
     ("client,start,end\na,1,soon\n", "log.csv:2: end is 'soon', which is not an instant"),
     ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
-    ("client,start,end\na,Infinity,2\nb,2,3\n", "log.csv:2: start is 'Infinity'"),
     ("client,start,end\na,1,2\nb,never,4\n", "log.csv:3: start is 'never'"),
     ("client,start,end\na,1,never\nb,1,soon\n", "log.csv:3: end is 'soon'"),
+    ("client,start,end\na,Infinity,1\nb,2,3\n", "log.csv:2: start is 'Infinity'"),
+    ("client,start,end\na,1,2\nb,2,soon\n", "log.csv:3: end is 'soon'\n  .* unknown or never"),
     ("client,start,end,compute_s\na,0,5,6\nb,0,5,7\n", "log.csv:3: .* are 7 s, but it is 5 s from"),
     ("client,start,end,compute_s,upload_s\na,0,9,5,6\n", "log.csv:2: .* are 11 s, but it is 9 s"),
     ("client,start,end,compute_s,steps\na,0,5,4,0\n", "steps is 0, but the client computed for 4"),
@@ -103,6 +104,13 @@ def test_all_kinds_of_impossible_rows_are_reported(tmp_path: Path) -> None:
     lines = [str(error.where).rpartition(":")[2] for error in caught.value.errors]
     assert lines == ["7", "2", "4", "3", "5", "6"]
     assert all(error.hint for error in caught.value.errors)
+
+
+@pytest.mark.parametrize("word", ["never", "Infinity", "inf"])
+def test_an_end_that_never_was_is_unknown_wherever_it_stands(tmp_path: Path, word: str) -> None:
+    header = "client,start,end,round\n"
+    for rows in (f"a,0,{word},0\nb,1,7,0\n", f"b,0,7,0\na,1,{word},0\n"):
+        assert read(tmp_path, header + rows)["end_s"].isna().sum() == 1
 
 
 def test_a_missing_log_is_refused(tmp_path: Path) -> None:

@@ -82,6 +82,27 @@ def test_a_log_is_compared_with_a_simulated_run(tmp_path: Path) -> None:
     assert fedsim.compare(tmp_path / "real.csv").write(tmp_path / "logs").exists()
 
 
+def test_the_log_of_a_server_says_nothing_of_single_clients(tmp_path: Path) -> None:
+    lines = [
+        f"2024-05-01T12:0{minute}:00Z INFO : {said}"
+        for number in range(3)
+        for minute, said in (
+            (2 * number, "configure_train: Sampled 5 nodes (out of 10)"),
+            (2 * number + 1, "aggregate_train: Received 5 results and 0 failures"),
+        )
+    ]
+    (tmp_path / "fl.log").write_text("\n".join(lines))
+    (tmp_path / "real.csv").write_text(ROUNDS)
+    comparison = fedsim.compare([tmp_path / "fl.log", tmp_path / "real.csv"])
+    figures = comparison.facts[0].figures
+    assert figures["interval_s"] == 100
+    for name in ("client_updates_per_h", "contributed", "per_update", "gini", "dispatches"):
+        assert np.isnan(figures[name])
+        assert not np.isnan(comparison.facts[1].figures[name])
+    page = comparison.write(tmp_path / "page").read_text()
+    assert "local steps and single clients" in page
+
+
 TIMING = {
     "name": "timed",
     "task": {"name": "timing", "clients": 6, "parameters": 1e6},

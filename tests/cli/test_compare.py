@@ -115,6 +115,14 @@ def test_an_unknown_label_is_answered_with_an_option_that_works() -> None:
         assert comparison.groups[1].label == comparison.baseline == "\\x1b[31m"
 
 
+def test_logs_do_not_differ_in_a_key_that_no_scenario_has(tmp_path: Path) -> None:
+    for name in ("a.csv", "b.csv"):
+        (tmp_path / name).write_text("client,start,end,round\na,0,5,0\na,7,12,1\n")
+    result = invoke("compare", tmp_path / "a.csv", tmp_path / "b.csv", "-o", tmp_path / "out")
+    assert result.exit_code == 0
+    assert "keys that differ" not in result.output
+
+
 MISTAKES = r"""
 --xlim 0:2parsecs | xlim: '0:2parsecs' is not a range
 --xlim 5d:6d | xlim: the range is outside the data

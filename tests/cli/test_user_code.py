@@ -150,6 +150,15 @@ def test_an_exception_of_a_part_does_not_steer_the_terminal(scenario: Path) -> N
     assert "OSError: \\x9b7m\\u202e" in result.stderr
 
 
+def test_an_error_that_cannot_say_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "class E(Exception):\n    def __str__(self):\n        raise self\n\ndef data():\n    raise E\n"
+    )
+    result = invoke("data", "prepare", f"{tmp_path}/mine.py:data")
+    assert (result.exit_code, "mine.py:6: your own code failed" in result.stderr) == (2, True)
+    assert "E, whose __str__ fails" in result.stderr
+
+
 def test_a_metric_that_stops_an_iteration(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text("def score(outputs, labels):\n    return next(iter([]))\n")
     world = digits(stop={"rounds": 2}, evaluation={"metrics": ["mine.py:score"]})

@@ -76,6 +76,12 @@ def drawn():
 def stream():
     return Stream()
 
+def ragged():
+    return {"x": [[1, 2], [3]], "y": [0, 1]}
+
+def with_gradient():
+    return torch.rand(20, 3, requires_grad=True), Y
+
 def nothing():
     return None
 
@@ -123,7 +129,9 @@ def test_tables(made: Any) -> None:
     assert len(dataset.train_y) == len(dataset.test_y) == 20
 
 
-@pytest.mark.parametrize("function", ["stream", "nothing", "four", "three", "misnamed"])
+@pytest.mark.parametrize(
+    "function", ["stream", "nothing", "four", "three", "misnamed", "ragged", "with_gradient"]
+)
 def test_other_returns_are_refused(made: Any, function: str) -> None:
     with pytest.raises(UserError) as refusal:
         made(function)

@@ -64,7 +64,7 @@ def left_out(comparison: ComparisonTables) -> Iterator[str]:
 
 def from_logs(comparison: ComparisonTables) -> Iterator[str]:
     """Runs are logs of real runs."""
-    columns = {"bytes": "bytes", "lost_steps": "local steps"}
+    columns = {"bytes": "bytes", "lost_steps": "local steps", "contributed": "single clients"}
     for run in (run for run in comparison.facts if run.log):
         absent = [name for figure, name in columns.items() if math.isnan(run.figures[figure])]
         lacks = format_names(["metrics", "energy", "times of phases", *absent])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -20,6 +21,7 @@ from fedsim.network.columns import (
 )
 from fedsim.network.graphs import AnyGraph, Direct
 from fedsim.network.shared import Flow, SharedNetwork
+from fedsim.network.topology import Topology
 from fedsim.randomness import Purpose
 from fedsim.units import Rate
 from fedsim.vocabulary.formatting import format_counted
@@ -53,13 +55,13 @@ class Shared(NetworkKind):
 
     def build(self, context: NetworkContext) -> SharedNetwork:
         params = self.params
-        topology = params.topology.topology(context)
+        topology, attachment = self._attached(context)
         if context.servers:
             topology, _ = topology.served_by(context.servers)
         down_bps, up_bps = rate_columns(params, context)
         return SharedNetwork(
             topology,
-            attachment=self._attachment(topology.access, context),
+            attachment=attachment,
             down_bps=down_bps,
             up_bps=up_bps,
             latency_s=latency_column(params.latency, context),
@@ -72,9 +74,16 @@ class Shared(NetworkKind):
 
     def nearest(self, context: NetworkContext) -> npt.NDArray[np.int64]:
         """Index of the nearest of the context's servers for each client, (N,)."""
-        topology = self.params.topology.topology(context)
+        topology, attachment = self._attached(context)
         _, nearest = topology.served_by(context.servers)
-        return nearest[self._attachment(topology.access, context)]
+        return nearest[attachment]
+
+    def _attached(self, context: NetworkContext) -> tuple[Topology, npt.NDArray[np.int64]]:
+        """The topology whose access nodes are those of clients, and the one of each client."""
+        topology = self.params.topology.topology(context)
+        every = self._attachment(topology.access, context)
+        nodes, attachment = np.unique(every, return_inverse=True)
+        return replace(topology, access=tuple(topology.access[node] for node in nodes)), attachment
 
     def _attachment(
         self, access: tuple[str, ...], context: NetworkContext

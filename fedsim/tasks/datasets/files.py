@@ -257,6 +257,8 @@ def _refuse(wrong: npt.NDArray[np.bool_], columns: list[str], path: Path, what: 
 
 
 _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
+_SETS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
+"""Folders that are not classes."""
 _KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 
@@ -291,6 +293,12 @@ class ImageFolder(DatasetComponent):
                 f"has {len(classes)} class folders, but at least two are needed",
                 where=str(parts[0]),
                 hint="put images into <class>/, or with a separate test set into train/<class>/ and test/<class>/",
+            )
+        if set(classes) <= _SETS:
+            raise UserError(
+                f"its folders {format_names(classes)} are sets of samples, not classes",
+                where=str(parts[0]),
+                hint="name them train and test, each with the folders of the classes in it",
             )
         if unknown := sorted(set(_class_folders(parts[-1])) - set(classes)):
             message = f"there is no class '{unknown[0]}' in {parts[0]}"

@@ -60,6 +60,10 @@ class FromFile(Partitioner):
     def _read(self, path: Path) -> tuple[IntArray, IntArray, npt.NDArray[np.bool_] | None]:
         table = read_table(path, "give a CSV or Parquet table with the columns sample and client")
         for column in ("sample", "client"):
+            if column in table and table[column].isna().any():
+                where = row_place(path, int(table[column].isna().to_numpy().argmax()))
+                hint = "number the sample and its client, or remove the row"
+                raise UserError(f"{column} is empty", where=where, hint=hint)
             if column not in table or table[column].dtype.kind not in "iu" or not len(table):
                 raise UserError(
                     f"it has no rows, or no column '{column}' of whole numbers",

@@ -38,7 +38,7 @@ class ImporterParams(Parameters):
     """Options that every importer takes."""
 
     name: str | None = None
-    """Name of the bundle; by default that of the first file."""
+    """Name of the bundle; by default that of its folder."""
     source: str | None = None
     """Repository, commit and path of the source; by default the files' names and SHA-256."""
     license: str | None = None

@@ -405,8 +405,8 @@ class _Log:
             some = cells.numbers(frame.columns(names[0])[0])[0]
             fit = cells.recent_unit(some)
             # From 2000 to 2099; most are not at midnight.
-            days = (some > 36_526) & (some < 73_050) & (some % 1 > 0)
-            if fit is None and 2 * np.count_nonzero(days) > len(some):
+            days = some[(some > 36_526) & (some < 73_050)]
+            if fit is None and 2 * np.count_nonzero(days % 1) > len(some):
                 fit = "excel"
             examples["time_unit"] += f"; they fit {fit}" * (fit is not None)
         require_units(frame, self.params, columns, examples)

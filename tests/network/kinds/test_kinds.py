@@ -260,6 +260,19 @@ def test_shared_attachment() -> None:
         build(context_of(), "shared", topology=star, attach=["n0", "n1"], **base)
 
 
+def test_routes_are_listed_for_the_nodes_of_clients_alone(tmp_path: Path) -> None:
+    """All routes of a chain of 20,000 nodes have 200 million links."""
+    links = "".join(f"n{node} n{node + 1} 1Gbps 1ms\n" for node in range(20_000))
+    (tmp_path / "chain.edges").write_text(f"server n0 1Gbps 1ms\n{links}")
+    topology = {"name": "file", "path": str(tmp_path / "chain.edges")}
+    network = build(context_of(), "shared", topology=topology, latency=0, down=1e6)
+    assert isinstance(network, SharedNetwork)
+    assert network.topology.access == ("n0", "n1", "n2")
+    assert [len(network.route(client, UP)) for client in range(3)] == [3, 4, 5]
+    far = {"attach": ["n0", "n20000", "n0"], "topology": topology, "latency": 0, "down": 1e6}
+    assert len(build(context_of(), "shared", **far).route(1, DOWN)) == 20_003
+
+
 def test_shared_attachment_by_group(tmp_path: Path) -> None:
     (tmp_path / "sites.txt").write_text("server north 1Gbps 5ms\nserver south 1Gbps 9ms\n")
     topology = {"name": "file", "path": str(tmp_path / "sites.txt")}

@@ -389,6 +389,9 @@ def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit
         save_image(tmp_path / name / "1.png", 1)
     save_image(tmp_path / "a" / "._1.png", 1)
     refused("1 class folders")
+    for part in ("train", "val"):
+        save_image(tmp_path / ".parts" / part / "cat" / "1.png", 1)
+    refused("train and val are sets of samples, not classes", ".parts")
     save_image(tmp_path / "b" / "1.png", 1, size=(6, 6))
     refused(r"b.1\.png: sample 1 is .*\(3, 6, 6\).*others have shape \(3, 5, 4\)")
     assert load("image_folder", root=tmp_path, size=(4, 4)).class_names == ("a", "b")

@@ -388,6 +388,7 @@ def test_a_file_says_which_samples_clients_test_on(tmp_path: Path, marks: tuple[
         ("sample,client,is_test\n1,0,0\n2,1,1\n", "client 1 has no training samples"),
         ("sample,client,is_test\n1,0,0\n2,0,2\n", "'is_test' contains values other"),
         ("sample,client\n2,0\n1,-1\n", "dealt.csv:3: .* of client -1"),
+        ("sample,client\n2,0\n1,\n", "dealt.csv:3: client is empty"),
         ("row,client\n1,0\n", "no column 'sample' of whole numbers"),
         ("sample,client\n1,x\n", "no column 'client' of whole numbers"),
         ("sample,client\n", "it has no rows"),

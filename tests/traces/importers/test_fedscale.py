@@ -120,6 +120,8 @@ def test_numpy_scalars_of_every_protocol(tmp_path: Path, protocol: int) -> None:
     bundle = import_("fedscale", path)
     assert bundle.tables["compute"].to_pylist()[0]["sample_s"] == 153.25 / 1000
     assert bundle.tables["network"].to_pylist()[0]["bandwidth_bps"] == 2209.615982329485 * 1000
+    path.write_bytes(pickle.dumps({1: record, "1": record}, protocol=protocol))
+    assert "has the id 1 twice" in refused("fedscale", path)
 
 
 def test_a_pickle_that_calls_a_function_is_refused_unrun(tmp_path: Path) -> None:

@@ -115,7 +115,9 @@ def test_an_importer_of_ones_own_is_used_like_any_other(tmp_path: Path, form: st
     }
     assert bundle.manifest.horizon_us == 20_000_000
     assert bundle.manifest.options == {"length_s": 20}
-    assert bundle.manifest.importer == "Doors"
+    assert (bundle.manifest.importer, bundle.manifest.name) == ("Doors", "b")
+    invoke("import", *words, "-s", "name=visits", "-o", tmp_path / "named")
+    assert TraceBundle.read(tmp_path / "named").manifest.name == "visits"
     assert "visits.txt (sha256" in (bundle.manifest.source or "")
     assert "length_s" in invoke("import", reference).stdout
     (tmp_path / "late.txt").write_text("ann 7 5\n")
