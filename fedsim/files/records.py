@@ -7,6 +7,7 @@ it checks both, and the type of every entry, so that nothing downstream needs to
 from __future__ import annotations
 
 import functools
+import os
 import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -140,6 +141,8 @@ class Record:
         """The error for the record or a file that it lists, with the way to continue without it."""
         quoted = shlex.quote(str(path))
         hint = self.hint.format(path=f"-r {quoted}" if path.is_dir() else quoted)
+        if not os.path.lexists(path):
+            hint = hint.replace(f"rm {quoted}, then ", "")
         return UserError(problem, where=str(path), hint=hint)
 
     def require_intact(self, folder: Path, content: Mapping[str, Any], name: str) -> None:
