@@ -106,7 +106,7 @@ def parse_quantity(value: object, units: dict[str, float], kind: str, base: str)
             )
         result = number * units[unit] if unit else number
     else:
-        result = float(value)
+        result = float(str(value))  # Infinite if it is an integer that is too large.
     if not math.isfinite(result):
         raise ValueError(f"{value!r} is not a finite {kind}")
     if not result and re.match(r"\s*[+-]?[0.]*[1-9]", str(value)):

@@ -54,6 +54,7 @@ def test_sizes_and_rates() -> None:
         ("3 months", "no known unit of a duration: use one of ns, us, ms, s, min, h, d"),
         (float("nan"), "not a finite duration"),
         ("1e400s", "not a finite duration"),
+        (10**400, "not a finite duration"),
         ("1e-400s", "'1e-400s' is too small a duration"),
         ("-1s", "is negative"),
         ("40000d", "longer than a hundred years"),

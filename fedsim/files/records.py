@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,8 @@ class Record:
         """The error for the record or a file that it lists, with the way to continue without it."""
         quoted = format_word(str(path))
         hint = self.hint.format(path=f"-r {quoted}" if path.is_dir() else quoted)
+        if not os.path.lexists(path):
+            hint = hint.replace(f"rm {quoted}, then ", "")
         return UserError(problem, where=str(path), hint=hint)
 
     def require_intact(self, folder: Path, content: Mapping[str, Any], name: str) -> None:

@@ -47,6 +47,12 @@ def verify(folder: Path) -> list[Verdict]:
     """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
     record = next((record for record in ANSWERS if (folder / record.file).is_file()), None)
     if record is None:
+        tables = {name: each for each in ANSWERS for name in each.beside if name.endswith(".csv")}
+        for name in filter(lambda name: (folder / name).is_file(), tables):
+            lost = tables[name].damaged(folder / tables[name].file, f"no such file beside {name}")
+            inside = sorted({*folder.glob(f"*/{RUN.file}"), *folder.glob(f"runs/*/{RUN.file}")})
+            verdicts = [verify_folder(path.parent) for path in inside]
+            return [Verdict(folder, "damaged", 1, (lost,)), *verdicts]
         if not any((folder / name).exists() for name in (RUN.file, SWEEP_SCENARIO, MANIFEST_NAME)):
             hint = "give the folder of a run, a sweep, a decision, a forecast, a board run or a trace bundle"
             raise UserError("the folder has no files with checksums", where=str(folder), hint=hint)

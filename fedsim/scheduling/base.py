@@ -114,7 +114,7 @@ class Selection(Component, ABC):
 class CohortParams(Parameters):
     """Parameters of selections with a cohort size."""
 
-    cohort: int | None = Field(default=None, ge=1)
+    cohort: int | None = Field(default=None, ge=1, le=10**9)
     """Clients per round; default: all available clients."""
 
 

@@ -162,7 +162,7 @@ class Level:
                 )
             where, fix = (
                 "network",
-                "a rate without a unit is in bits per second; write, for example, 5Mbps",
+                "send less, or give a higher rate; a rate without a unit is in bits per second; write 5Mbps",
             )
             if longest == "local steps":
                 where, fix = "compute", "give a shorter step time, or less work"

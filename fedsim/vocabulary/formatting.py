@@ -46,6 +46,10 @@ def format_value(value: Any, kind: Kind) -> str:
     return value if isinstance(value, str) else _FORMATS[kind](float(value))
 
 
+_LONG_S = 1e15
+"""Duration from which the digits of whole days say nothing; runs end long before."""
+
+
 def format_duration(seconds: float) -> str:
     """A duration in its two largest units, rounded: ``3 d 4 h``, ``12 min 5 s``, ``0.25 s``, ``40 ms``.
 
@@ -60,7 +64,7 @@ def format_duration(seconds: float) -> str:
             count, rest = divmod(_whole(value / smaller_length), length // smaller_length)
             if count < most:
                 return f"{count} {unit} {rest} {smaller}" if rest else f"{count} {unit}"
-        return f"{_whole(value / 86_400):,} d"
+        return f"{_whole(value / 86_400):,} d" if value < _LONG_S else f"{value / 86_400:.3g} d"
 
     return _signed(seconds, written)
 

@@ -190,6 +190,13 @@ def test_runs_that_are_missing_or_replaced_are_damage(tmp_path: Path) -> None:
     fedsim.sweep(SMALL, out, jobs=1)
     (out / "index.csv").write_text("run\n")
     assert [verdict.state for verdict in verify(out)] == ["damaged", *["intact"] * 4]
+    # The advice is not to remove what is missing.
+    for name in ("index.parquet", "sweep.json"):
+        (out / name).unlink()
+        verdict, *others = verify(out)
+        [problem] = (each for each in verdict.problems if str(out / name) in str(each.where))
+        assert "or continue without it: repeat the command" in str(problem.hint)
+        assert [each.state for each in others] == ["intact"] * 4
 
 
 def test_two_sweeps_do_not_share_a_folder(tmp_path: Path) -> None:

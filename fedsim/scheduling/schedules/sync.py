@@ -51,7 +51,7 @@ class Sync(Schedule):
     class Params(Parameters):
         deadline: Duration | None = Field(default=None, gt=0)
         """Longest round; updates that arrive later do not count. Default: a round waits for all clients."""
-        over_selection: float = Field(default=1.0, ge=1)
+        over_selection: float = Field(default=1.0, ge=1, le=1000)
         """Factor by which the cohort is enlarged; the round closes when as many updates have arrived as the original
         cohort has clients."""
         min_updates: int = Field(default=1, ge=0)

@@ -166,7 +166,7 @@ class Scripted(Selection):
     chooses = False
 
     class Params(CohortParams):
-        cohort: int | None = Field(default=None, ge=1)
+        cohort: int | None = Field(default=None, ge=1, le=10**9)
         """Updates that close a round of a schedule with ``over_selection``; default: those of all its clients."""
         rounds: list[list[int]] = Field(min_length=1)
         """Clients of each round, each at most once per round. After the last round, the script starts again. Edge

@@ -65,7 +65,7 @@ class DeclaredWork(Parameters):
 class FlowerParams(Parameters):
     """The nodes of a Flower app: their number, the unit of their work, and their visibility to the ServerApp."""
 
-    clients: int = Field(default=10, ge=1, le=10**9)
+    clients: int = Field(default=10, ge=1, le=10**7)
     """Number of nodes (SuperNodes); node i is client i and has the partition id i."""
     unit: Literal["step", "example", "host_seconds"] = "step"
     """Unit of work whose time ``devices.compute`` gives: an optimizer step, a training example, or a second of CPU time

@@ -25,7 +25,7 @@ class TimingTask(Task):
     class Params(Parameters):
         """Clients, sizes and workloads without learning, for questions of timing."""
 
-        clients: int = Field(ge=1, le=10**9)
+        clients: int = Field(ge=1, le=10**7)
         """Number of clients."""
         parameters: int | None = Field(default=None, ge=1)
         """Parameters of the model; 4 bytes each (8 with float64) cross the network for every vector sent. The default

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from fedsim.randomness import Purpose, Stream
 from fedsim.scenario.model import Evaluation
@@ -21,6 +22,8 @@ def test_sizes_are_those_of_the_scenario() -> None:
     assert task.steps_per_epoch(Training(batch_size=2)).tolist() == [4, 4, 4]
     assert timing(8, clients=1, size="800").layout.size == 100
     assert timing(clients=1).parameters == 1_000_000
+    with pytest.raises(ValidationError, match="less than or equal to 10000000"):
+        timing(clients=10**9)
 
 
 def test_local_steps_follow_steps_epochs_or_the_default() -> None:
