@@ -81,9 +81,11 @@ def embedded(data: dict[str, Any]) -> Markup:
 
 
 def unbroken(text: str) -> Markup:
-    """Text that breaks neither between numbers and units nor inside durations nor after ± and ≡, and in long names such
-    as ``server.schedule.over_selection=1.3`` only after their separators."""
-    joined = re.sub(r"(?<![\w=.,])(\d[\d.,]*) (?=[^\W\d])", "\\1\u00a0", text)
+    """Text that does not break between numbers and units, inside durations, after ± and ≡ and inside the entries of
+    ``lr 0.2, cohort 8``, and breaks long names such as ``server.schedule.over_selection=1.3`` after their separators.
+    """
+    text = re.sub(r"(^|, )(\w+) (?=\d)", "\\1\\2\u00a0", text)
+    joined = re.sub(r"(?<![\w=.,])(\d(?:[\d.,]*\d)?) (?=[^\W\d])", "\\1\u00a0", text)
     joined = re.sub(r"(\d\u00a0(?:d|h|min)) (?=\d+\u00a0(?:h|min|s)\b)", "\\1\u00a0", joined)
     words = (
         re.split(r"(?<=[\w/][_=/.:])(?=[^\W\d])", word) if len(word) > _LONG_NAME else [word]

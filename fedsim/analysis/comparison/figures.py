@@ -19,7 +19,7 @@ from fedsim.analysis.comparison.facts import (
     SPENT,
     RunFacts,
 )
-from fedsim.analysis.comparison.findings import NO_WINNER, ahead
+from fedsim.analysis.comparison.findings import NO_WINNER, TOO_FEW, ahead
 from fedsim.analysis.comparison.groups import Group
 from fedsim.analysis.comparison.headline import (
     best_at_the_end,
@@ -230,9 +230,12 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     known = frame[frame["time_s"].notna()]
     reached = comparison.merged(comparison.reached[comparison.reached["goal"] == target])
     reached, least = reached.merge(known[["setting", "label"]]), list[str]()
+    counts = reached.dropna(subset="time_s").groupby(["setting", "label"]).size()
+    few = bool(counts.min() < INTERVAL_RUNS)
     for words, cost, written in _LEAST:
         spent = reached.assign(value=reached[cost])
-        best = ahead(spent, written, higher=False) if known[cost].any() else NO_WINNER
+        is_known = known[cost].any() and not few
+        best = ahead(spent, written, higher=False) if is_known else NO_WINNER
         if not best.startswith(NO_WINNER):
             least.append(f"{words}: {best}")
     columns: Columns = (
@@ -250,12 +253,13 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     if frame["runs"].max() < INTERVAL_RUNS:  # The median of two runs would be the faster one.
         columns = [column for column in columns if column[0] != "time_median_s"]
     more = (name for name in SPENT if name in comparison.costs)
+    none = f"{_NONE_LEAST}: {TOO_FEW}" if few else _NONE_LEAST
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
         without = f" There are no speeds relative to {comparison.baseline}, which did not reach it."
     return Figure(
         f"target-{number}",
-        f"{sentence('; '.join(least) or (_NONE_LEAST if len(known) else 'no variant reached it'))}.{without}",
+        f"{sentence('; '.join(least) or (none if len(known) else 'no variant reached it'))}.{without}",
         _table(comparison, frame, (*columns, *more), merges=False),
         {
             "title": f"Time to {comparison.phrase(target)}",

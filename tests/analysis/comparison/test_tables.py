@@ -28,6 +28,9 @@ from tests.analysis.comparison.compared import (
 )
 from tests.analysis.comparison.made import of
 from tests.analysis.comparison.test_groups import facts
+from tests.analysis.comparison.test_targets import middle
+
+MIDDLE = middle(3)
 
 
 def drawn_seeds() -> npt.NDArray[np.int64]:
@@ -95,8 +98,8 @@ def test_times_to_target(sweep: Sweep, comparison: Comparison, value: float) -> 
         assert shown["time_median_s"] == ordered[1]
         if reached == 3:
             means = [times[draw].mean() for draw in resamples]
-            assert shown["time_low_s"] == pytest.approx(np.quantile(means, 0.025))
-            assert shown["time_high_s"] == pytest.approx(np.quantile(means, 0.975))
+            assert shown["time_low_s"] == pytest.approx(np.quantile(means, MIDDLE[0]))
+            assert shown["time_high_s"] == pytest.approx(np.quantile(means, MIDDLE[1]))
         else:
             assert math.isnan(shown["time_low_s"])
         base = np.array(
@@ -109,8 +112,8 @@ def test_times_to_target(sweep: Sweep, comparison: Comparison, value: float) -> 
             assert shown["relative"] == pytest.approx(times[both].mean() / base[both].mean())
         if variant != "fedavg" and np.isfinite([*times, *base]).all():
             ratios = [times[draw].mean() / base[draw].mean() for draw in resamples]
-            assert shown["relative_low"] == pytest.approx(np.quantile(ratios, 0.025))
-            assert shown["relative_high"] == pytest.approx(np.quantile(ratios, 0.975))
+            assert shown["relative_low"] == pytest.approx(np.quantile(ratios, MIDDLE[0]))
+            assert shown["relative_high"] == pytest.approx(np.quantile(ratios, MIDDLE[1]))
         for against in ("round", "version", "bytes", "compute_s"):
             at = [
                 cost(run, against)[
@@ -159,8 +162,8 @@ def test_differences_are_taken_seed_by_seed(sweep: Sweep, comparison: Comparison
         assert (shown["first"], shown["second"], shown["seeds"]) == (*reversed(VARIANTS), 3)
         assert shown["difference"] == pytest.approx(gaps.mean())
         means = gaps[resamples].mean(axis=1)
-        assert shown["low"] == pytest.approx(np.quantile(means, 0.025))
-        assert shown["high"] == pytest.approx(np.quantile(means, 0.975))
+        assert shown["low"] == pytest.approx(np.quantile(means, MIDDLE[0]))
+        assert shown["high"] == pytest.approx(np.quantile(means, MIDDLE[1]))
         assert shown["better"] == (gaps > 0).sum()
         for value in TARGETS:
             quantity = f"time to accuracy={value:g}"
