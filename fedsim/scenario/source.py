@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 import io
-import os
 import math
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
