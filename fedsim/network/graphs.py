@@ -7,6 +7,7 @@ Edges carry ``capacity_bps`` and ``latency_s``. A generated graph names its serv
 from __future__ import annotations
 
 import abc
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     import networkx as nx
 
 SERVER = "server"
+_MOST_NODES = 100_000
 ROLE = "role"
 EDGE_LISTS = (".edges", ".edgelist", ".txt")
 
@@ -108,7 +110,7 @@ class Star(Generated):
 
     name: Literal["star"]
     """star"""
-    sites: int = Field(ge=1)
+    sites: int = Field(ge=1, le=_MOST_NODES)
     """Number of sites."""
 
     def topology(self, context: NetworkContext) -> Topology:
@@ -123,7 +125,7 @@ class Tree(GraphSource):
 
     name: Literal["tree"]
     """tree"""
-    fan_out: list[Annotated[int, Field(ge=1)]] = Field(min_length=1)
+    fan_out: list[Annotated[int, Field(ge=1)]] = Field(min_length=1, max_length=20)
     """Children of each node, level by level from the server; [4, 8] has 4 core nodes with 8 edge sites each."""
     capacity: Rate | list[Rate] = 1e9
     """Capacity of a link, both ways; or one for each level, from the server down."""
@@ -131,6 +133,9 @@ class Tree(GraphSource):
     """Latency of a link; or one for each level, from the server down."""
 
     def topology(self, context: NetworkContext) -> Topology:
+        if (leaves := math.prod(self.fan_out)) > _MOST_NODES:
+            where, hint = "devices.network.topology.fan_out", f"give at most {_MOST_NODES:,}"
+            raise UserError(f"the tree has {leaves:,} leaves", where=where, hint=hint)
         capacities = self._levels(self.capacity, "capacity")
         latencies = self._levels(self.latency, "latency")
         graph, above, count = _server_alone(), [SERVER], 0
@@ -158,7 +163,7 @@ class Tree(GraphSource):
 class RandomGraph(Generated):
     """A random graph: the server is the node with the most links, and clients attach to all others."""
 
-    nodes: int = Field(ge=2)
+    nodes: int = Field(ge=2, le=_MOST_NODES)
     """Number of nodes, including the server."""
 
     def topology(self, context: NetworkContext) -> Topology:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import io
+import math
 import os
 import re
 from dataclasses import dataclass, field
@@ -398,10 +399,11 @@ def _tag_error(tag: str, location: str) -> UserError:
 
 def _number(text: str) -> str | int | float:
     try:
+        if _BASED_INTEGER.match(text) and not _INTEGER.match(text):
+            text = str(int(text, 0))
         if _INTEGER.match(text):
-            return int(text)
-        if _BASED_INTEGER.match(text):
-            return int(str(int(text, 0)))
+            # Beyond the largest float, it is infinite, as it is with an exponent.
+            return int(text) if math.isfinite(float(text)) else float(text)
     except ValueError:
         return text  # too many digits for Python; the parameter's own check reports it
     if _FLOAT.match(text):

@@ -8,6 +8,7 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pytest
+from pydantic import ValidationError
 
 import fedsim
 from fedsim.errors import UserError
@@ -68,6 +69,8 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
     ("spec", "message"),
     [
         ({"name": "tree", "fan_out": [2, 3], "capacity": [1e9]}, "1 values for 2 levels"),
+        ({"name": "tree", "fan_out": [1000, 1000]}, "the tree has 1,000,000 leaves"),
+        ({"name": "star", "sites": 10**9}, "less than or equal to 100000"),
         ({"name": "barabasi_albert", "nodes": 3, "links": 5}, "m"),
         ({"name": "waxman", "nodes": 3, "beta": 1e-9}, "no links"),
         ({"name": "file", "path": "absent.gml"}, "no such file"),
@@ -83,7 +86,7 @@ def test_graphs_that_cannot_be_made(spec: dict[str, Any], message: str, tmp_path
         ("net.txt", "a b 1 1s"),
     ):
         (tmp_path / name).write_text(text)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises((UserError, ValidationError), match=message):
         make(spec, tmp_path)
 
 

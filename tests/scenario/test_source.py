@@ -22,6 +22,8 @@ from tests.lines import rows
         ("012", 12),
         ("0o17", 15),
         ("0x1F", 31),
+        ("9" * 400, math.inf),
+        ("0x" + "F" * 400, math.inf),
         ("-.inf", -math.inf),
         ("no", "no"),
         ("on", "on"),
