@@ -70,6 +70,9 @@ _OPENING = {
 }
 """The token that each closing token belongs to."""
 
+_BEYOND_UNICODE = re.compile(r"\\U(?!000|0010)[0-9A-Fa-f]{8}")
+"""An escape of which the parser of YAML makes no error of its own."""
+
 
 @dataclass
 class Source:
@@ -135,6 +138,16 @@ def parse_yaml(text: str, label: str) -> Source:
         ) from None
     except YAMLError as error:
         raise UserError(f"not YAML: {error}", where=label) from None
+    except (ValueError, OverflowError):
+        beyond = _BEYOND_UNICODE.search(text)
+        if beyond is None:
+            raise
+        line = text.count("\n", 0, beyond.start()) + 1
+        raise UserError(
+            f"not YAML: {beyond[0]} is not a character",
+            where=f"{label}:{line}",
+            hint="the last one is \\U0010FFFF; in single quotes, a backslash is itself",
+        ) from None
     raise_all(builder.commas)
     return source
 

@@ -106,6 +106,8 @@ def test_aliases_are_copies_with_the_place_of_the_anchor() -> None:
         ("a: 1\n b: 2\n", "f:2:3", "a second ':' in what looks like one value"),
         ("? [a, b]\n: 1\n", "f:1:3", "plain text"),
         ("a: 1\nb: \x01\n", "f:2", "'\\x01'"),
+        ('a: "\\U0010ffff"\nb: "\\U00110000"\n', "f:2", "\\U00110000 is not a character"),
+        ('a: "\\UFFFFFFFF"\n', "f:1", "\\UFFFFFFFF is not a character"),
         ("[" * 1200, "f", "too deeply"),
     ],
 )
