@@ -78,6 +78,8 @@ _PHASES = ("start_s", "downloaded_s", "computed_s", "end_s")
 INSTANTS = (*_PHASES, "ended_s")
 _ROUNDING_S = 1e-6
 _OR_EMPTY = "or leave it empty if it is unknown"
+_EXACT = cells.Bounds(-(2**53), 2**53)
+"""The whole numbers that floats hold exactly, as tables do."""
 _COARSE = 10
 """Resolutions of the clock below which a median time is flagged."""
 _UNDELIVERED = (Outcome.DROPPED.label, Outcome.CUT.label, Outcome.UNFINISHED.label)
@@ -203,7 +205,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         frame.refuse(unknown, f"{column[name]} is {{}}", every, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
     for name in (each for each, column_ in FORMAT.items() if column_.cell == "number"):
-        log[name] = frame.number(column[name], 1.0, cells.Bounds()) if name in column else np.nan
+        log[name] = frame.number(column[name], 1.0, _EXACT) if name in column else np.nan
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
     for name in INSTANTS:

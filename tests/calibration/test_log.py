@@ -75,6 +75,7 @@ MISTAKES = [
     ),
     ("client,start,end\na,1,soon\n", "log.csv:2: end is 'soon', which is not an instant"),
     ("client,start,end\na,1,2\nb,,4\n", "log.csv:3: start is empty"),
+    ("client,start,end,round\na,1,2,0\nb,3,4,9e18\n", "log.csv:3: round is '9e18'"),
     ("client,start,end\na,1,2\nb,never,4\n", "log.csv:3: start is 'never'"),
     ("client,start,end\na,1,never\nb,1,soon\n", "log.csv:3: end is 'soon'"),
     ("client,start,end\na,Infinity,1\nb,2,3\n", "log.csv:2: start is 'Infinity'"),
