@@ -39,8 +39,6 @@ _BLOCK_BYTES = 1 << 24
 _PREAMBLE = 20
 """Lines among which a header is looked for, if the first one is none."""
 _CLOCKS = 1000
-_ZEROS = 16
-"""Zero bytes in a row that no text has, but archives."""
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
@@ -200,8 +198,6 @@ class TableFile:
     # Text -----------------------------------------------------------------------------------------------------------
 
     def _open_text(self, head: bytes) -> None:
-        if bytes(_ZEROS) in head:
-            raise self.source.error("is not a text file", "unpack an archive; write text in UTF-8")
         try:
             text = codecs.getincrementaldecoder("utf-8-sig")().decode(head)
         except UnicodeDecodeError:
