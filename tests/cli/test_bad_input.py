@@ -168,7 +168,7 @@ def test_bad_scenarios(run: RunText, name: str, text: str | bytes, fragments: li
         assert checked.stderr == result.stderr, "check refuses with the message of run"
 
 
-@pytest.mark.parametrize(("name", "text", "fragments"), cases(ONCE_BEGUN))
+@pytest.mark.parametrize(("name", "text", "fragments"), [*cases(ONCE_BEGUN)])
 def test_scenarios_that_turn_out_impossible_once_the_run_begins(
     run: RunText, name: str, text: str, fragments: list[str]
 ) -> None:
