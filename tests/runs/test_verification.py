@@ -77,6 +77,7 @@ def read_everything(path: Path) -> None:
 def test_a_run_as_written_is_intact_and_its_page_does_not_count(complete: Path) -> None:
     read_everything(complete)
     assert verify(complete)[0] == 0
+    RunFolder(complete).update_info(**{"": 1})  # An entry without a meaning.
     (complete / "report.html").write_text("rewritten")
     (complete / "notes.txt").write_text("mine")
     code, rows = verify(complete)

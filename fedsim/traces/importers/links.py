@@ -74,7 +74,9 @@ class Pensieve(LinkImporter):
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         layout = "a cooked trace has lines of: time in seconds, a tab, Mbit/s"
         frame = _lines(source, ("time", "rate"), layout, 2)
-        time_us = microseconds(frame.number("time", 1.0, TIME_S, "s"))
+        seconds = frame.number("time", 1.0, TIME_S, "s")
+        frame.refuse(np.isnan(seconds), "has no time")
+        time_us = microseconds(seconds)
         rate_bps = frame.number("rate", 1e6, unit="Mbit/s")
         length = np.diff(time_us)
         message = "the time is {}, before the one above it"

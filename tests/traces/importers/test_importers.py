@@ -229,6 +229,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("pensieve", "0 1\n1 2 3\n", ":2: has 3 cells"),
     ("pensieve", "0 1\n\n1 fast\n", ":3: rate is 'fast'"),
     ("pensieve", "0 1\n5 1\n4 1\n", ":3: the time is '4'"),
+    ("pensieve", "0 1\nnan 1\n5 1\n", ":2: has no time"),
     ("pensieve", "0 1\n0 2\n", "has no interval between two times"),
     ("rtt_matrix", "0 1\n1 0 2\n", ":2: has 3 cells"),
     ("rtt_matrix", "0 1 2\n1 0 2\n", "has 2 lines of 3 numbers"),
