@@ -22,6 +22,7 @@ from fedsim.files.durable import (
     is_disk_full,
     remove_matching,
     remove_temporaries,
+    require_no_folder,
     write_text,
 )
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
@@ -252,6 +253,7 @@ class RunFolder:
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
             for path in files:
+                require_no_folder(path)
                 path.unlink(missing_ok=True)
             remove_temporaries(self.path)
 
