@@ -84,9 +84,9 @@ def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
     (tmp_path / "run" / ".lock").mkdir(parents=True)
     (tmp_path / "a.csv").mkdir()
     for file in (tmp_path / "run" / ".lock", tmp_path / "a.csv"):
-        with pytest.raises(UserError, match="is a folder") as caught:
-            with locked(tmp_path / "run"), replacing(tmp_path / "a.csv"):
-                pass
+        raised = pytest.raises(UserError, match="is a folder")
+        with raised as caught, locked(tmp_path / "run"), replacing(tmp_path / "a.csv"):
+            pass
         assert (caught.value.where, len([*tmp_path.glob("*")])) == (str(file), 2)
         file.rmdir()
 
