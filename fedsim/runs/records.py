@@ -203,7 +203,7 @@ RUN = Record(
     "run.json",
     2,
     Annotated[_Run, AfterValidator(_counts_fit)],
-    hint="restore the file from a copy, or repeat the run with --overwrite",
+    hint="restore the file from a copy, or remove the folder of the run and repeat the command that wrote it",
 )
 FACTS = Record(
     "facts.json", 2, _Facts, hint="remove it: rm {path}; comparisons then read the tables"

@@ -224,6 +224,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("mahimahi", "1\n\n2.5\n", ":3: the time is '2.5'"),
     ("mobiperf", [{"tcp_speed_results": [1.0]}, {"tcp_speed_results": [-1.0]}], ", record 2: "),
     ("nyu_mets", "1,Mbits/sec\n1,MB/h\n", ":2: 'MB/h'"),
+    ("nyu_mets", "1e300,Gbits/sec\n", ":1: the rate is '1e300'"),
     ("nyu_mets", "fast,Mbits/sec\n", ":1: the rate is 'fast'"),
     ("nyu_mets", ",Mbits/sec\n", "has no rate of down"),
     ("pensieve", "0 1\n1 2 3\n", ":2: has 3 cells"),
@@ -242,6 +243,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("throughput", "t,x\n0,1\n1,fast\n", ":3: down is 'fast'"),
     ("ucc5g", f"{UCC}soon,5G,D,1,1\n", "'soon'"),
     ("ucc5g", f"{UCC}2020.02.27_18.39.01,5G,D,x,1\n", ":2: DL_bitrate is 'x'"),
+    ("ucc5g", f"{UCC}2020.02.27_18.39.01,5G,D,1e306,1\n", ":2: DL_bitrate is '1e306'"),
     ("ucc5g", f"{UCC}2020.02.27_18.39.01,5G,I,1,1\n", "no row gives DL_bitrate"),
     (
         "table",
