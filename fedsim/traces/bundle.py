@@ -318,6 +318,7 @@ class TraceBundle:
                         dictionary_pagesize_limit=1 << 26,
                     )
                     digests[name] = file_sha256(file)
+                self.manifest = self.manifest.model_copy()  # Others may share it.
                 self.manifest.sha256 = digests
                 self.manifest.written_by = f"fedsim {package_version()}"
                 content = self.manifest.model_dump(mode="json", by_alias=True)
