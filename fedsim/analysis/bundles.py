@@ -15,6 +15,7 @@ from fedsim.analysis.figures.lines import (
     cumulative,
     drawing,
     label_plainly,
+    legend_names,
     line_figure,
     places,
 )
@@ -271,11 +272,7 @@ def _picture(every: Sequence[BundleStatistics], panels: list[Figure]) -> Any:
         label_plainly(axes, times=x.kind == "time")
     drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in picture.axes]
     handles = {label: handle for axes in drawn for handle, label in axes}
-    picture.legend(
-        handles.values(),
-        handles,
-        loc="outside upper center",
-        ncols=max(1, len(handles)),
-        frameon=False,
-    )
+    names, beside = legend_names(list(handles), 72 * picture.get_figwidth())
+    place: Any = {"loc": "outside upper center", "ncols": beside, "frameon": False}
+    picture.legend(handles.values(), names, **place)
     return picture

@@ -108,16 +108,14 @@ def explanation(run: Run, waiting: Figure | None) -> list[str]:
         return []
     sentences = [waiting.finding]
     changes = waiting.extra["changes"]
-    if changes and changes[0]["share"] >= _NOTABLE:
-        effect = changes[0]["effect"].replace("−", "")
-        most = max((change["most"] for change in changes[1:]), default=0.0)
-        verb = "would" if changes[0]["least"] >= most else "may"
+    if first := next((each for each in changes if each["share"] >= _NOTABLE), None):
+        effect = first["effect"].replace("−", "")
+        most = max((each["most"] for each in changes if each is not first), default=0.0)
+        verb = "would" if first["least"] >= most else "may"
         per = "per server update"
         if reached_target(run):
             per = "to the target, if as many server updates are needed"
-        sentences.append(
-            f"{sentence(changes[0]['change'])} {verb} help most: {effect} less time {per}."
-        )
+        sentences.append(f"{sentence(first['change'])} {verb} help most: {effect} less time {per}.")
     return [*sentences, *late_rise(run)]
 
 

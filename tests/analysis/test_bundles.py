@@ -1,5 +1,6 @@
 """The plots of trace bundles: what they show, and nothing that is not in the bundles."""
 
+import dataclasses
 import re
 from pathlib import Path
 
@@ -73,3 +74,12 @@ def test_the_picture_names_its_hours_and_dashes(described: list[BundleStatistics
         line for axes in picture.axes for line in axes.get_lines() if line.get_linestyle() == ":"
     ]
     assert {line.get_color() for line in fits} == {"black"}
+
+
+def test_the_picture_holds_long_names(described: list[BundleStatistics]) -> None:
+    names = ("devices_of_a_campus_in_winter", "devices_of_a_campus_in_summer", "d" * 200)
+    every = [dataclasses.replace(described[0], name=name) for name in names * 2]
+    picture = _picture(every, list(_panels(every)))
+    picture.draw_without_rendering()
+    box = picture.legends[0].get_window_extent()
+    assert 0 <= box.x0 <= box.x1 <= picture.bbox.x1

@@ -61,6 +61,15 @@ def test_the_client_that_set_the_pace_is_named(tmp_path: Path) -> None:
     assert without.simulated_s == run.simulated_s / 2
 
 
+def test_leaving_out_a_client_is_not_first_if_another_change_saves_far_more(tmp_path: Path) -> None:
+    run = fedsim.run(three_clients("2.3s", 3, {"name": "sync"}, {"rounds": 5}), tmp_path / "run")
+    figure = waiting(run)
+    assert figure
+    changes = [change["change"] for change in figure.extra["changes"]]
+    assert changes == ["devices twice as fast", "leaving out client 2"]
+    assert "Devices twice as fast would help most: about 48%" in explanation(run, figure)[1]
+
+
 def test_rounds_of_edge_servers_have_a_measure(tmp_path: Path) -> None:
     run = fedsim.run("edge_servers", tmp_path / "run", overrides=["stop={rounds: 2}"])
     figure = waiting(run)
@@ -106,7 +115,9 @@ def test_time_after_the_last_update_and_transfers_together_are_in_the_head(tmp_p
 
 def test_a_rise_in_the_last_hour_is_called_so(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run", clients=10, hours=24)
-    for values, rises in (([0.5] * 19 + [0.9], True), (np.linspace(0.5, 0.9, 20), False)):
+    earlier = [*np.linspace(0.4, 0.5, 16), 0.78, 0.785, 0.79, 0.8]  # It rose hours before.
+    gradual = np.linspace(0.5, 0.9, 20)
+    for values, rises in (([0.5] * 19 + [0.9], True), (gradual, False), (earlier, False)):
         times_s = np.arange(1, 21) * 3600.0
         run.metrics = pd.DataFrame(
             {"time_s": times_s, "version": range(20), "round": 1, "accuracy": values}

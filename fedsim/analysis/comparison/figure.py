@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import re
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ import pandas as pd
 from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
 from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cost
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.figures.lines import drawing, label_plainly
+from fedsim.analysis.figures.lines import drawing, filled, label_plainly, legend_names
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.files.durable import replacing
@@ -219,14 +218,11 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
     with style.context():
         from matplotlib.figure import Figure
 
-        letters = int(18 * width)
         lines = [*variants, _BOUND] if style.bound else [*variants]
-        names = {name: textwrap.fill(name, max(8, letters - 8)) for name in lines}
-        beside = max(1, min(len(names), letters // (10 + max(map(len, names)))))
+        texts, beside = legend_names(lines, 72 * width)
+        below = 0 if alone else math.ceil(len("\n".join(texts).splitlines()) / beside)
         high = min(1.7 + 0.27 * width / columns, 0.8 * width / columns)
-        height = height or max(1.5, high) * rows + 0.17 * (
-            0 if alone else math.ceil(len(names) / beside)
-        )
+        height = height or max(1.5, high) * rows + 0.17 * below
         figure = Figure(figsize=(width, height), layout="constrained")
         shared: Any = "row" if len(metrics) > 1 < len(settings) else len(metrics) == 1
         grid = list(figure.subplots(rows, columns, squeeze=False, sharey=shared).flat)
@@ -251,13 +247,14 @@ def draw(comparison: ComparisonTables, style: FigureStyle) -> Figure:
             axes.set_visible(axes.has_data())
         drawn = [zip(*axes.get_legend_handles_labels(), strict=True) for axes in grid]
         handles = {
-            names[label]: handle
+            label: handle
             for panel in drawn
             for handle, label in panel
             if not alone or label == _BOUND  # The title of a panel names its variant.
         }
         if handles:
-            figure.legend(handles.values(), handles, loc="outside lower center", ncols=beside)
+            shown = [texts[lines.index(name)] for name in handles]
+            figure.legend(handles.values(), shown, loc="outside lower center", ncols=beside)
     return figure
 
 
@@ -310,8 +307,9 @@ def _curves(
         bound = comparison.merged(comparison.curves(metric, points=4000, bound=True))
     left, right = (end / per_unit for end in xlim)
     bottom, top = (end * scale for end in late or ylim)
-    letters = _LETTERS * panels[0][0].figure.get_figwidth() / panels[0][0].get_gridspec().ncols
-    has_names = not alone and max(map(len, variants)) <= letters
+    inches = panels[0][0].figure.get_figwidth() / panels[0][0].get_gridspec().ncols
+    has_names = not alone and max(map(len, variants)) <= _LETTERS * inches
+    room = 72 * (inches - 0.5)
     for number, (axes, setting) in enumerate(panels):
         hidden = list(notes)
         for label, rows in frame[frame["setting"] == setting].groupby("label", sort=False):
@@ -351,10 +349,10 @@ def _curves(
             axes.plot([], [], color="gray", linewidth=0.6, alpha=0.6, label=_BOUND)
         if hidden:
             y, va = (0.03, "bottom") if definition.higher_is_better else (0.97, "top")
-            note = f"not shown: {', '.join(hidden)}"
+            note = filled(f"not shown: {', '.join(hidden)}", room, 5.6)
             axes.text(0.98, y, note, transform=axes.transAxes, ha="right", va=va, size="x-small")
         title = alone[number] if alone else setting if metric == style.metrics[0] else ""
-        axes.set_title(textwrap.fill(title, 34, break_long_words=False, break_on_hyphens=False))
+        axes.set_title(filled(title, room, 9.6))
         axes.set_xlabel(f"{cost} ({unit})" if unit else cost)
         axes.set_ylabel(f"{definition.label} (%)" if percent else definition.label)
         axes.set_xscale("log" if log_x else "linear")

@@ -29,7 +29,7 @@ from fedsim.analysis.comparison.headline import (
 )
 from fedsim.analysis.comparison.reference import ReferenceTable
 from fedsim.analysis.comparison.tables import ComparisonTables, over_clients
-from fedsim.analysis.comparison.targets import INTERVAL_RUNS, Target
+from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, spread_over
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.lines import cumulative, round_times
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
@@ -147,7 +147,7 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         {
             **{name: row[name] for name in names},
             "look": looks.index(row["label"]),
-            "seeds": places(*row["seeds_s"]) if math.isfinite(row["time_s"]) else [],
+            "seeds": places(*row["seeds_s"]),
             "ends": places(row["low_s"], row["high_s"]),
             "mean": next(iter(places(row["time_s"])), None),
         }
@@ -256,7 +256,7 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     none = f"{_NONE_LEAST}: {TOO_FEW}" if few else _NONE_LEAST
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
-        without = f" There are no speeds relative to {comparison.baseline}, which did not reach it."
+        without = f" There are no speeds relative to {comparison.baseline}: fewer than half of its runs reached it."
     return Figure(
         f"target-{number}",
         f"{sentence('; '.join(least) or (none if len(known) else 'no variant reached it'))}.{without}",
@@ -287,13 +287,14 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
     frame = frame[frame["quantity"].isin(list(quantities)) & (frame["seeds"] > 0)]
     if not len(frame):
         return None
-    spread = comparison.spread
-    lows, highs = ("lowest", "highest") if comparison.is_few else ("low", "high")
+    spread, is_few = spread_over(*frame["seeds"]), frame[["seeds"]].to_numpy() <= FEW
+    ends = ["low", "high"]
+    frame[ends] = np.where(is_few, frame[["lowest", "highest"]], frame[ends])
     finding = f"Each {spread} is of one pair; of many, some exclude zero by chance, so they are not counted."
     if (frame["seeds"] == 1).all():
         finding = "The differences are those of one seed."
     elif len(frame) == 1:
-        excludes = bool(((frame[lows] > 0) | (frame[highs] < 0)).all())
+        excludes = bool(((frame["low"] > 0) | (frame["high"] < 0)).all())
         finding = f"The {spread} of the difference {'excludes' if excludes else 'includes'} zero."
 
     def written(row: Mapping[Hashable, Any], key: str) -> str:
@@ -304,8 +305,8 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         quantity=[quantities[row["quantity"]][0] for row in rows],
         difference=[written(row, "difference") for row in rows],
         spread=[
-            f"{written(row, lows)} to {written(row, highs)}"
-            if row["seeds"] > 1 and math.isfinite(row[lows])
+            f"{written(row, 'low')} to {written(row, 'high')}"
+            if row["seeds"] > 1 and math.isfinite(row["low"])
             else ABSENT
             for row in rows
         ],

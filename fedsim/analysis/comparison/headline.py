@@ -23,7 +23,7 @@ from fedsim.analysis.comparison.findings import (
 )
 from fedsim.analysis.comparison.groups import listed
 from fedsim.analysis.comparison.tables import SAME, ComparisonTables
-from fedsim.analysis.comparison.targets import Target
+from fedsim.analysis.comparison.targets import Target, spread_over
 from fedsim.analysis.figures.base import sentence
 from fedsim.analysis.headline import Tile
 from fedsim.runs.critical import CAUSES
@@ -118,30 +118,28 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
     why = ", ".join(
         f"{r} in {n} of them" if len(reasons) > 1 else r for r, n in reasons.most_common()
     )
-    if len(settings) == 1:
+    if len(every) == 1:
         main = _first(comparison, target, every[0])
     else:
         most = most_often((label for lead in clear or every for label in lead.tied), len(settings))
         main = [f"First to {phrase}: {most}."]
         if not clear:
-            where = (
-                "either setting"
-                if len(every) == 2
-                else f"any of {format_count(len(every))} settings"
-            )
+            number = len(settings)
+            where = "either setting" if number == 2 else f"any of {format_count(number)} settings"
             none = f"No clear winner to {phrase} in {where}: {why}."
             main = [none, f"First on average: {most}."]
         elif reasons.total() > 1:
             uncertain = f"{format_count(reasons.total())} of {len(every)} settings"
             main.append(f"Leads are uncertain in {uncertain}: {why}.")
     shown = clear if reasons.total() > 1 else every
-    explained = [sentence for lead in shown for sentence in explanations(comparison, lead)]
+    alone = len(every) == 1
+    explained = [sentence for lead in shown for sentence in explanations(comparison, lead, alone)]
     return [*main, *explained, *([count] if good < len(frame) else [])]
 
 
 def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str]:
-    """Who was first in the only setting, when, and by which factor; before it, why nobody is a clear winner."""
-    rows = comparison.targets_of(target).set_index("label")
+    """Who was first in the only setting with times, when, and how much faster; before it, why nobody clearly was."""
+    rows = comparison.targets_of(target).set_index("setting").loc[[lead.setting]].set_index("label")
 
     def some(label: str) -> str:
         """How many runs reached the target if not all did, because their mean is then biased."""
@@ -149,11 +147,12 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         return "" if reached == runs else f" ({reached} of {runs} runs)"
 
     goal, first = comparison.phrase(target), listed(_named(comparison, lead, lead.tied))
+    goal += f" ({lead.setting})" if lead.setting else ""
     text = f"after {format_duration(rows['time_s'][lead.first])}{some(lead.first)}"
     if lead.speedup > 1:
         rival = f"{listed([lead.second])}{some(lead.second)}"
         ratio = lead.speedup, lead.low, lead.high
-        text += f": {format_speed(*ratio, rival=rival, spread=comparison.spread)}"
+        text += f": {format_speed(*ratio, rival=rival, spread=spread_over(lead.seeds))}"
     if not lead.doubts:
         return [f"{first} reached {goal} first, {text}."]
     variants = _named(comparison, lead, [*lead.tied, *lead.close])
@@ -169,8 +168,8 @@ def _named(comparison: ComparisonTables, lead: Lead, labels: Sequence[str]) -> l
     return [comparison.shown[each] for each in every if each in comparison.shown]
 
 
-def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
-    """How certain a lead is."""
+def explanations(comparison: ComparisonTables, lead: Lead, alone: bool) -> Iterator[str]:
+    """How certain a lead is; of one that is ``alone``, more than the reason that :func:`_first` has."""
     where = f" ({lead.setting})" if lead.setting else ""
     both = "on the seeds with which both reached it"
     if len(tied := _named(comparison, lead, lead.tied)) > 1:
@@ -178,7 +177,7 @@ def explanations(comparison: ComparisonTables, lead: Lead) -> Iterator[str]:
     if lead.quickest not in lead.tied:
         yield f"{listed([lead.quickest])} has the shortest mean time{where}, but another variant was faster {both}."
     others = [label for label in lead.doubts if label not in lead.close]
-    for rivals, why in ((lead.close, lead.why),) if lead.setting else ((others, TOO_FEW),):
+    for rivals, why in ((others, TOO_FEW),) if alone else ((lead.close, lead.why),):
         if rivals := _named(comparison, lead, rivals):
             over = f"{listed([lead.first])} over {listed(rivals, NAMED)}"
             yield f"The lead of {over}{where} is uncertain: {why}."

@@ -35,6 +35,7 @@ from fedsim.analysis.comparison.targets import (
     median_of_reached,
     ratio_of_means,
     reaching,
+    spread_over,
 )
 from fedsim.errors import UserError, nearest_or_all, printable
 from fedsim.vocabulary.formatting import format_names, format_word
@@ -235,15 +236,10 @@ class ComparisonTables:
         """Whether runs ended at their target, so that their final values do not rank the variants."""
         return len(self.groups) > 1 and any(run.stopped_at for run in self.facts)
 
-    @functools.cached_property
-    def is_few(self) -> bool:
-        """Whether spreads over seeds are shown as ranges, because a variant has few runs."""
-        return min(len(group.runs) for group in self.groups) <= FEW
-
     @property
     def spread(self) -> str:
         """What the spread of times and ratios over seeds is called."""
-        return "range of the seeds" if self.is_few else "95% interval"
+        return spread_over(*self.targets.get("reached", ()), *self.pairs["seeds"])
 
     @functools.cached_property
     def needs_log_time(self) -> bool:
@@ -380,7 +376,7 @@ class ComparisonTables:
         if not times_s.all():
             return Estimate()
         ratio = ratio_of_means(*times_s.T)
-        if self.is_few and len(times_s):
+        if 0 < len(times_s) <= FEW:
             ratios = times_s[:, 0] / times_s[:, 1]
             return Estimate(ratio.mean, float(ratios.min()), float(ratios.max()))
         return ratio
@@ -403,7 +399,7 @@ class ComparisonTables:
             ends, speed = (row["time_low_s"], row["time_high_s"]), Estimate()
             if math.isfinite(row["relative"]):
                 speed = self.speed(row["setting"], goal, row["label"], self.baseline)
-            if self.is_few:
+            if len(seeds_s) <= FEW:
                 is_known = math.isfinite(row["time_s"]) and len(seeds_s) > 1
                 ends = (seeds_s.min(), seeds_s.max()) if is_known else (math.nan, math.nan)
             names = ("low_s", "high_s", "speed", "speed_low", "speed_high", "seeds_s")

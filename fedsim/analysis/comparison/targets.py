@@ -25,6 +25,14 @@ FEW = 5
 """Number of seeds up to which spreads are shown as ranges: an interval would be little more."""
 
 
+def spread_over(*seeds: int) -> str:
+    """What the spread of values over these numbers of seeds is called."""
+    few = {number <= FEW for number in seeds if number > 1}
+    if False not in few:
+        return "range of the seeds"
+    return f"95% interval{f' (range for up to {FEW} seeds)' if True in few else ''}"
+
+
 @dataclass(frozen=True)
 class Target:
     """A value that a metric should reach.

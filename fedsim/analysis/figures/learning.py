@@ -196,8 +196,8 @@ def time_to_targets(run: Run) -> Figure | None:
 def late_rise(run: Run) -> list[str]:
     """A sentence if the main metric met its target by a steep rise in the last twentieth of the time, else nothing.
 
-    The rise is from the median over the quarter of the time before, and steep if it is more than :data:`_STEEP` times
-    the usual change from one evaluation to the next.
+    The rise is from the median over the quarter of the time before, and from that over its end, and steep if it is more
+    than :data:`_STEEP` times the usual change from one evaluation to the next.
     """
     name = next((name for name in metric_names(run)[:1] if name in targets(run)), None)
     if name is None or not math.isfinite(end_s := run.time_to(name, targets(run)[name])):
@@ -209,8 +209,8 @@ def late_rise(run: Run) -> list[str]:
     usual = float(table[name].diff().abs().median())
     if len(before) < _LEAST_EVALUATIONS:
         return []
-    middle = float(before.median())
-    if abs(table[name].iloc[-1] - middle) <= _STEEP * usual:
+    middle, recent = (float(each.median()) for each in (before, before.tail(len(before) // 4)))
+    if min(abs(table[name].iloc[-1] - each) for each in (middle, recent)) <= _STEEP * usual:
         return []
     return [
         f"The target was met by a rise in the last {format_duration(late_s)}: "

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -122,6 +123,33 @@ def drawing(*sheets: Path) -> Iterator[None]:
     finally:
         if epoch is not None:
             os.environ["SOURCE_DATE_EPOCH"] = epoch
+
+
+def _width(text: str, size: float) -> float:
+    from matplotlib.font_manager import FontProperties
+    from matplotlib.textpath import text_to_path as measured
+
+    font = FontProperties(size=size)
+    every = (measured.get_text_width_height_descent(s, font, False) for s in text.split("\n"))
+    return float(max(width for width, *_ in every))
+
+
+def filled(text: str, points: float, size: float) -> str:
+    """Text of a size, broken into lines that are drawn at most this wide, if eight letters are."""
+    every = (textwrap.fill(text, letters) for letters in range(max(8, len(text)), 8, -1))
+    fits = (broken for broken in every if _width(broken, size) <= points)
+    return next(fits, textwrap.fill(text, 8))
+
+
+def legend_names(names: Sequence[str], points: float) -> tuple[list[str], int]:
+    """Names broken so that a legend of a width holds them, and the number of its columns."""
+    from matplotlib import rcParams
+
+    size = rcParams["font.size"]
+    room = 6.5 * size  # Of the sample of a line, and gaps.
+    texts = [filled(name, points - room, size) for name in names]
+    widest = max((_width(text, size) for text in texts), default=0.0)
+    return texts, max(1, min(len(texts), int(points / (room + widest))))
 
 
 def label_plainly(axes: Any, *, times: bool = False) -> None:

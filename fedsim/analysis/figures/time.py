@@ -148,7 +148,9 @@ def waiting(run: Run) -> Figure | None:
             pace = f"{'all' if paced >= rounds else f'{format_count(paced)} of'} {format_count(rounds)}"
             finding += f", which set the pace of {pace} rounds"
         if (change := _without(run, path, client)) is not None:
-            changes = [change, *changes][:_MOST_CHANGES]
+            # The client is first unless another change saves more than twice as much.
+            rest = [each for each in changes if each["share"] > 2 * change["share"]]
+            changes = [*rest, change, *changes[len(rest) :]][:_MOST_CHANGES]
     finding += "."
     if not reached and (after_s := run.simulated_s - whole) > _NOTABLE_AFTER * run.simulated_s:
         finding += f" No update came in the {format_duration(after_s)} after it."

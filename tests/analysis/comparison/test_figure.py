@@ -212,6 +212,23 @@ def test_targets_and_short_names_at_the_ends_of_lines_are_those_of_the_page() ->
         assert all([*texts[name].xy] == lines[name] for name in list(ends)[:named])
 
 
+@pytest.mark.parametrize("width", [None, "nature", "acm-text"])
+@pytest.mark.parametrize("variants", [3, 8])  # Eight have a panel each, with their names as titles.
+@pytest.mark.parametrize("name", ["deadline=1min, over_selection=1.333, pause=0", "W" * 40])
+def test_long_names_are_inside_the_figure(name: str, variants: int, width: str | None) -> None:
+    ends = {f"{name}{number}": 0.9 - number / 10 for number in range(variants)}
+    compared = of(*(run(each, accuracy=(0.1, end)) for each, end in ends.items()))
+    figure = compared.plot("accuracy", width=width, ylim="85%:" if variants == 3 else None)
+    with FigureStyle(width=width).context():
+        figure.draw_without_rendering()
+    titles = [axes.title for axes in figure.axes if axes.get_title()]
+    drawn = [*figure.legends, *titles, *(text for axes in figure.axes for text in axes.texts)]
+    boxes = [each.get_window_extent() for each in drawn]
+    assert all(0 <= box.x0 <= box.x1 <= figure.bbox.x1 for box in boxes)
+    boxes = [title.get_window_extent() for title in titles]
+    assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
 def test_logarithmic_time_has_the_units_of_the_page() -> None:
     (axes,) = of(*racers(a=(100,), b=(400_000,), every_s=50)).plot("accuracy").axes
     ticks = [text.get_text() for text in axes.get_xticklabels()]

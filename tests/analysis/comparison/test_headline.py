@@ -139,6 +139,16 @@ QUICK, SLOW = (10, 10, 10), (20, 20, 20)
                 "The lead of a over b (alpha=1) is uncertain: the lead is shorter than the time between evaluations.",
             ],
         ),
+        # The only setting that has times is as one alone, with its name.
+        (
+            [{"a": (None,) * 3, "b": (None,) * 3}, {"a": (50, 54, 70), "b": (60, 64, 75)}],
+            (),
+            [
+                "No clear winner between a and b to 80% accuracy (alpha=1): the ranges of their times overlap.",
+                "a reached it first on average, after 58 s: 1.1 times as fast as b, range of the seeds 1.1 to 1.2.",
+                "2 of 4 combinations of variant and setting reached 80% accuracy in at least half of the runs.",
+            ],
+        ),
         # Those that are slower with the few seeds there are were not as fast.
         (
             [{"a": (50, 54), "b": (53, 60), "c": (54, 50.5), "d": (96, 97), "e": (99, None)}],
@@ -240,6 +250,19 @@ def test_a_ratio_has_one_interval_and_one_direction(seeds: int) -> None:
     assert slow in latex(comparison)
 
 
+def test_the_spread_of_few_values_of_many_seeds_is_their_range() -> None:
+    """Three of six runs of b reached the target, so that its times and ratios are of three."""
+    comparison = _with_figures(racers(a=[10] * 6, b=[20, 30, 70, None, None, None]))
+    assert headline(comparison)[0].endswith(
+        "4 times as fast as b (3 of 6 runs), range of the seeds 2 to 7."
+    )
+    assert comparison.spread == "95% interval (range for up to 5 seeds)"
+    slow = comparison.standings(GOAL).iloc[-1]
+    assert (slow["low_s"], slow["high_s"]) == (20, 70)
+    (spread,) = (c for c in page_figures(comparison)["pairs"].columns if c.key == "spread")
+    assert "+10 s to +1 min" in spread.values
+
+
 def test_identical_variants_count_as_one_and_what_no_run_has_is_not_a_finding() -> None:
     runs = racers(a=QUICK, b=QUICK, c=(None,) * 3)
     same = [replace(each, digest=each.digest.replace("b0", "a0")) for each in runs]
@@ -262,6 +285,13 @@ def test_variants_that_a_run_missed_come_after_the_others() -> None:
     page = render(comparison).replace("\u00a0", " ")
     assert "</strong> (1 of 2)" in page
     assert page.count('class="dotrow missed"') == 2
+
+
+def test_runs_that_reached_the_target_have_dots_even_if_few_did() -> None:
+    comparison = _with_figures(racers(a=(10, 20, 30), b=(None, None, 40)))
+    row = page_figures(comparison)["first"].extra["rows"][1]
+    assert (row["label"], len(row["seeds"]), row["ends"], row["mean"]) == ("b", 1, [], None)
+    assert "1 of 3 runs reached it" in render(comparison)
 
 
 def test_a_page_writes_only_the_first_sentence_large(sweep: Sweep) -> None:
