@@ -8,7 +8,9 @@ k-th smallest and the k-th largest of n times with probability 1 - 2 k / (n + 1)
 
 from __future__ import annotations
 
+import contextlib
 import math
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +29,7 @@ from fedsim.composition.shared import Shared
 from fedsim.decisions.goal import Goal
 from fedsim.decisions.runs import Progress, Runs
 from fedsim.errors import UserError
-from fedsim.files.checksums import text_sha256
+from fedsim.files.checksums import file_sha256, text_sha256
 from fedsim.runs.records import FORECAST
 from fedsim.runs.run import Run
 from fedsim.runs.tables import csv_text
@@ -35,7 +37,7 @@ from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
 from fedsim.scenario.overrides import Override
 from fedsim.sweeps.folder import claimed
-from fedsim.traces.bundle import TraceBundle
+from fedsim.traces.bundle import MANIFEST_NAME, TraceBundle
 from fedsim.traces.combine import perturbed, redrawn
 from fedsim.vocabulary.formatting import (
     format_count,
@@ -167,6 +169,7 @@ def forecast(
     """
     goal = Goal(target)
     with claimed(folder, FORECAST):
+        _require_same_devices(folder)
         record: dict[str, Any] = {
             "asked": {
                 "scenario": loaded.resolved(),
@@ -207,9 +210,20 @@ def forecast(
             confidence,
         )
         record["complete"] = performer.complete
+        drawn = folder.glob(f"devices/{'?' * _DIGITS}-*/{MANIFEST_NAME}")
+        record["files"] = {str(path.relative_to(folder)): file_sha256(path) for path in drawn}
         FORECAST.write_listed(folder, record, {TABLE: csv_text(result.table)})
         write_page(folder / PAGE, _page(result, f"Forecast: {loaded.scenario.name}"))
         return result
+
+
+def _require_same_devices(folder: Path) -> None:
+    """Refuse devices that are not those of the earlier forecast in a folder, such as those of another of its runs."""
+    with contextlib.suppress(FileNotFoundError):
+        record = FORECAST.read(folder)
+        for name in record["files"]:
+            if name.endswith(MANIFEST_NAME) and (folder / name).exists():
+                FORECAST.require_intact(folder, record, name)
 
 
 def _page(forecast: Forecast, title: str) -> str:
@@ -304,7 +318,8 @@ def replicate(
             continue
         origin = text_sha256(text([str(path), source.manifest.sha256, clients, same, every]))
         target = folder / f"{origin[:_DIGITS]}-{seed}"
-        if not target.exists():
+        if not (target / MANIFEST_NAME).exists():
+            shutil.rmtree(target, ignore_errors=True)
             drawn.write(target)
         changes.append(Override(key, str(target.resolve()), "forecast"))
     return loaded.changed(changes)

@@ -136,6 +136,8 @@ class Bounds:
 
 NOT_NEGATIVE = Bounds(0)
 POSITIVE = Bounds(0, open_low=True)
+AMOUNT = Bounds(0, 1e280)
+"""Amounts and rates that are finite in every unit."""
 SHARE = Bounds(0, 1)
 TIME_S = Bounds(-(2**62) / 1e6, 2**62 / 1e6, words="within 146,000 years of time 0")
 

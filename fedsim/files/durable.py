@@ -15,6 +15,8 @@ import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from fedsim.errors import UserError
+
 TEMPORARY_PREFIX = ".fedsim-tmp-"
 """Prefix of files and folders that are still being written; those left behind by a killed process may be deleted."""
 
@@ -33,7 +35,9 @@ def replacing(path: Path) -> Iterator[Path]:
 
     Raises:
         OSError: the file cannot be written.
+        UserError: a folder has its name.
     """
+    require_no_folder(path)
     temporary = _temporary(path)
     os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW, 0o600))
     try:
@@ -77,6 +81,16 @@ def write_text(path: Path, text: str) -> None:
     """Make or replace a text file (UTF-8)."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def require_no_folder(path: Path) -> None:
+    """Refuse a folder in the place of a file."""
+    if path.is_dir() and not path.is_symlink():
+        raise UserError(
+            "is a folder, but the name is that of a file of fedsim",
+            where=str(path),
+            hint="rename or remove the folder, and repeat the command",
+        )
 
 
 def named(path: Path) -> Path:

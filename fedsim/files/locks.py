@@ -21,7 +21,7 @@ from filelock import FileLock, Timeout
 
 from fedsim.errors import UserError
 from fedsim.files.documents import parsed
-from fedsim.files.durable import write_text
+from fedsim.files.durable import require_no_folder, write_text
 
 LOCK_NAMES = (".lock", ".owner.json")
 """Files of the lock, hidden in the folder that it guards."""
@@ -44,6 +44,7 @@ def locked(folder: Path, *, kept: bool = True) -> Iterator[None]:
     lock = FileLock(lock_path, timeout=0, fallback_to_soft=False, thread_local=False)
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        require_no_folder(lock_path)
         lock.acquire()
     except Timeout:
         raise UserError(

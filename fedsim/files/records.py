@@ -68,8 +68,6 @@ class Record:
 
     def write(self, folder: Path, content: Mapping[str, Any]) -> None:
         """Replace the record in ``folder``."""
-        if (folder / self.file).is_dir():
-            raise self.damaged(folder / self.file, "is a folder")
         document = stamped({**content, "format": self.format})
         write_text(folder / self.file, json_text(document, indent=1, sort_keys=True) + "\n")
 

@@ -22,6 +22,7 @@ from fedsim.files.durable import (
     is_disk_full,
     remove_matching,
     remove_temporaries,
+    require_no_folder,
     write_text,
 )
 from fedsim.files.locks import LOCK_NAMES, is_owned, locked
@@ -194,6 +195,8 @@ class RunFolder:
         if overwrite and written_by_fedsim:
             return
         message = "the folder is not a run folder, so it is not overwritten"
+        if not written_by_fedsim:
+            self._require_intact_info()
         if not overwrite:
             message = "the output folder exists and is not empty"
             if written_by_fedsim:
@@ -214,6 +217,11 @@ class RunFolder:
             info = parsed(self.info.read_text(encoding="utf-8"))
             return isinstance(info["format"], int) and "fedsim-des" in info["versions"]
         return False
+
+    def _require_intact_info(self) -> None:
+        """Refuse the files of a run whose ``run.json`` has been lost."""
+        if sum(path.exists() for path in (*self._results, *self._streams)) > 2:
+            raise RUN.damaged(self.info, "is missing or damaged, but the folder has files of a run")
 
     def no_room(self) -> UserError:
         """The error for a run that ran out of disk space, with the command that continues it."""
@@ -252,6 +260,7 @@ class RunFolder:
             for folder, patterns in inside.items():
                 remove_matching(folder, (*patterns, f"{TEMPORARY_PREFIX}*"))
             for path in files:
+                require_no_folder(path)
                 path.unlink(missing_ok=True)
             remove_temporaries(self.path)
 
@@ -348,6 +357,7 @@ class RunFolder:
         try:
             return RUN.read(self.path)
         except FileNotFoundError:
+            self._require_intact_info()
             raise UserError(
                 "the folder has no run.json, so it is not a fedsim run",
                 where=str(self.given),

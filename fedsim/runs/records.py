@@ -203,7 +203,7 @@ RUN = Record(
     "run.json",
     2,
     Annotated[_Run, AfterValidator(_counts_fit)],
-    hint="restore the file from a copy, or repeat the run with --overwrite",
+    hint="restore the file from a copy, or remove the folder of the run and repeat the command that wrote it",
 )
 FACTS = Record(
     "facts.json", 2, _Facts, hint="remove it: rm {path}; comparisons then read the tables"
@@ -244,7 +244,7 @@ ANSWERS = (SWEEP, DECISION, FORECAST, BOARD)
 
 def is_sweep(folder: Path) -> bool:
     """Whether a folder is that of a sweep."""
-    return (folder / SWEEP.file).is_file()
+    return (folder / SWEEP.file).exists()
 
 
 def read_sweep(folder: Path) -> SweepRecord:
@@ -266,7 +266,7 @@ def answer_of(runs: Path) -> tuple[Path, Mapping[str, Any], str]:
     for folder, begin in ((runs, ""), (runs.parent, f"{runs.name}/")):
         for record in ANSWERS:
             may_be = not begin or runs.name in record.beside
-            if may_be and (folder / record.file).is_file():
+            if may_be and (folder / record.file).exists():
                 return folder, record.read(folder), begin
     return runs, {}, ""
 

@@ -345,10 +345,10 @@ LASTING_S = tuple(f"{part}_s" for part in (*DISPATCH_PARTS, "idle", "offline"))
 
 def wrong_count(table: Table, rows: int, info: Mapping[str, Any]) -> str | None:
     """The problem if a table of a complete run has another number of rows than its ``run.json`` says."""
-    count = info.get(COUNTED.get(table, ""), rows)
-    if count == rows or info.get("status") != "complete":
+    if table not in COUNTED or info.get("status") != "complete":
         return None
-    return f"has {rows} rows, but run.json has {COUNTED[table]}: {count}"
+    count = info.get(COUNTED[table], rows)
+    return None if count == rows else f"has {rows} rows, but run.json has {COUNTED[table]}: {count}"
 
 
 def wrong_last(metrics: pd.DataFrame, info: Mapping[str, Any]) -> str | None:

@@ -45,7 +45,7 @@ class Verdict:
 
 def verify(folder: Path) -> list[Verdict]:
     """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
-    record = next((record for record in ANSWERS if (folder / record.file).is_file()), None)
+    record = next((record for record in ANSWERS if (folder / record.file).exists()), None)
     if record is None:
         tables = {name: each for each in ANSWERS for name in each.beside if name.endswith(".csv")}
         for name in filter(lambda name: (folder / name).is_file(), tables):
@@ -96,7 +96,7 @@ def _noted(problems: list[UserError]) -> Iterator[None]:
 def verify_folder(path: Path) -> Verdict:
     """Compare the files of a run and of its checkpoints, or those of a trace bundle, with their checksums."""
     try:
-        return (_bundle if (path / MANIFEST_NAME).is_file() else _run)(path)
+        return (_bundle if (path / MANIFEST_NAME).exists() else _run)(path)
     except UserError as error:
         return Verdict(path, "damaged", 1, (error,))
 

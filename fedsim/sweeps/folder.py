@@ -120,7 +120,7 @@ class Sweep:
 @contextmanager
 def claimed(path: Path, record: Record = SWEEP) -> Iterator[None]:
     """Make the folder with a record if it does not exist; hold its lock."""
-    taken = path.exists() and not (path / record.file).is_file()
+    taken = path.exists() and not (path / record.file).exists()
     if taken and path.is_dir():
         # Hidden files are the lock, and temporary files of a killed process.
         items = {item.name for item in path.iterdir() if item.name[0] != "."}

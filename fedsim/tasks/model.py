@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from torch import Generator, nn
 
 Family = Literal["linear", "mlp", "module", "quadratic"]
+MOST_LAYERS = 1_000
 
 
 class ModelComponent(Component, ABC):

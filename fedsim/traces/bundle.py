@@ -318,6 +318,7 @@ class TraceBundle:
                         dictionary_pagesize_limit=1 << 26,
                     )
                     digests[name] = file_sha256(file)
+                self.manifest = self.manifest.model_copy()  # Others may share it.
                 self.manifest.sha256 = digests
                 self.manifest.written_by = f"fedsim {package_version()}"
                 content = self.manifest.model_dump(mode="json", by_alias=True)
@@ -412,7 +413,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
     if not folder.exists():
         hint = bundled.suggested_trace(folder)
         raise UserError("no such trace bundle", where=bundled.written(folder), hint=hint)
-    if not file.is_file():
+    if not file.exists():
         message = f"is not a trace bundle: it has no {MANIFEST_NAME}"
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
         raise UserError(message, where=str(folder), hint=hint)

@@ -168,7 +168,7 @@ def test_bad_scenarios(run: RunText, name: str, text: str | bytes, fragments: li
         assert checked.stderr == result.stderr, "check refuses with the message of run"
 
 
-@pytest.mark.parametrize(("name", "text", "fragments"), cases(ONCE_BEGUN))
+@pytest.mark.parametrize(("name", "text", "fragments"), [*cases(ONCE_BEGUN)])
 def test_scenarios_that_turn_out_impossible_once_the_run_begins(
     run: RunText, name: str, text: str, fragments: list[str]
 ) -> None:
@@ -439,10 +439,21 @@ def test_a_complete_run_that_lacks_a_file_is_mended_by_what_the_message_says(
     assert table.read_bytes() == before
 
 
-def test_a_model_larger_than_the_memory_is_refused(run: RunText) -> None:
-    model = "{name: mlp, hidden: [1000000000000]}"
-    result = run(DIGITS.replace("{name: logistic_regression}", model))
-    assert_refused(result, "the model takes 300 TB")
+@pytest.mark.parametrize(
+    ("model", "problem"),
+    [
+        ("mlp, hidden: [1000000000000]", "the model takes 300 TB"),
+        (f"mlp, hidden: [{'1, ' * 1001}]", "task.model.hidden: list should have at most 1000"),
+        (f"cnn, hidden: [{'1, ' * 1001}]", "task.model.hidden: list should have at most 1000"),
+        ("char_lstm, layers: 1001", "task.model.layers: must be less than or equal to 1000"),
+        ("char_transformer, layers: 1001", "task.model.layers: must be less than or equal to 1000"),
+    ],
+)
+def test_a_model_of_too_many_values_or_layers_is_refused(
+    run: RunText, model: str, problem: str
+) -> None:
+    result = run(DIGITS.replace("logistic_regression", model))
+    assert_refused(result, problem)
 
 
 def test_a_share_of_over_selection_is_added_to_the_cohort() -> None:

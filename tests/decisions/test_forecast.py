@@ -9,7 +9,9 @@ import pytest
 
 import fedsim
 from fedsim.decisions.forecast import Forecast, _page, band, devices_of
+from fedsim.errors import UserError
 from fedsim.runs.records import FORECAST
+from fedsim.runs.verification import verify
 from fedsim.traces.bundle import TraceBundle
 from tests.analysis.documents import columns, embedded
 from tests.composition.worlds import digits
@@ -164,3 +166,16 @@ def test_a_forecast_of_counts_replays_other_devices(tmp_path: Path) -> None:
     assert found.times_s == pytest.approx([4 * step_s.max() for step_s in steps], abs=0.5)
     assert len(set(found.times_s)) == 5
     assert found.table["time_s"].tolist() == found.times_s.tolist()
+    folders[0].rename(tmp_path / "first")
+    folders[1].rename(folders[0])
+    (tmp_path / "first").rename(folders[1])
+    moved = (tmp_path / "f").rename(tmp_path / "moved")
+    assert [each.state for each in verify(moved)].count("damaged") == 1
+    for folder in sorted(folders[:2]):
+        manifest = moved / "devices" / folder.name / "manifest.json"
+        with pytest.raises(UserError, match="has changed") as refusal:
+            fedsim.forecast(scenario, "rounds=2", moved, runs=5, jobs=1)
+        assert str(manifest) in str(refusal.value.hint)
+        manifest.unlink()
+    again = fedsim.forecast(scenario, "rounds=2", moved, runs=5, jobs=1)
+    assert again.times_s.tolist() == found.times_s.tolist()

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fedsim.errors import UserError
 from fedsim.files.durable import (
     TEMPORARY_PREFIX,
     is_disk_full,
@@ -13,6 +14,7 @@ from fedsim.files.durable import (
     replacing_folder,
     write_text,
 )
+from fedsim.files.locks import locked
 
 
 def test_a_file_is_replaced_whole_and_a_link_not_followed(tmp_path: Path) -> None:
@@ -76,6 +78,17 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
         (temporary / "a").write_text("1")
         assert not (tmp_path / "f").exists()
     assert (tmp_path / "f" / "a").read_text() == "1"
+
+
+def test_a_folder_in_the_place_of_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "run" / ".lock").mkdir(parents=True)
+    (tmp_path / "a.csv").mkdir()
+    for file in (tmp_path / "run" / ".lock", tmp_path / "a.csv"):
+        raised = pytest.raises(UserError, match="is a folder")
+        with raised as caught, locked(tmp_path / "run"), replacing(tmp_path / "a.csv"):
+            pass
+        assert (caught.value.where, len([*tmp_path.glob("*")])) == (str(file), 2)
+        file.rmdir()
 
 
 def test_what_killed_processes_left_is_removed_and_nothing_else(tmp_path: Path) -> None:

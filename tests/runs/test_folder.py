@@ -72,6 +72,25 @@ def test_folder_that_is_no_run_is_never_overwritten(tmp_path: Path) -> None:
     assert (tmp_path / "thesis" / "model.safetensors").read_text() == "mine"
 
 
+@pytest.mark.parametrize("finish", [True, False])
+@pytest.mark.parametrize("content", [None, "{"])
+def test_a_run_without_its_record_is_not_called_another_folder(
+    tmp_path: Path, finish: bool, content: str | None
+) -> None:
+    build_run(tmp_path / "run", hours=1, finish=finish)
+    folder = RunFolder(tmp_path / "run")
+    folder.info.unlink() if content is None else folder.info.write_text(content)
+    for use in (
+        folder.read_info,
+        lambda: claim(folder.path, overwrite=True),
+        lambda: claim(folder.path),
+    ):
+        with pytest.raises(UserError) as refusal:
+            use()
+        assert refusal.value.where == str(folder.info)
+        assert "or remove the folder of the run and repeat" in str(refusal.value.hint)
+
+
 @pytest.mark.parametrize("beneath", [True, False])
 def test_unwritable_place_is_the_users_error(tmp_path: Path, beneath: bool) -> None:
     (tmp_path / "file").write_text("")

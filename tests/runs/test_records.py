@@ -91,6 +91,9 @@ def test_what_is_not_the_record_of_a_sweep_is_refused(
     (tmp_path / SWEEP.file).unlink()
     with pytest.raises(UserError, match="not a sweep folder"):
         read_sweep(tmp_path)
+    (tmp_path / SWEEP.file).mkdir()
+    for command in ("verify", "compare", "watch"):
+        assert f"{SWEEP.file}: cannot be read: not a" in invoke(command, tmp_path).output
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ def edited(old: str, new: str) -> Callable[[bytes], bytes]:
 @pytest.mark.parametrize(
     ("file", "change", "where"),
     [
-        ("run.json", None, "run"),
+        ("run.json", None, "run.json"),
         ("run.json", lambda content: b'{"status": ', "run.json"),
         ("run.json", lambda content: b'{"format": 99}', "run.json"),
         ("run.json", edited('"complete"', '"running"'), "run.json"),

@@ -49,6 +49,11 @@ def test_a_bundle_is_intact_damaged_or_not_verifiable(tmp_path: Path) -> None:
     (bundle / "manifest.json").write_text(json.dumps(manifest))
     code, rows = verify(bundle)
     assert (code, rows[0]["state"]) == (0, "not verifiable")
+    (bundle / "manifest.json").unlink()
+    (bundle / "manifest.json").mkdir()
+    code, rows = verify(bundle)
+    assert (code, rows[0]["state"]) == (2, "damaged")
+    assert "manifest.json: the manifest cannot be read" in rows[0]["problems"][0]
 
 
 def verify(*folders: Path) -> tuple[int, Any]:
@@ -77,6 +82,7 @@ def read_everything(path: Path) -> None:
 def test_a_run_as_written_is_intact_and_its_page_does_not_count(complete: Path) -> None:
     read_everything(complete)
     assert verify(complete)[0] == 0
+    RunFolder(complete).update_info(**{"": 1})  # An entry without a meaning.
     (complete / "report.html").write_text("rewritten")
     (complete / "notes.txt").write_text("mine")
     code, rows = verify(complete)

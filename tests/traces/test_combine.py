@@ -240,7 +240,7 @@ def test_redrawn_devices_are_similar_and_not_synchronized(phones):
     assert drawn.manifest.counts["shifted"] > 30
 
 
-def test_estimates_are_drawn_within_their_errors(phones):
+def test_estimates_are_drawn_within_their_errors(phones, tmp_path):
     table = phones.tables["network"]
     columns_ = {name: table.column(name) for name in table.column_names}
     columns_["bandwidth_error"] = np.full(table.num_rows, 0.1)
@@ -254,3 +254,6 @@ def test_estimates_are_drawn_within_their_errors(phones):
     assert (logs.mean(), logs.std()) == pytest.approx((0, 0.1), abs=0.015)
     assert drawn.tables["compute"] is phones.tables["compute"]
     assert validate_bundle(drawn) == []
+    before = dict(phones.manifest.sha256)
+    drawn.write(tmp_path / "drawn")
+    assert drawn.manifest.sha256 != phones.manifest.sha256 == before

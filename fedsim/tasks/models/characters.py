@@ -8,7 +8,7 @@ from pydantic import Field
 
 from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset
-from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.model import MOST_LAYERS, ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -38,7 +38,7 @@ class CharLstm(_CharacterModel):
         """Dimensions of the embedding of a character."""
         hidden: int = Field(default=256, ge=1)
         """Units of each layer."""
-        layers: int = Field(default=2, ge=1)
+        layers: int = Field(default=2, ge=1, le=MOST_LAYERS)
         """LSTM layers."""
 
     params: Params
@@ -61,7 +61,7 @@ class CharTransformer(_CharacterModel):
         """Dimensions of the embeddings of characters and positions."""
         heads: int = Field(default=4, ge=1)
         """Attention heads; must divide the width."""
-        layers: int = Field(default=2, ge=1)
+        layers: int = Field(default=2, ge=1, le=MOST_LAYERS)
         """Transformer blocks."""
 
     params: Params

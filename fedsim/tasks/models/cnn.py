@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 
 from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.layout import Layout
-from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.model import MOST_LAYERS, ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -138,7 +138,7 @@ class Cnn(SequentialModel):
         """Output channels of the two convolutions."""
         kernel: Literal[1, 3, 5, 7] = 5
         """Height and width of the convolutions, which are padded to keep the size of the image."""
-        hidden: list[PositiveInt] = [120, 84]
+        hidden: list[PositiveInt] = Field(default=[120, 84], max_length=MOST_LAYERS)
         """Widths of the linear layers before the last one."""
 
     params: Params

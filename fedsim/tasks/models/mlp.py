@@ -11,7 +11,7 @@ from fedsim.parts.component import Parameters
 from fedsim.tasks.dataset import Dataset, TargetKind
 from fedsim.tasks.layout import Layout
 from fedsim.tasks.losses import Loss
-from fedsim.tasks.model import ModelComponent
+from fedsim.tasks.model import MOST_LAYERS, ModelComponent
 
 if TYPE_CHECKING:
     from torch import Generator, nn
@@ -71,7 +71,7 @@ class Mlp(_LinearStack):
     takes_rate = True
 
     class Params(Parameters):
-        hidden: list[PositiveInt] = Field(default=[200], min_length=1)
+        hidden: list[PositiveInt] = Field(default=[200], min_length=1, max_length=MOST_LAYERS)
         """Widths of the hidden layers."""
 
     params: Params

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from fedsim.files.cells import NAT, RATES, TIME_S, Bounds
+from fedsim.files.cells import AMOUNT, NAT, RATES, TIME_S, Bounds
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers import Imported, ImporterParams
@@ -74,7 +74,9 @@ class Pensieve(LinkImporter):
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         layout = "a cooked trace has lines of: time in seconds, a tab, Mbit/s"
         frame = _lines(source, ("time", "rate"), layout, 2)
-        time_us = microseconds(frame.number("time", 1.0, TIME_S, "s"))
+        seconds = frame.number("time", 1.0, TIME_S, "s")
+        frame.refuse(np.isnan(seconds), "has no time")
+        time_us = microseconds(seconds)
         rate_bps = frame.number("rate", 1e6, unit="Mbit/s")
         length = np.diff(time_us)
         message = "the time is {}, before the one above it"
@@ -107,7 +109,7 @@ class NyuMets(LinkImporter):
             bits = np.array([*(RATES.get(word, np.nan) for word in words), np.nan])[code]
             hint = "a line is a number and one of bits/sec, Kbits/sec, Mbits/sec, Gbits/sec"
             frame.refuse(np.isnan(bits), "{} is not a unit", hint, "the unit")
-        rate_bps = frame.number("the rate") * bits
+        rate_bps = frame.number("the rate", 1.0, AMOUNT) * bits
         notes.counts["seconds"] += len(frame)
         notes.counts["missing_rates"] += int(np.count_nonzero(np.isnan(rate_bps)))
         length_us = np.full(len(frame), US_PER_S)
@@ -217,7 +219,7 @@ class Ucc5g(LinkImporter):
         mode, modes = frame.text("NetworkMode", lower=True)
         radios = np.array([*(_RADIO.get(word) for word in modes), None], dtype=object)
         idle = ~np.array([*("D" in word for word in states), False])[state]
-        rows = pd.DataFrame({column: frame.number(column) for column in numbers})
+        rows = pd.DataFrame({column: frame.number(column, 1.0, AMOUNT) for column in numbers})
         rates = rows[numbers[:2]]
         notes.counts["rows"] += len(rows)
         notes.counts["out_of_order"] += int(np.count_nonzero(np.diff(time_us) < 0))

@@ -14,7 +14,7 @@ import pandas as pd
 from pydantic import Field
 
 from fedsim.files import cells
-from fedsim.files.cells import AMOUNTS, RATES, Bools, Bounds, DataUnit, Floats, Ints
+from fedsim.files.cells import AMOUNT, AMOUNTS, RATES, Bools, DataUnit, Floats, Ints
 from fedsim.files.frames import Frame, TableFile
 from fedsim.files.sources import SourceFile
 from fedsim.traces.importers._assemble import LinkImporter, Notes, require_units
@@ -24,8 +24,6 @@ from fedsim.units import Duration
 from fedsim.vocabulary.formatting import format_names
 
 _GAP = 30
-_AMOUNT = Bounds(0, 1e280)
-"""Amounts whose rates are finite in every unit."""
 _ROLES = ("time", "down", "up", "device", "direction")
 _WAYS = dict.fromkeys(("down", "dl", "download", "downlink", "rx", "in"), 0)
 _WAYS |= dict.fromkeys(("up", "ul", "upload", "uplink", "tx", "out"), 1)
@@ -138,7 +136,7 @@ class Throughput(LinkImporter):
         message = "is the only row of its link, which thus has no interval between two times"
         frame.refuse(wrong[1], message, "remove it")
         numbers = {
-            role: frame.number(role, 1.0, _AMOUNT, str(params.rate_unit))[order] for role in values
+            role: frame.number(role, 1.0, AMOUNT, str(params.rate_unit))[order] for role in values
         }
         link, time_us = link[order], time_us[order]
         for other in others:
