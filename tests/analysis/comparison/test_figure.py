@@ -230,9 +230,10 @@ def test_long_names_are_inside_the_figure(name: str, variants: int, width: str |
 
 
 def test_names_at_the_ends_of_lines_are_in_the_order_of_the_ends() -> None:
-    for ends in itertools.permutations((0.8, 0.83, 0.86)):
+    goals = (Target("accuracy", 0.85),)
+    for ends in itertools.permutations((0.3, 0.8, 0.86)):
         values = dict(zip("abc", ends, strict=True))
-        compared = of(*(run(name, accuracy=(0.1, end)) for name, end in values.items()))
+        compared = of(*(run(a, accuracy=(0.1, end)) for a, end in values.items()), goals=goals)
         (axes,) = compared.plot("accuracy").axes
         texts = [text for text in axes.texts if text.get_text() in values]
         assert all(abs(text.xyann[1]) <= 18 for text in texts)
