@@ -59,6 +59,8 @@ VENUES = {
 }
 _SHEETS = Path(__file__).parents[1] / "styles"
 _INCHES = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
+_NEAR = 18
+"""How far from the end of its line a name may be, in points."""
 _LETTERS = 4
 """Letters of a name beside a plot per inch of its panel; longer names would take more than a quarter of it."""
 _PANEL_INCHES, _NARROWEST_INCHES, _COLUMNS = 3.4, 1.6, 3
@@ -396,7 +398,8 @@ def _line(axes: Any) -> float:
 
 
 def _name_ends(axes: Any, variants: Mapping[str, Look], goals: Sequence[float]) -> None:
-    """Write the names of lines at their ends, or as near as they touch no other name and, if possible, no line."""
+    """Write the names of lines at their ends, or as near as they touch no other name and, if possible, no line; in
+    the order of the ends."""
     grid, figure = axes.get_gridspec(), axes.figure
     # About the size in points, which follows from the layout.
     size = 54 * np.array([figure.get_figwidth() / grid.ncols, figure.get_figheight() / grid.nrows])
@@ -404,26 +407,31 @@ def _name_ends(axes: Any, variants: Mapping[str, Look], goals: Sequence[float]) 
     lines = {str(line.get_label()): line.get_xydata() for line in axes.get_lines()}
     lines = {name: lines[name] for name in variants if len(lines.get(name, ()))}
     paths = {name: to_points(line) * size for name, line in lines.items()}
-    levels, named = [_height(axes, goal) * size[1] for goal in goals], list[tuple[float, ...]]()
-    for name, path in paths.items():
-        left, y = path[-1]
-        right = left + 8 + 4 * len(name)
+    levels = [_height(axes, goal) * size[1] for goal in goals]
+    ordered = sorted(paths, key=lambda name: paths[name][-1, 1])
+    spans = [(paths[name][-1, 0], paths[name][-1, 0] + 8 + 4 * len(name)) for name in ordered]
+    at = [paths[name][-1, 1] for name in ordered]
+    pairs = [
+        (i, j)
+        for i, j in itertools.combinations(range(len(at)), 2)
+        if spans[i][0] <= spans[j][1] and spans[j][0] <= spans[i][1]
+    ]
+    for _ in range(99):  # Names that touch push each other apart.
+        for i, j in pairs:
+            push = max(0.0, 9.01 - at[j] + at[i]) / 2
+            at[i], at[j] = max(0.0, at[i] - push), min(size[1], at[j] + push)
+    for number, (name, (left, right)) in enumerate(zip(ordered, spans, strict=True)):
         others = [other.T for other in paths.values() if other[-1, 0] > left]
         ends = [np.searchsorted(x, [left, right]) - (1, 0) for x, _ in others]
         over = [levels, *(y[max(0, a) : b] for (_, y), (a, b) in zip(others, ends, strict=True))]
-        near = [
-            by
-            for by in sorted((9 * k for k in range(-len(paths) - 4, len(paths) + 5)), key=abs)
-            if 0 <= y + by <= size[1]
-            and all(
-                abs(y + by - at) >= 9 or left > end or right < start for start, end, at in named
-            )
-        ]
-        clear = (by for by in near if min(np.abs(np.concatenate(over) - y - by), default=9) > 5)
-        for by in [next(clear, near[0])] if near else ():
-            named.append((left, right, y + by))
+        low = max((at[i] + 9 for i, j in pairs if j == number), default=0.0)
+        high = min((at[j] - 9 for i, j in pairs if i == number), default=size[1])
+        near = [y for y in at[number] + 9 * np.array([0, 1, -1, 2, -2]) if low <= y <= high]
+        clear = (y for y in near if min(np.abs(np.concatenate(over) - y), default=9) > 5)
+        at[number] = next(clear, at[number])
+        by, color = at[number] - paths[name][-1, 1], variants[name].light
+        if abs(by) <= _NEAR:  # The legend has the others.
             place: Any = {"textcoords": "offset points", "annotation_clip": False, "va": "center"}
-            color = variants[name].light
             axes.annotate(name, lines[name][-1], (4, by), size="small", color=color, **place)
 
 

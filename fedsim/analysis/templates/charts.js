@@ -461,18 +461,25 @@ const fedsim = (() => {
           return { type: "polygon", shape: { points: [...path(s.high, false), ...path(s.low, true)] }, style: { fill: ink(s.color), opacity: 0.15 * faint(s) } };
         },
       });
-      // The name of a line is at its end, or as near as it touches no other name and, if possible, no line.
-      const named = [];
-      ends.forEach((text, number) => {
+      // The name of a line is at its end, or as near as it touches no other name and, if possible, no line; in their order.
+      const named = ends.flatMap((text, number) => {
         const s = read[number], index = s.values.findLastIndex((value, k) => value !== null && inside[k] && xScale.holds(x.values[k]));
-        if (index < 0 || x.values[index] < first) return;
-        const at = px(x.values[index]), end = py(s.values[index]), wide = textWidth(text) + 12;
-        const free = (top) => top > box.top - 20 && top < box.bottom - 14 && named.every((other) => Math.abs(other.top - top) >= 14 || at > other.at + other.wide || other.at > at + wide);
-        const over = [...visible.map((mark) => mark.value), ...read.flatMap((other) => other.values.filter((value, k) => value !== null && px(x.values[k]) > at && px(x.values[k]) < at + wide))].map(py);
-        const tops = [...ends, 1, 2, 3].flatMap((_, k) => [end - 7 - 14 * k, end - 7 + 14 * k]).filter(free);
-        const top = tops.find((each) => over.every((level) => Math.abs(level - each - 7) > 8)) ?? tops[0] ?? end - 7;
-        named.push({ text, at, end, wide, top, color: ink(s.color) });
-      });
+        if (index < 0 || x.values[index] < first) return [];
+        const end = py(s.values[index]);
+        return [{ text, at: px(x.values[index]), end, wide: textWidth(text) + 12, top: end - 7, color: ink(s.color) }];
+      }).sort((a, b) => a.end - b.end);
+      const above = (b) => named.slice(0, named.indexOf(b)).filter((a) => a.at <= b.at + b.wide && b.at <= a.at + a.wide);
+      for (let pass = 0; pass < 99; pass += 1) for (const b of named) for (const a of above(b)) {
+        const push = Math.max(0, 14.01 - b.top + a.top) / 2;
+        a.top = Math.max(box.top - 20, a.top - push);
+        b.top = Math.min(box.bottom - 14, b.top + push);
+      }
+      for (const each of named) {
+        const over = [...visible.map((mark) => mark.value), ...read.flatMap((other) => other.values.filter((value, k) => value !== null && px(x.values[k]) > each.at && px(x.values[k]) < each.at + each.wide))].map(py);
+        const free = (top) => top > box.top - 20 && top < box.bottom - 14 && above(each).every((a) => top >= a.top + 14) && named.every((b) => !above(b).includes(each) || top <= b.top - 14);
+        const tops = [0, -14, 14, -28, 28].map((by) => each.top + by).filter(free);
+        each.top = tops.find((top) => over.every((level) => Math.abs(level - top - 7) > 8)) ?? each.top;
+      }
       // The names of targets that would touch are one.
       const goals = visible.map((mark) => onAxis(y.kind, mark.value));
       for (let k = goals.length - 1; k > 0; k -= 1) if (py(visible[k].value) - py(visible[k - 1].value) < 15) goals[k - 1] += `, ${goals.splice(k, 1, "")}`;

@@ -229,6 +229,19 @@ def test_long_names_are_inside_the_figure(name: str, variants: int, width: str |
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
+def test_names_at_the_ends_of_lines_are_in_the_order_of_the_ends() -> None:
+    goals = (Target("accuracy", 0.85),)
+    for ends in itertools.permutations((0.3, 0.8, 0.86)):
+        values = dict(zip("abc", ends, strict=True))
+        compared = of(*(run(a, accuracy=(0.1, end)) for a, end in values.items()), goals=goals)
+        (axes,) = compared.plot("accuracy").axes
+        texts = [text for text in axes.texts if text.get_text() in values]
+        assert all(abs(text.xyann[1]) <= 18 for text in texts)
+        axes.figure.draw_without_rendering()
+        texts.sort(key=lambda text: text.get_window_extent().y0)
+        assert [values[text.get_text()] for text in texts] == sorted(ends)
+
+
 def test_logarithmic_time_has_the_units_of_the_page() -> None:
     (axes,) = of(*racers(a=(100,), b=(400_000,), every_s=50)).plot("accuracy").axes
     ticks = [text.get_text() for text in axes.get_xticklabels()]

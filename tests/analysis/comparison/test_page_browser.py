@@ -177,7 +177,7 @@ def test_names_are_at_the_ends_of_lines_and_touch_nothing(page: Page) -> None:
         x: { kind: "time", label: "simulated time", values: [0, 10, 20, 30, 40, 50] },
         y: { kind: "share", label: "accuracy" }, marks: [{ value: 0.79 }, { value: 0.8 }], ends: true,
         series: [["early", 0.5, 0.8, null, null, null], ["too", 0.4, 0.8, null, null, null],
-            ["later", 0.2, 0.3, 0.4, 0.5, 0.8]]
+            ["later", 0.2, 0.3, 0.4, 0.5, 0.8], ["low", 0.2, 0.3, 0.4, 0.5, 0.76], ["mid", 0.2, 0.3, 0.4, 0.5, 0.78]]
             .map(([label, ...values]) => ({ label, color: "g0", values: [0.1, ...values] })),
     }); 0""")
     boxes = {
@@ -192,6 +192,8 @@ def test_names_are_at_the_ends_of_lines_and_touch_nothing(page: Page) -> None:
     )
     assert left[1] == pytest.approx(left[2], abs=1)
     assert right[2] < left[3]
+    ends = ["later", "mid", "low"]
+    assert sorted(ends, key=lambda name: boxes[name][2]) == ends
     for a, b in itertools.combinations(range(4), 2):
         across, down = (
             (right[a] < left[b] or right[b] < left[a]),
