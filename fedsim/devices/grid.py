@@ -20,6 +20,8 @@ from fedsim.vocabulary.formatting import format_names
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 _J_PER_KWH = 3.6e6
+_MOST = 1e6
+"""The largest carbon intensity or price; with much larger ones, a table may not contain the sums."""
 _WORK = ("download_s", "compute_s", "upload_s")
 
 
@@ -214,6 +216,9 @@ def _read(given: GridSeries, path: Path, wanted: Sequence[str]) -> dict[str, tup
                 raise nothing
             # An unknown value is the last one before it, or else the first one.
             values = rows["value"].ffill().bfill().to_numpy()
+            if (most := np.abs(values).max()) > _MOST:
+                hint = f"values must be at most {_MOST:g} {unit}"
+                raise UserError(f"has the value {most:g} {unit}", where=str(path), hint=hint)
             result[name] = (unit, Series(edges_us / 1e6, values))
     if not result:
         raise nothing

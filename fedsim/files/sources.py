@@ -48,10 +48,49 @@ def _zstd(content: IO[bytes]) -> Any:
     return pa.CompressedInputStream(pa.PythonFile(content, "r"), "zstd")
 
 
+def _xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ)
+
+
+class _Streams(io.RawIOBase):
+    """The content of compressed streams one after another, with zeros between and after them, as xz allows.
+
+    Python's own readers ignore whatever follows a stream and is not another one. A file must begin with a stream.
+    """
+
+    def __init__(self, content: IO[bytes], new: Callable[[], Any]) -> None:
+        self._content, self._new, self._stream, self._rest = content, new, new(), b""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while True:
+            data = b""
+            if self._stream is None or self._stream.needs_input:
+                data = self._rest or self._content.read(_CHUNK_BYTES)
+                self._rest = b""
+                if not data and self._stream is not None:
+                    raise EOFError("its end is missing")
+                if not data:
+                    return 0
+            if self._stream is None:
+                data = data.lstrip(b"\0")
+                if not data:
+                    continue
+                self._stream = self._new()
+            chunk = self._stream.decompress(data, len(buffer))
+            if self._stream.eof:
+                self._rest, self._stream = self._stream.unused_data, None
+            buffer[: len(chunk)] = chunk
+            if chunk:
+                return len(chunk)
+
+
 CODECS: Mapping[str, Callable[[IO[bytes]], Any]] = {
     ".gz": lambda content: gzip.GzipFile(fileobj=content),
-    ".bz2": bz2.BZ2File,
-    ".xz": lzma.LZMAFile,
+    ".bz2": lambda content: io.BufferedReader(_Streams(content, bz2.BZ2Decompressor)),
+    ".xz": lambda content: io.BufferedReader(_Streams(content, _xz)),
     ".zst": _zstd,
 }
 """How a compressed file is opened, by the ending of its name."""
@@ -235,6 +274,9 @@ class Sources:
         try:
             self._packed += path.stat().st_size
             with zipfile.ZipFile(path) as archive:
+                if twice := repeated(archive.namelist()):
+                    hint = "unpack it with another program, and give the files"
+                    raise UserError(f"contains '{twice}' twice", where=str(path), hint=hint)
                 for name in sorted(archive.namelist()):
                     if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
                         continue

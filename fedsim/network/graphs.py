@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field
 
 from fedsim.errors import UserError, raise_all
+from fedsim.files.delimited import repeated
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import Draw, LinkLatency, LinkRate, drawn
 from fedsim.network.topology import CAPACITY, LATENCY, Topology
@@ -262,11 +263,15 @@ def read_graph(path: Path) -> Any:
         hint = f"use one of {', '.join([*readers, *EDGE_LISTS])}"
         raise UserError(message, where=where, hint=hint)
     try:
-        return readers[extension](path)
+        graph = readers[extension](path)
     # The readers of networkx raise any error of their parsers, from KeyError to those of expat.
     except Exception as error:
         message = f"the graph cannot be read: {type(error).__name__}: {error}"
         raise UserError(message, where=where) from error
+    if twice := repeated(map(str, graph)):
+        message = f"two nodes are labeled {twice}, as text and as a number"
+        raise UserError(message, where=where, hint="give one of them a different label")
+    return graph
 
 
 def _read_edge_list(path: Path) -> Any:

@@ -10,6 +10,7 @@ from typing import Literal
 
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.files.locks import is_owned
+from fedsim.files.room import most_unpacked
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.invariants import verify_run
@@ -45,6 +46,7 @@ class Verdict:
 
 def verify(folder: Path) -> list[Verdict]:
     """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
+    most_unpacked(0)  # Not a problem of the files.
     record = next((record for record in ANSWERS if (folder / record.file).exists()), None)
     if record is None:
         tables = {name: each for each in ANSWERS for name in each.beside if name.endswith(".csv")}

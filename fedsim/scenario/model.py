@@ -77,14 +77,25 @@ class Failures(Parameters):
     """Number of times a lost upload is sent again before the dispatch is dropped."""
 
 
+def _checked_watts(watts: float) -> float:
+    if watts > _MOST_WATTS:
+        raise ValueError(f"must be at most {_MOST_WATTS:g} (W), not {watts:g}")
+    return watts
+
+
+_MOST_WATTS = 1e8
+"""With more, the energy of a long dispatch is not a number that a table may contain."""
+Watts = Annotated[float, Field(ge=0), AfterValidator(_checked_watts)]
+
+
 class Energy(Parameters):
     """Power of the devices while they work, for the energy of a dispatch in joules."""
 
-    compute_w: float = Field(default=2.5, ge=0)
+    compute_w: Watts = 2.5
     """Watts while computing, above idle."""
-    download_w: float = Field(default=0.8, ge=0)
+    download_w: Watts = 0.8
     """Watts while receiving."""
-    upload_w: float = Field(default=1.2, ge=0)
+    upload_w: Watts = 1.2
     """Watts while sending."""
     classes: dict[str, EnergyClass] = {}
     """Power and battery of each kind of device (column ``kind`` of the trace bundle) for which these values do not
@@ -133,11 +144,11 @@ class BatteryType(NamedTuple):
 class EnergyClass(Parameters):
     """Power and battery of devices of one kind."""
 
-    compute_w: float = Field(ge=0)
+    compute_w: Watts
     """Watts while computing, above idle."""
-    download_w: float = Field(ge=0)
+    download_w: Watts
     """Watts while receiving."""
-    upload_w: float = Field(ge=0)
+    upload_w: Watts
     """Watts while sending."""
     battery_j: Annotated[float, Field(gt=0)] | Literal["none"] | None = None
     """Battery capacity in joules; null for that of ``energy``, ``none`` for devices without a battery."""
@@ -295,11 +306,11 @@ class EdgeNearest(Parameters):
 class EdgePower(Parameters):
     """Power of an edge server while it works for the cloud, above idle."""
 
-    download_w: float = Field(default=0.0, ge=0)
+    download_w: Watts = 0.0
     """Watts while it receives the model of the cloud."""
-    rounds_w: float = Field(default=0.0, ge=0)
+    rounds_w: Watts = 0.0
     """Watts while it does rounds with its clients."""
-    upload_w: float = Field(default=0.0, ge=0)
+    upload_w: Watts = 0.0
     """Watts while it sends its update to the cloud."""
 
 

@@ -115,12 +115,15 @@ def test_what_is_refused(tmp_path: Path) -> None:
     prices = "time,price {}/MWh\n2024-01-01,20\n2024-01-02,30\n"
     (tmp_path / "GB.csv").write_text(prices.format("GBP"))
     (tmp_path / "DE.csv").write_text(prices.format("EUR"))
+    carbon = "time,carbon intensity gCO2eq/kWh\n2024-01-01,1e300\n2024-01-02,1\n"
+    (tmp_path / "high.csv").write_text(carbon)
     by_group = Prices(file=tmp_path / "{region}.csv", region="by_group")
     for given, message in (
         (Carbon(file=week), "several regions"),
         (Carbon(file=week, region="XX"), "no row whose 'Zone id' is 'XX'"),
         (Carbon(file=tmp_path / "GB.csv"), "no carbon intensity"),
         (Carbon(file=tmp_path / "gone.csv"), "gone.csv: cannot be read"),
+        (Carbon(file=tmp_path / "high.csv"), "high.csv: has the value 1e[+]300 g/kWh"),
         (by_group, "prices in EUR/kWh and GBP/kWh"),
     ):
         with pytest.raises(UserError, match=message):

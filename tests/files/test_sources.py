@@ -1,17 +1,21 @@
 """Files, folders and archives: what is unpacked, how much of it, and what is damaged."""
 
 import gzip
+import lzma
 import random
 import tarfile
 import zipfile
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from fedsim.errors import UserError
 from fedsim.files.sources import Sources
 from fedsim.traces.importers import recognize
 from tests.traces.helpers import refused
+
+CODECS = {"gz": "gzip", "bz2": "bz2", "zst": "zstd"}
 
 
 def test_damaged_archives(tmp_path: Path) -> None:
@@ -24,6 +28,33 @@ def test_damaged_archives(tmp_path: Path) -> None:
     path = tmp_path / "a.txt.gz"
     path.write_text("0 1\n1 2\n")
     assert "if it is something else, name it without .gz" in refused("pensieve", path)
+
+
+@pytest.mark.parametrize("ending", ["gz", "bz2", "xz", "zst"])
+def test_every_stream_of_a_compressed_file_is_read(tmp_path: Path, ending: str) -> None:
+    """Those after padding too; text and damaged streams after the first are refused."""
+    path, packed = tmp_path / f"a.txt.{ending}", []
+    for text in (b"0 1\n1 2\n", b"2 3\n" * 9):
+        with pa.output_stream(path, compression=None if ending == "xz" else CODECS[ending]) as file:
+            file.write(lzma.compress(text) if ending == "xz" else text)
+        packed.append(path.read_bytes())
+    first, second = packed
+    between = [b"", b"\0" * 8] if ending in ("xz", "gz") else [b""]
+    for padding in between:
+        path.write_bytes(first + padding + second + padding)
+        [source] = Sources([path])
+        assert source.data == b"0 1\n1 2\n" + b"2 3\n" * 9
+    for damaged in (first + b"9 9\n", first + b"?" + second[1:], first + second[:-6], b"\0" * 64):
+        path.write_bytes(damaged)
+        assert f"is not a complete .{ending} file" in refused("pensieve", path)
+
+
+def test_an_archive_with_a_member_twice_is_refused(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
+        archive.writestr("a.txt", "0 1\n1 2\n")
+        with pytest.warns(UserWarning, match="Duplicate"):
+            archive.writestr("a.txt", "0 1\n1 3\n")
+    assert "a.zip: contains 'a.txt' twice" in refused("pensieve", tmp_path / "a.zip")
 
 
 @pytest.mark.parametrize(("at", "value"), [(6, 1), (8, 9)])  # A password, Windows' Deflate64.

@@ -75,6 +75,7 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
         ({"name": "waxman", "nodes": 3, "beta": 1e-9}, "no links"),
         ({"name": "file", "path": "absent.gml"}, "no such file"),
         ({"name": "file", "path": "net.graphml"}, "cannot be read"),
+        ({"name": "file", "path": "net.gml"}, "two nodes are labeled 1"),
         ({"name": "file", "path": "net.json"}, "is not a known extension"),
         ({"name": "file", "path": "net.txt"}, "has 0 server nodes"),
     ],
@@ -82,6 +83,7 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
 def test_graphs_that_cannot_be_made(spec: dict[str, Any], message: str, tmp_path: Path) -> None:
     for name, text in (
         ("net.graphml", "<graphml><edge"),
+        ("net.gml", 'graph [ node [ id 1 label "1" ] node [ id 2 label 1 ] ]'),
         ("net.json", "{}"),
         ("net.txt", "a b 1 1s"),
     ):

@@ -135,6 +135,15 @@ def path(complete: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(complete, tmp_path / "run"))
 
 
+def test_a_wrong_limit_of_memory_is_not_damage(
+    complete: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "much")
+    result = CliRunner().invoke(cli, ["verify", str(complete)])
+    assert (result.exit_code, "damaged" in result.output) == (2, False)
+    assert "the environment variable FEDSIM_MAX_UNPACKED: 'much'" in result.output
+
+
 @pytest.mark.usefixtures("with_reports")
 def test_a_run_whose_page_is_missing_gets_it_by_resuming(path: Path) -> None:
     (path / "report.html").unlink()

@@ -46,6 +46,7 @@ sweep: {seeds: 3} | 6:16: sweep.seeds: must be a list, not 3\n  write [3]
 name: has space | 6:7: name: 'has space' is not a name of letters, digits, dots
 sweep: {zip: {seed: [1, 2], name: [a]}} | 6:8: sweep: the lists of zip must be of equal length; seed has 2
 devices: {energy: {classes: {a: {compute_w: 1, download_w: 1}}}} | 6:30: devices.energy.classes.a.upload_w: is missing
+devices: {energy: {compute_w: 1e15}} | 6:31: devices.energy.compute_w: must be at most 1e+08 (W), not 1e+15
 """
 """Sections that make a mistake of the shortest scenario, and its message."""
 REPLACED = r"""

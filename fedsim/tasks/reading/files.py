@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import lzma
 import math
 import os
@@ -29,6 +28,7 @@ from fedsim.files.delimited import checked_rows
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
 from fedsim.files.room import most_unpacked, open_parquet, require_room
+from fedsim.files.sources import CODECS
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.parts.component import Parameters
 
@@ -200,11 +200,11 @@ def damaged(path: Path, what: str) -> UserError:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Content of a file, decompressed if its name ends in .gz or .xz."""
-    opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
+    """Content of a file, decompressed if its name ends in .gz, .bz2, .xz or .zst."""
     try:
         packed = path.stat().st_size
-        with opened(path, "rb") as stream:
+        with path.open("rb") as file:
+            stream = CODECS[path.suffix](file) if path.suffix in CODECS else file
             content: bytes = stream.read(int(most_unpacked(packed)) + 1)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, str(error)) from error

@@ -20,7 +20,7 @@ from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import Records, numbers_of
 
-GIB = 2**30
+MIB, GIB, TIB = 2**20, 2**30, 2**40
 UNKNOWN = "unknown"
 
 
@@ -52,7 +52,7 @@ class AiBenchmark(Importer):
                 "give one of the raw list, benchmark2score and client_spec_speed; real2benchmark only with scores",
             )
         counts: dict[str, int] = {}
-        table = _raw(files["raw"][1], counts) if "raw" in files else _plain(*files["score"])
+        table = _raw(*files["raw"], counts) if "raw" in files else _plain(*files["score"])
         ids = models = table.index.tolist()
         if "codes" in files:
             _, content = files["codes"]
@@ -86,19 +86,26 @@ def _kind(source: SourceFile, content: Any) -> str:
     )
 
 
-def _raw(content: Any, counts: dict[str, int]) -> pd.DataFrame:
+def _raw(source: SourceFile, content: Any, counts: dict[str, int]) -> pd.DataFrame:
     """Score and memory of each model, in the order in which the models appear first."""
     table = pd.DataFrame(content).reindex(columns=["Model", "AI_Score", "RAM"])
     # In "76206 1,6", the text after the first number is a remnant of the web page.
-    for name in ("AI_Score", "RAM"):
-        first = table[name].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
-        table[name] = first.astype(float)
+    first = table["AI_Score"].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
+    table["AI_Score"] = first.astype(float)
+    memory = table["RAM"].fillna("").astype(str).str.strip()
+    parts = memory.str.extract(r"^(\d+(?:[.,]\d+)?) ?([MGT]B|)$")
+    if (wrong := memory[parts[0].isna() & ~memory.isin(("", "-"))]).any():
+        where = f"{source.where}, {table['Model'][wrong.index[0]]}"
+        hint = "it must be a number of MB, GB or TB, as in 8GB, or empty if unknown"
+        raise UserError(f"RAM is {wrong.iloc[0]!r}", where=where, hint=hint)
+    number = parts[0].str.replace(",", ".").astype(float)
+    table["RAM"] = number * parts[1].map({"MB": MIB, "TB": TIB}).fillna(GIB)
     scored = table[table["AI_Score"] > 0]
     counts["repeated_models"] = int(scored["Model"].duplicated().sum())
     counts["without_score"] = len(table) - len(scored)
     last = scored.drop_duplicates("Model", keep="last").set_index("Model")
     last = last.loc[scored["Model"].unique()]
-    ram_bytes = last["RAM"].where(last["RAM"] > 0) * GIB
+    ram_bytes = last["RAM"].where(last["RAM"] > 0)
     return pd.DataFrame({"score": last["AI_Score"], "ram_bytes": ram_bytes})
 
 

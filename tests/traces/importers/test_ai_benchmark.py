@@ -16,6 +16,9 @@ def test_raw_benchmark_list(tmp_path: Path) -> None:
         {"Model": "A", "AI_Score": " 76206 1,6", "RAM": "8GB"},
         {"Model": "B", "AI_Score": " 900 ", "RAM": "0.5GB"},
         {"Model": "C", "AI_Score": "-", "RAM": "2GB"},
+        {"Model": "D", "AI_Score": "1", "RAM": "512 MB"},
+        {"Model": "E", "AI_Score": "1", "RAM": "1,5GB"},
+        {"Model": "F", "AI_Score": "1", "RAM": "1TB"},
         {"Model": "A", "AI_Score": "500", "RAM": ""},
     ]
     bundle = import_("ai_benchmark", put(tmp_path / "raw.json", json.dumps(items)))
@@ -23,9 +26,15 @@ def test_raw_benchmark_list(tmp_path: Path) -> None:
     assert [(r["device_id"], r["score"], r["ram_bytes"]) for r in rows] == [
         ("A", 500.0, None),
         ("B", 900.0, 2**29),
+        ("D", 1.0, 2**29),
+        ("E", 1.0, 3 * 2**29),
+        ("F", 1.0, 2**40),
     ]
     assert "sample_s" not in bundle.tables["compute"].column_names
     assert bundle.manifest.counts == {"repeated_models": 1, "without_score": 1}
+    items[1]["RAM"] = "8 Gbit"
+    raw = put(tmp_path / "raw.json", json.dumps(items))
+    assert "raw.json, B: RAM is '8 Gbit'" in refused("ai_benchmark", raw)
 
 
 def test_scores_by_device_code(tmp_path: Path) -> None:
