@@ -449,8 +449,11 @@ def _bars(axes: Any, summary: pd.DataFrame, name: str, variants: Mapping[str, Lo
     axes.set_title(f"{label} ({unit})" if unit else label)
     axes.set_ylim(bottom=0, top=None if most > 0 else 1)
     axes.grid(visible=False, axis="x")
-    slant = 20 if sum(map(len, settings)) > 20 else 0
-    axes.set_xticks(range(len(settings)), settings, rotation=slant)
+    inches = axes.figure.get_figwidth() / axes.get_gridspec().ncols
+    room = 64 * (inches - 0.5) / len(settings)
+    turned = room < 36  # About eight letters, which is the narrowest text.
+    names = [filled(setting, 72 if turned else room, 8) for setting in settings]
+    axes.set_xticks(range(len(settings)), names, rotation=90 if turned else 0)
 
 
 def save(figure: Figure, paths: Iterable[Path], style: FigureStyle) -> None:

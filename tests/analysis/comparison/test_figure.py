@@ -14,6 +14,7 @@ import pytest
 from matplotlib.collections import LineCollection
 
 from fedsim.analysis.comparison import Comparison, Target
+from fedsim.analysis.comparison.facts import TIMING
 from fedsim.analysis.comparison.figure import FigureStyle, inches, limits, save
 from fedsim.errors import UserError
 from tests.analysis.comparison.compared import SETTINGS, VARIANTS
@@ -227,6 +228,25 @@ def test_long_names_are_inside_the_figure(name: str, variants: int, width: str |
     assert all(0 <= box.x0 <= box.x1 <= figure.bbox.x1 for box in boxes)
     boxes = [title.get_window_extent() for title in titles]
     assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+
+
+@pytest.mark.parametrize(("settings", "width"), [(3, None), (3, "ieee"), (8, None)])
+def test_long_settings_below_bars_touch_neither_each_other_nor_the_edge(
+    settings: int, width: str | None
+) -> None:
+    names = [f"a_long_name_{number}" for number in range(settings)]
+    timing = {"figures": dict.fromkeys(TIMING, 1.0), "metrics": ()}
+    runs = [
+        facts({**server(variant), "task": {"alpha": name}}, 0, f"{variant}{name}", (), ())
+        for variant, name in itertools.product("ab", names)
+    ]
+    figure = of(*(dataclasses.replace(each, **timing) for each in runs)).plot(width=width)
+    with FigureStyle(width=width).context():
+        figure.draw_without_rendering()
+    for axes in figure.axes:
+        boxes = [text.get_window_extent() for text in axes.get_xticklabels()]
+        assert all(0 <= box.x0 <= box.x1 <= figure.bbox.x1 for box in boxes)
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
 
 
 def test_names_at_the_ends_of_lines_are_in_the_order_of_the_ends() -> None:
