@@ -236,7 +236,8 @@ def load_user_component(
     file, _, class_name = reference.rpartition(":")
     path = (folder / file).resolve()
     if not path.is_file():
-        raise UserError(f"no such file: {path}", hint=f"paths are relative to {folder.resolve()}")
+        hint = None if Path(file).is_absolute() else f"paths are relative to {folder.resolve()}"
+        raise UserError(f"no such file: {path}", hint=hint)
     module_name = f"{_USER_MODULE}{path.stem}_{hashlib.sha256(str(path).encode()).hexdigest()[:8]}"
     if module_name not in sys.modules:
         announce_user_code(path)

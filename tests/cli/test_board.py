@@ -27,7 +27,7 @@ evaluation: {every: 1s}
     ("arguments", "message"),
     [
         (["--scenarios", "silo"], "silos"),
-        (["--method", "heavy.py:Mine"], "no such file"),
+        (["--method", "heavy.py:Mine"], f"no such file: {Path('heavy.py').resolve()}"),
         (["--schedule", "bufered"], "buffered"),
         (["--method", "fedavg", "--knob", "server.method.server_l=1,2,3"], "server_lr"),
         (["--method", "fedavg", "--knob", "server.method.server_lr=1,2"], "three values"),
@@ -36,6 +36,7 @@ evaluation: {every: 1s}
 def test_mistakes_are_named_before_anything_runs(arguments, message, tmp_path):
     result = CliRunner().invoke(command, ["run", "-o", str(tmp_path / "b"), *arguments])
     assert message in str(result.exception) + str(getattr(result.exception, "hint", ""))
+    assert "paths are relative" not in str(result.exception)
     assert not (tmp_path / "b").exists()
 
 

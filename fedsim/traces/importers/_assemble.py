@@ -203,6 +203,8 @@ def numbers_of(
     ``where`` returns the location of the value with an index, for messages.
     """
     try:
+        if bool in map(type, values):
+            raise TypeError
         numbers = np.asarray(values, np.float64).reshape(len(values))
     except (TypeError, ValueError, OverflowError):
         parsed = pd.to_numeric(pd.Series(list(values), dtype=object).astype(str), errors="coerce")

@@ -92,7 +92,7 @@ def _raw(source: SourceFile, content: Any, counts: dict[str, int]) -> pd.DataFra
     # In "76206 1,6", the text after the first number is a remnant of the web page.
     first = table["AI_Score"].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
     table["AI_Score"] = first.astype(float)
-    memory = table["RAM"].fillna("").astype(str).str.strip()
+    memory = table["RAM"].astype(object).fillna("").astype(str).str.strip()
     parts = memory.str.extract(r"^(\d+(?:[.,]\d+)?) ?([MGT]B|)$")
     if (wrong := memory[parts[0].isna() & ~memory.isin(("", "-"))]).any():
         where = f"{source.where}, {table['Model'][wrong.index[0]]}"

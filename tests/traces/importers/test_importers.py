@@ -223,6 +223,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("fta", "0\t1\t7\t1\th\t1\t5\t5\tNULL\n", "no node has an interval"),
     ("mahimahi", "1\n\n2.5\n", ":3: the time is '2.5'"),
     ("mobiperf", [{"tcp_speed_results": [1.0]}, {"tcp_speed_results": [-1.0]}], ", record 2: "),
+    ("mobiperf", [{"tcp_speed_results": [1, True]}], ", record 1: a throughput sample is True"),
     ("nyu_mets", "1,Mbits/sec\n1,MB/h\n", ":2: 'MB/h'"),
     ("nyu_mets", "1e300,Gbits/sec\n", ":1: the rate is '1e300'"),
     ("nyu_mets", "fast,Mbits/sec\n", ":1: the rate is 'fast'"),
