@@ -230,6 +230,8 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
     known = frame[frame["time_s"].notna()]
     reached = comparison.merged(comparison.reached[comparison.reached["goal"] == target])
     reached, least = reached.merge(known[["setting", "label"]]), list[str]()
+    settings = known["setting"].unique()
+    where = f" ({settings[0]})" if len(settings) == 1 and settings[0] else ""
     counts = reached.dropna(subset="time_s").groupby(["setting", "label"]).size()
     few = bool(counts.min() < INTERVAL_RUNS)
     for words, cost, written in _LEAST:
@@ -237,7 +239,7 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         is_known = known[cost].any() and not few
         best = ahead(spent, written, higher=False) if is_known else NO_WINNER
         if not best.startswith(NO_WINNER):
-            least.append(f"{words}: {best}")
+            least.append(f"{words}: {best}{where}")
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "simulated time", "time"),
@@ -254,12 +256,13 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         columns = [column for column in columns if column[0] != "time_median_s"]
     more = (name for name in SPENT if name in comparison.costs)
     none = f"{_NONE_LEAST}: {TOO_FEW}" if few else _NONE_LEAST
+    none = none if len(known) else "no variant reached it in at least half of the runs"
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
         without = f" There are no speeds relative to {comparison.baseline}: fewer than half of its runs reached it."
     return Figure(
         f"target-{number}",
-        f"{sentence('; '.join(least) or (none if len(known) else 'no variant reached it'))}.{without}",
+        f"{sentence('; '.join(least) or none)}.{without}",
         _table(comparison, frame, (*columns, *more), merges=False),
         {
             "title": f"Time to {comparison.phrase(target)}",

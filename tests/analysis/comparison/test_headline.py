@@ -316,6 +316,14 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
     ]
 
 
+def test_a_target_that_no_variant_reached_because_runs_had_stopped() -> None:
+    stop: dict[str, Any] = {"stop": {"target": {"accuracy": 0.7}}}
+    runs = [run(name, accuracy=(0.1, 0.5, 0.7), **stop) for name in "ab"]
+    first, why = headline(of(*runs, goals=(GOAL,)))
+    assert first == "No variant reached 80% accuracy in at least half of the runs."
+    assert why.startswith("Times are not comparable")
+
+
 def test_tiles_count_runs_variants_settings_and_seeds() -> None:
     runs = [
         run(m, seed, task={"alpha": alpha}) for m in "ab" for alpha in (1, 2) for seed in (0, 1)
