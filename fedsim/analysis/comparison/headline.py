@@ -188,7 +188,8 @@ def speed_words(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> st
     """The speed of a row of the standings relative to the baseline, with its spread."""
     if comparison.baseline in row["label"].split(SAME):
         return "baseline" if math.isfinite(row["speed"]) else ABSENT
-    return format_speed(row["speed"], row["speed_low"], row["speed_high"])
+    ends = row["speed_low"], row["speed_high"]
+    return format_speed(row["speed"], *ends, spread=comparison.before(row["common"]).strip())
 
 
 def reason(comparison: ComparisonTables, lead: Lead) -> str:
