@@ -108,16 +108,26 @@ def _table(
     return columns_of(frame, described[len(comparison.grouping.settings) == 1 :])
 
 
-def _standings(comparison: ComparisonTables, target: Target) -> pd.DataFrame:
-    """The standings of a target, with ``reached``, ``range`` and ``speed`` in words."""
+def _standings(comparison: ComparisonTables, target: Target) -> tuple[pd.DataFrame, str]:
+    """The standings of a target, with ``reached``, ``range`` and ``speed`` in words, and what their spreads are called
+    together."""
     frame = comparison.standings(target)
     rows = frame.to_dict("records")
-    return frame.assign(
+    seeds = [row["reached"] for row in rows if math.isfinite(row["low_s"])]
+    seeds += [row["common"] for row in rows if math.isfinite(row["speed_low"])]
+    frame = frame.assign(
         reached=[f"{row['reached']} of {row['runs']}" for row in rows],
         missed=frame["reached"] < frame["runs"],
-        range=[format_interval(row["low_s"], row["high_s"], format_duration) for row in rows],
+        range=[
+            ABSENT
+            if math.isnan(row["low_s"])
+            else comparison.before(row["reached"])
+            + format_interval(row["low_s"], row["high_s"], format_duration)
+            for row in rows
+        ],
         speed=[speed_words(comparison, row) for row in rows],
     )
+    return frame, spread_over(*seeds) if seeds else comparison.spread
 
 
 def first_to(comparison: ComparisonTables) -> Figure | None:
@@ -129,7 +139,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     goals = targets_in_order(comparison)
     if not goals:
         return None
-    frame, looks = _standings(comparison, goals[0]), list(dict.fromkeys(comparison.shown.values()))
+    frame, spread = _standings(comparison, goals[0])
+    looks = list(dict.fromkeys(comparison.shown.values()))
     every = np.concatenate(frame["seeds_s"].tolist())
     good = frame["time_s"].notna()
     if not good.any() or not (every > 0).any():  # The initial model meets the target.
@@ -156,8 +167,8 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "mean time", "time"),
-        ("range", comparison.spread, "text"),
-        ("speed", f"speed, {comparison.spread}", "text"),
+        ("range", spread, "text"),
+        ("speed", f"speed, {spread}", "text"),
     )
     shown = round_times(low, high, _LEAST_GAP)
     ticks = [(*places(s), format_duration(s)) for s in shown]
@@ -166,7 +177,13 @@ def first_to(comparison: ComparisonTables) -> Figure | None:
         "first",
         title,
         _table(comparison, frame, columns, merges=False),
-        {"rows": rows, "ticks": ticks, "title": title, "note": relative_speeds(comparison)},
+        {
+            "rows": rows,
+            "ticks": ticks,
+            "title": title,
+            "note": relative_speeds(comparison),
+            "spread": spread,
+        },
     )
 
 
@@ -226,10 +243,12 @@ _NONE_LEAST = "no variant needed clearly less than the others"
 
 def target_figure(comparison: ComparisonTables, target: Target, number: int) -> Figure:
     """The times at which groups reached a target, and what it took them; the head of the page has who was first."""
-    frame = _standings(comparison, target)
+    frame, spread = _standings(comparison, target)
     known = frame[frame["time_s"].notna()]
     reached = comparison.merged(comparison.reached[comparison.reached["goal"] == target])
     reached, least = reached.merge(known[["setting", "label"]]), list[str]()
+    settings = known["setting"].unique()
+    where = f" ({settings[0]})" if len(settings) == 1 and settings[0] else ""
     counts = reached.dropna(subset="time_s").groupby(["setting", "label"]).size()
     few = bool(counts.min() < INTERVAL_RUNS)
     for words, cost, written in _LEAST:
@@ -237,13 +256,13 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         is_known = known[cost].any() and not few
         best = ahead(spent, written, higher=False) if is_known else NO_WINNER
         if not best.startswith(NO_WINNER):
-            least.append(f"{words}: {best}")
+            least.append(f"{words}: {best}{where}")
     columns: Columns = (
         ("reached", "reached", "text"),
         ("time_s", "simulated time", "time"),
-        ("range", comparison.spread, "text"),
+        ("range", spread, "text"),
         ("time_median_s", "median", "time"),
-        ("speed", f"speed, {comparison.spread}", "text"),
+        ("speed", f"speed, {spread}", "text"),
         ("client_updates", "client updates", "mean"),
         ("client_updates_per_h", "updates per hour", "number"),
         ("round", "rounds", "mean"),
@@ -254,16 +273,18 @@ def target_figure(comparison: ComparisonTables, target: Target, number: int) -> 
         columns = [column for column in columns if column[0] != "time_median_s"]
     more = (name for name in SPENT if name in comparison.costs)
     none = f"{_NONE_LEAST}: {TOO_FEW}" if few else _NONE_LEAST
+    none = none if len(known) else "no variant reached it in at least half of the runs"
     without = ""
     if frame["relative"].isna().all() and frame["time_s"].notna().any():
         without = f" There are no speeds relative to {comparison.baseline}: fewer than half of its runs reached it."
     return Figure(
         f"target-{number}",
-        f"{sentence('; '.join(least) or (none if len(known) else 'no variant reached it'))}.{without}",
+        f"{sentence('; '.join(least) or none)}.{without}",
         _table(comparison, frame, (*columns, *more), merges=False),
         {
             "title": f"Time to {comparison.phrase(target)}",
             "note": f" {relative_speeds(comparison)}.",
+            "spread": spread,
         },
     )
 
@@ -305,7 +326,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         quantity=[quantities[row["quantity"]][0] for row in rows],
         difference=[written(row, "difference") for row in rows],
         spread=[
-            f"{written(row, 'low')} to {written(row, 'high')}"
+            f"{comparison.before(row['seeds'])}{written(row, 'low')} to {written(row, 'high')}"
             if row["seeds"] > 1 and math.isfinite(row["low"])
             else ABSENT
             for row in rows
@@ -322,7 +343,7 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
         ("same", "seeds equal", "count"),
     )
     table = _table(comparison, shown, columns, merges=False, names=_GROUP[:1])
-    return Figure("pairs", finding, table)
+    return Figure("pairs", finding, table, {"spread": spread})
 
 
 def precision(comparison: ComparisonTables) -> Figure | None:

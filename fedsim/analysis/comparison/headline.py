@@ -107,12 +107,13 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
     settings, every = comparison.grouping.settings, leads(comparison, target)
     good = int(frame["time_s"].notna().sum())
     noun = "combinations of variant and setting" if len(settings) > 1 else "variants"
-    count = f"{good} of {len(frame)} {noun} reached {phrase} in at least half of the runs."
+    count = f"{good} of {len(frame)} {noun}" if good else "No variant"
+    count += f" reached {phrase} in at least half of the runs."
     if stopped := [group.name for group in comparison.stopped_before(target)]:
         own = f"runs of {listed(stopped, 3)} had stopped at their own target"
         return [count, f"Times are not comparable: {own}."]
     if not every:
-        return [f"No variant reached {phrase} in at least half of the runs."]
+        return [count]
     clear = [lead for lead in every if not lead.doubts]
     reasons = Counter(lead.why for lead in every if lead.doubts)
     why = ", ".join(
@@ -129,7 +130,7 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
             none = f"No clear winner to {phrase} in {where}: {why}."
             main = [none, f"First on average: {most}."]
         elif reasons.total() > 1:
-            uncertain = f"{format_count(reasons.total())} of {len(every)} settings"
+            uncertain = f"{format_count(reasons.total())} of {len(settings)} settings"
             main.append(f"Leads are uncertain in {uncertain}: {why}.")
     shown = clear if reasons.total() > 1 else every
     alone = len(every) == 1
@@ -187,7 +188,8 @@ def speed_words(comparison: ComparisonTables, row: Mapping[Hashable, Any]) -> st
     """The speed of a row of the standings relative to the baseline, with its spread."""
     if comparison.baseline in row["label"].split(SAME):
         return "baseline" if math.isfinite(row["speed"]) else ABSENT
-    return format_speed(row["speed"], row["speed_low"], row["speed_high"])
+    ends = row["speed_low"], row["speed_high"]
+    return format_speed(row["speed"], *ends, spread=comparison.before(row["common"]).strip())
 
 
 def reason(comparison: ComparisonTables, lead: Lead) -> str:

@@ -108,7 +108,9 @@ def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     shortest = times_s[times_s > 0].min() / scale
     # The shortest time has three significant digits.
     decimals = max(0, 2 - math.floor(math.log10(shortest))) if shortest > 0 else 0
-    cells: Cells = {(title, f"time ({unit})"): [_time(row, scale, decimals) for row in rows]}
+    cells: Cells = {
+        (title, f"time ({unit})"): [_time(comparison, row, scale, decimals) for row in rows]
+    }
     speeds = [speed_words(comparison, row) for row in rows]
     if set(speeds) != {ABSENT}:
         cells[title, "speed"] = speeds
@@ -119,14 +121,15 @@ def _times(comparison: ComparisonTables, goal: Target) -> Cells:
     return cells
 
 
-def _time(row: dict[Any, Any], scale: float, decimals: int) -> str:
+def _time(comparison: ComparisonTables, row: dict[Any, Any], scale: float, decimals: int) -> str:
     """A row of the standings: mean and range or interval, in units of ``scale`` seconds."""
     mean, low, high = (
         format_decimals(row[name] / scale, decimals) for name in ("time_s", "low_s", "high_s")
     )
     if mean == ABSENT:
         return ABSENT
-    notes = [] if low == ABSENT else [f"[{low}, {high}]"]
+    before = comparison.before(row["reached"])
+    notes = [] if low == ABSENT else [f"[{before}{low}, {high}]"]
     if row["reached"] < row["runs"]:
         notes.append(f"[{row['reached']:.0f}/{row['runs']:.0f}]")
     return rf"{mean} {{\scriptsize {' '.join(notes)}}}" if notes else mean

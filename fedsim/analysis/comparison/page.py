@@ -92,7 +92,6 @@ def render(comparison: ComparisonTables, style: FigureStyle | None = None) -> st
         points=round(charts["points"], -1),
         has_runs=charts["has_runs"],
         stopped=comparison.is_stopped,
-        spread=comparison.spread,
         keys_shown=figures.KEYS_SHOWN,
         targets=[figure for name, figure in drawn.items() if name.startswith("target-")],
         references=[figure for name, figure in drawn.items() if name.startswith("reference-")],

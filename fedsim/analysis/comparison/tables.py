@@ -239,7 +239,12 @@ class ComparisonTables:
     @property
     def spread(self) -> str:
         """What the spread of times and ratios over seeds is called."""
-        return spread_over(*self.targets.get("reached", ()), *self.pairs["seeds"])
+        times = self.targets.dropna(subset="time_s")["reached"] if self.goals else ()
+        return spread_over(*times, *self.pairs["seeds"])
+
+    def before(self, seeds: int) -> str:
+        """The word before the ends of a spread over this number of seeds, if it is a range and others are not."""
+        return "range " if seeds <= FEW and self.spread != spread_over(seeds) else ""
 
     @functools.cached_property
     def needs_log_time(self) -> bool:
@@ -386,8 +391,8 @@ class ComparisonTables:
         those that not every run reached after the others.
 
         ``low_s`` and ``high_s`` are the interval of the time, or its range over few seeds; ``speed`` is
-        :meth:`speed` relative to the baseline, between ``speed_low`` and ``speed_high``; ``seeds_s`` are the times by
-        seed.
+        :meth:`speed` relative to the baseline, between ``speed_low`` and ``speed_high``, over ``common`` seeds;
+        ``seeds_s`` are the times by seed.
         """
         order = {name: number for number, name in enumerate(self.grouping.settings)}
         frame = self.targets_of(goal)
@@ -399,11 +404,14 @@ class ComparisonTables:
             ends, speed = (row["time_low_s"], row["time_high_s"]), Estimate()
             if math.isfinite(row["relative"]):
                 speed = self.speed(row["setting"], goal, row["label"], self.baseline)
+            times_s = self.at(row["setting"], goal).reindex(columns=[row["label"], self.baseline])
             if len(seeds_s) <= FEW:
                 is_known = math.isfinite(row["time_s"]) and len(seeds_s) > 1
                 ends = (seeds_s.min(), seeds_s.max()) if is_known else (math.nan, math.nan)
-            names = ("low_s", "high_s", "speed", "speed_low", "speed_high", "seeds_s")
-            rows.append(row | dict(zip(names, (*ends, *speed, seeds_s), strict=True)))
+            names = ("low_s", "high_s", "speed", "speed_low", "speed_high", "common", "seeds_s")
+            rows.append(
+                row | dict(zip(names, (*ends, *speed, len(times_s.dropna()), seeds_s), strict=True))
+            )
         return self.merged(pd.DataFrame(rows))
 
     @functools.cached_property

@@ -30,7 +30,7 @@ def spread_over(*seeds: int) -> str:
     few = {number <= FEW for number in seeds if number > 1}
     if False not in few:
         return "range of the seeds"
-    return f"95% interval{f' (range for up to {FEW} seeds)' if True in few else ''}"
+    return "95% interval or range" if True in few else "95% interval"
 
 
 @dataclass(frozen=True)

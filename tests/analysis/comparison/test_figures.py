@@ -98,6 +98,20 @@ def test_a_baseline_that_never_got_there_is_named() -> None:
     assert without not in figures.target_figure(reached, GOAL, 0).finding
 
 
+def test_what_only_one_of_several_settings_needed_names_it() -> None:
+    fast, slow = (10, 11, 12), (30, 31, 32)
+    runs = [
+        *racers(a=fast, b=slow, updates=(5, 9)),
+        *racers(a=(None,) * 3, b=(10, None, None), alpha=1),
+    ]
+    harder = Target("accuracy", 0.95)
+    comparison = of(*runs, goals=(GOAL, harder))
+    finding = figures.target_figure(comparison, GOAL, 0).finding
+    assert finding.startswith("Fewest client updates: 5 with a (alpha=0)")
+    finding = figures.target_figure(comparison, harder, 1).finding
+    assert finding == "No variant reached it in at least half of the runs."
+
+
 @pytest.mark.parametrize("seeds", [2, 3, 6])
 def test_few_seeds_are_a_note(seeds: int) -> None:
     """mifa is later by 10 s and better by 0.05, with every seed."""

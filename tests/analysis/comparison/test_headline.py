@@ -256,11 +256,20 @@ def test_the_spread_of_few_values_of_many_seeds_is_their_range() -> None:
     assert headline(comparison)[0].endswith(
         "4 times as fast as b (3 of 6 runs), range of the seeds 2 to 7."
     )
-    assert comparison.spread == "95% interval (range for up to 5 seeds)"
+    assert comparison.spread == "95% interval or range"
     slow = comparison.standings(GOAL).iloc[-1]
     assert (slow["low_s"], slow["high_s"]) == (20, 70)
-    (spread,) = (c for c in page_figures(comparison)["pairs"].columns if c.key == "spread")
-    assert "+10 s to +1 min" in spread.values
+    drawn = page_figures(comparison)
+    (spread,) = (c for c in drawn["pairs"].columns if c.key == "spread")
+    assert "range +10 s to +1 min" in spread.values
+    assert [row["range"] for row in drawn["first"].extra["rows"]][1] == "range 20 s to 1 min 10 s"
+    assert "4 times as slow, range 2 to 7" in [row["speed"] for row in drawn["first"].extra["rows"]]
+    assert "[range 20.0, 70.0] [3/6]" in latex(comparison)
+    # The figure of times has no range.
+    pair = _with_figures(racers(a=range(50, 56), b=range(70, 76), c=[10, 20, *[None] * 4]))
+    drawn = page_figures(pair)
+    spreads = [drawn[name].extra["spread"] for name in ("first", "pairs")]
+    assert spreads == ["95% interval", "95% interval or range"]
 
 
 def test_identical_variants_count_as_one_and_what_no_run_has_is_not_a_finding() -> None:
@@ -314,6 +323,14 @@ def test_a_variant_that_stopped_at_its_target_is_not_beaten_at_a_harder_level() 
         "1 of 2 variants reached 80% accuracy in at least half of the runs. Times are not comparable: runs of a had "
         "stopped at their own target."
     ]
+
+
+def test_a_target_that_no_variant_reached_because_runs_had_stopped() -> None:
+    stop: dict[str, Any] = {"stop": {"target": {"accuracy": 0.7}}}
+    runs = [run(name, accuracy=(0.1, 0.5, 0.7), **stop) for name in "ab"]
+    first, why = headline(of(*runs, goals=(GOAL,)))
+    assert first == "No variant reached 80% accuracy in at least half of the runs."
+    assert why.startswith("Times are not comparable")
 
 
 def test_tiles_count_runs_variants_settings_and_seeds() -> None:
