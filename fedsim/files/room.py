@@ -17,6 +17,10 @@ _PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"}
 """Encodings of Parquet that repeat no text."""
 
 
+class NoRoom(UserError):
+    """A file unpacks to more than the limit, which may be too low."""
+
+
 def most_unpacked(packed_bytes: float) -> float:
     """The bytes to which files of this size may unpack: far more than honest ones do, or those in the environment."""
     try:
@@ -28,7 +32,7 @@ def most_unpacked(packed_bytes: float) -> float:
 def require_room(unpacked_bytes: float, packed_bytes: float, where: object) -> None:
     """Refuse what unpacks to more than :func:`most_unpacked`."""
     if unpacked_bytes > (limit := most_unpacked(packed_bytes)):
-        raise UserError(
+        raise NoRoom(
             f"unpacks to more than {limit / 2**30:.3g} GiB",
             where=str(where),
             hint=f"if the file is correct, raise the limit: export {_LIMIT}=16GiB",

@@ -10,7 +10,7 @@ from typing import Literal
 
 from fedsim.errors import InvariantViolation, UserError
 from fedsim.files.locks import is_owned
-from fedsim.files.room import most_unpacked
+from fedsim.files.room import NoRoom, most_unpacked
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.invariants import verify_run
@@ -91,6 +91,8 @@ def verify(folder: Path) -> list[Verdict]:
 def _noted(problems: list[UserError]) -> Iterator[None]:
     try:
         yield
+    except NoRoom:
+        raise
     except UserError as error:
         problems.append(error)
 
@@ -99,6 +101,8 @@ def verify_folder(path: Path) -> Verdict:
     """Compare the files of a run and of its checkpoints, or those of a trace bundle, with their checksums."""
     try:
         return (_bundle if (path / MANIFEST_NAME).exists() else _run)(path)
+    except NoRoom:
+        raise
     except UserError as error:
         return Verdict(path, "damaged", 1, (error,))
 

@@ -135,13 +135,20 @@ def path(complete: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(complete, tmp_path / "run"))
 
 
+@pytest.mark.parametrize(
+    ("limit", "problem"),
+    [
+        ("much", "the environment variable FEDSIM_MAX_UNPACKED: 'much'"),
+        ("1KiB", ".parquet: unpacks to more than"),
+    ],
+)
 def test_a_wrong_limit_of_memory_is_not_damage(
-    complete: Path, monkeypatch: pytest.MonkeyPatch
+    complete: Path, monkeypatch: pytest.MonkeyPatch, limit: str, problem: str
 ) -> None:
-    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "much")
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", limit)
     result = CliRunner().invoke(cli, ["verify", str(complete)])
     assert (result.exit_code, "damaged" in result.output) == (2, False)
-    assert "the environment variable FEDSIM_MAX_UNPACKED: 'much'" in result.output
+    assert problem in result.output
 
 
 @pytest.mark.usefixtures("with_reports")

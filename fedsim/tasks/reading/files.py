@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
-from fedsim.files.delimited import checked_rows
+from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
 from fedsim.files.room import most_unpacked, open_parquet, require_room
@@ -362,9 +362,12 @@ def names_of_arrays(path: Path) -> list[str]:
         with zipfile.ZipFile(path) as archive:
             unpacked = sum(member.file_size for member in archive.infolist())
             require_room(unpacked, path.stat().st_size, path)
-            return [name.removesuffix(".npy") for name in archive.namelist()]
+            names = [name.removesuffix(".npy") for name in archive.namelist()]
     except zipfile.BadZipFile as error:
         raise damaged(path, "it is not an .npz archive") from error
+    if twice := repeated(names):
+        raise damaged(path, f"it contains '{twice}' twice")
+    return names
 
 
 def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[np.bool_]:

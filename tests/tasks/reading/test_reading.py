@@ -267,6 +267,14 @@ def test_training_and_test_pairs(tmp_path: Path, arrays: dict[str, Any]) -> None
     )
 
 
+def test_an_archive_with_an_array_twice_is_refused(tmp_path: Path) -> None:
+    path = save_npz(tmp_path / "own.npz", x=GRAY, y=np.arange(len(GRAY)) % 2)
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("y.npy", archive.read("y.npy"))
+    with pytest.raises(UserError, match="it contains 'y' twice"):
+        load("npz", path=path)
+
+
 def test_pairs_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     arrays = pairs("x_train", "y_train", "x_test", "y_test")
     for change in ({"y_test": LABELS[:3]}, {"x_test": GRAY[8:, :14]}):
