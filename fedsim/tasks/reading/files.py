@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.files.checksums import require_regular
 from fedsim.files.delimited import checked_rows
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
@@ -203,6 +204,7 @@ def read_bytes(path: Path) -> bytes:
     """Content of a file, decompressed if its name ends in .gz or .xz."""
     opened: Any = {".gz": gzip.open, ".xz": lzma.open}.get(path.suffix, open)
     try:
+        require_regular(path)
         packed = path.stat().st_size
         with opened(path, "rb") as stream:
             content: bytes = stream.read(int(most_unpacked(packed)) + 1)
