@@ -9,6 +9,7 @@ import click
 
 from fedsim.cli import options
 from fedsim.cli.progress import following, same_command
+from fedsim.errors import UserError
 
 
 @click.command(name="forecast")
@@ -76,7 +77,12 @@ def command(
         bundle = folder / "devices" / "calibrated"
         with claimed(folder, FORECAST):
             on_devices = calibrate(scenario, bundle, own, overwrite=True).scenario
-        assert on_devices is not None
+        if on_devices is None:
+            raise UserError(
+                "the log of its Flower app has fewer than two rounds",
+                where=str(scenario),
+                hint="forecast a run of more rounds",
+            )
         loaded = load_scenario_dict(on_devices, scenario).changed(overrides)
     loaded = loaded.ignoring(ignore)
     with following(

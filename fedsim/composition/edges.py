@@ -24,6 +24,7 @@ from fedsim.devices.compute.known import Values
 from fedsim.devices.compute.times import ComputeTimes
 from fedsim.devices.population import Population
 from fedsim.errors import UserError, raise_all
+from fedsim.files.checksums import require_regular
 from fedsim.methods.base import Method
 from fedsim.methods.mixins import STATE, with_averaged_buffers
 from fedsim.network.base import Direction
@@ -172,6 +173,7 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
     """Where the clients are, by the scenario's file."""
     path, rows, key = devices.folder / source.path, [], "client"
     try:
+        require_regular(path)
         with open(path, encoding="utf-8", newline="") as file:
             reader = csv.DictReader(file)
             columns = reader.fieldnames or ()

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from fedsim.composition.devices import Devices
 from fedsim.devices.availability.trace import TraceAvailability
 from fedsim.devices.population import Population
-from fedsim.errors import UserError
+from fedsim.errors import UserError, cut
 from fedsim.learning.metrics import Metric
 from fedsim.learning.submodels.parts import Parts
 from fedsim.methods.base import Method, Vector
@@ -265,7 +265,7 @@ class Prospects:
                 change += f" or an earlier start (now {format_duration(replayed.start)})"
             if replayed.require:
                 change += " or require"
-                why = f"never meet the rule '{replayed.require}'"
+                why = f"never meet the rule '{cut(replayed.require)}'"
         edges = self.scenario.server.edges
         if edges is not None and edges.availability.name != "always":
             change, why = (

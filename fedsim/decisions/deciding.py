@@ -343,8 +343,8 @@ class _Work:
         return [candidates[row] for row in order if self._raced[row]][:_CONFIRMED]
 
     def _logs(self, values: Floats) -> Floats:
-        """Logarithms of an objective, of which less is better."""
-        logs = np.log(np.abs(values))
+        """Logarithms of an objective, of which less is better; a run without a throughput has almost none."""
+        logs = np.log(np.maximum(np.abs(values), 1e-9))
         return -logs if self.objectives == (THROUGHPUT,) else logs
 
     def _front(self, search: Search) -> list[Tried]:

@@ -202,6 +202,10 @@ def _read(given: GridSeries, path: Path, wanted: Sequence[str]) -> dict[str, tup
     if path.is_dir():
         bundle = TraceBundle.read(path, tables=["grid"])
         require_sound(bundle)
+    elif not path.is_file():
+        raise UserError(
+            "no such file", where=str(path), hint="paths are relative to the scenario file"
+        )
     else:
         options = {"column": given.column, "unit": given.unit, "regions": wanted}
         bundle = import_bundle(importer.Grid, [path], importer.Grid.Params(**options))

@@ -413,7 +413,7 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
     if not folder.exists():
         hint = bundled.suggested_trace(folder)
         raise UserError("no such trace bundle", where=bundled.written(folder), hint=hint)
-    if not file.exists():
+    if not file.is_file():
         message = f"is not a trace bundle: it has no {MANIFEST_NAME}"
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
         raise UserError(message, where=str(folder), hint=hint)

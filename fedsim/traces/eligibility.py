@@ -19,6 +19,7 @@ import ast
 import operator
 import re
 from collections.abc import Callable, Mapping
+from functools import reduce
 from textwrap import shorten
 from typing import Any
 
@@ -76,7 +77,7 @@ class Rule:
         # A name cannot begin with a digit in Python: 5g is read as g5.
         python = re.sub(r"\s", " ", re.sub(r"\b([2-5])g\b", r"g\1", text.lower()))
         # In parentheses, it may begin with a space.
-        self._source = f"({python})"
+        self._source = f"({python})".encode()
         try:
             self.holds = self._test(ast.parse(self._source, mode="eval").body)
         except SyntaxError as error:
@@ -99,7 +100,7 @@ class Rule:
             case ast.BoolOp(op, values):
                 combined = np.maximum if isinstance(op, ast.Or) else np.minimum
                 tests = [self._test(value, level + 1) for value in values]
-                return lambda codes: combined.reduce([test(codes) for test in tests])
+                return lambda codes: reduce(combined, (test(codes) for test in tests))
             case ast.UnaryOp(ast.Not(), operand):
                 test = self._test(operand, level + 1)
                 return lambda codes: -test(codes)
@@ -145,7 +146,7 @@ class Rule:
         """A value as it is written, without quotes, such as -90 or interim-update."""
         if isinstance(node, ast.Constant):
             return str(node.value)
-        return str(ast.get_source_segment(self._source, node))
+        return self._source[node.col_offset : node.end_col_offset].decode()
 
     def _number(self, word: str, node: ast.expr) -> float:
         try:

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import fedsim
+from tests.calibration.test_scenario import DEVICES
 from tests.composition.worlds import JITTERY, timed
 from tests.sweeps.worlds import command, write
 
@@ -32,3 +33,11 @@ def test_a_run_is_forecast_on_its_devices(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-2].startswith("2 rounds after about 1 min")
     assert (tmp_path / "f" / "devices" / "calibrated" / "manifest.json").exists()
+
+
+def test_a_flower_app_of_one_round_is_refused(tmp_path: Path) -> None:
+    fedsim.run(timed(devices=JITTERY, stop={"rounds": 1}), tmp_path / "run")
+    write(tmp_path / "run" / "scenario.yaml", DEVICES)
+    done = command("forecast", tmp_path / "run", "--target", "rounds=1", "-o", tmp_path / "f")
+    assert done.exit_code == 2
+    assert "fewer than two rounds" in done.output

@@ -1,6 +1,7 @@
 """Runs with edge servers: times on paper, iterates by hand, and the case of one level."""
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -445,6 +446,15 @@ def test_members_are_read_from_a_file(rows: str, at: list[int], tmp_path: Path) 
     scenario["devices"] = {**scenario["devices"], "trace": trace, "availability": "always"}
     run = fedsim.run({**scenario, "stop": {"rounds": 1}}, tmp_path / "run")
     assert run.clients["edge"].tolist() == at
+
+
+def test_a_pipe_of_members_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "edges.csv")
+    members = {"name": "file", "path": str(tmp_path / "edges.csv")}
+    scenario = hierarchy(1, members=members, network=FREE)
+    del scenario["server"]["edges"]["count"]
+    with pytest.raises(UserError, match="not a regular file"):
+        fedsim.run(scenario, tmp_path / "run")
 
 
 def test_members_by_a_column_of_the_trace_and_links_of_a_trace(tmp_path: Path) -> None:

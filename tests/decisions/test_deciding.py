@@ -156,6 +156,21 @@ def test_what_no_setting_reaches_is_refused(more: Any, problem: str, tmp_path: P
         decided(tmp_path / "d", settings=8, **more)
 
 
+def test_a_seed_without_a_throughput_counts_as_the_worst(tmp_path: Path) -> None:
+    """It misses the 100 updates of a steady state, which the seeds of the search have."""
+    devices = {
+        "compute": {"name": "lognormal", "median": "1s"},
+        "network": {"name": "static", "down": "20Mbps", "up": "5Mbps", "latency": "40ms"},
+    }
+    scenario = world(devices=devices, stop={"rounds": 100}, training={})
+    scenario["task"] = {"name": "timing", "clients": 8}
+    scenario["server"] = {"schedule": {"name": "sync", "deadline": "1min"}}
+    over = {"server.selection.cohort": "2..5"}
+    more = {"metric": "throughput", "settings": 3, "seeds": 2}
+    decision = decided(tmp_path / "d", scenario=scenario, over=over, **more)
+    assert np.isfinite(decision.table["probability"][:-1].astype(float)).all()
+
+
 def test_several_objectives_give_a_front(front: Decision) -> None:
     shown = front.table.iloc[:-1]
     assert len(shown) > 1

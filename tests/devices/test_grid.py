@@ -1,5 +1,6 @@
 """The grid at the clients' places: exact integrals, gaps, regions, and the emissions and cost of dispatches."""
 
+import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -117,13 +118,15 @@ def test_what_is_refused(tmp_path: Path) -> None:
     (tmp_path / "DE.csv").write_text(prices.format("EUR"))
     carbon = "time,carbon intensity gCO2eq/kWh\n2024-01-01,1e300\n2024-01-02,1\n"
     (tmp_path / "high.csv").write_text(carbon)
+    os.mkfifo(tmp_path / "pipe.csv")
     by_group = Prices(file=tmp_path / "{region}.csv", region="by_group")
     for given, message in (
         (Carbon(file=week), "several regions"),
         (Carbon(file=week, region="XX"), "no row whose 'Zone id' is 'XX'"),
         (Carbon(file=tmp_path / "GB.csv"), "no carbon intensity"),
-        (Carbon(file=tmp_path / "gone.csv"), "gone.csv: cannot be read"),
         (Carbon(file=tmp_path / "high.csv"), "high.csv: has the value 1e[+]300 g/kWh"),
+        (Carbon(file=tmp_path / "gone.csv"), "gone.csv: no such file"),
+        (Carbon(file=tmp_path / "{region}.csv", region="pipe"), "pipe.csv: no such file"),
         (by_group, "prices in EUR/kWh and GBP/kWh"),
     ):
         with pytest.raises(UserError, match=message):

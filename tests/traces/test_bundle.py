@@ -1,6 +1,7 @@
 """The bundle on disk: round trip, refusals, and every problem that validation must name with its row."""
 
 import json
+import os
 import shutil
 
 import numpy as np
@@ -86,6 +87,11 @@ def forget(table):
     return table.set_column(column, "start_us", pa.nulls(table.num_rows))
 
 
+def replace_by_pipe(file):
+    file.unlink()
+    os.mkfifo(file)
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -94,6 +100,7 @@ def forget(table):
         (lambda f: change(f, forget), "values of start_us are missing"),
         (lambda f: (f / "devices.parquet").unlink(), "table devices .* is missing"),
         (lambda f: (f / "manifest.json").unlink(), "has no manifest.json"),
+        (lambda f: replace_by_pipe(f / "manifest.json"), "has no manifest.json"),
         (lambda f: (f / "manifest.json").write_text("{"), "manifest cannot be read"),
         (lambda f: edit(f, schema="fedsim.trace/9"), "schema: .* upgrade fedsim"),
         (lambda f: edit(f, importer=None), "importer: .* import the trace again"),

@@ -54,7 +54,7 @@ def read_leaf(
             )
         for path in files:
             try:
-                content = parsed(path.read_bytes())
+                content = parsed(read_bytes(path))
                 listed, data = content["users"], content["user_data"]
                 if (twice := repeated(listed)) is not None:
                     raise damaged(path, f"user {twice} is listed twice")

@@ -14,6 +14,8 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.errors import UserError, nearest_or_all
+from fedsim.files.checksums import require_regular
+from fedsim.files.documents import parsed
 from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import (
@@ -169,8 +171,11 @@ class HuggingFace(DatasetComponent):
         # Without a network it would print a line for each of its attempts.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         try:
-            if any((path / file).is_file() for file in ("state.json", "dataset_dict.json")):
-                loaded = datasets.load_from_disk(str(path))
+            if (path / "state.json").is_file():
+                loaded = _saved(path)
+            elif (path / "dataset_dict.json").is_file():
+                states = sorted(path.glob("*/state.json"))
+                loaded = {state.parent.name: _saved(state.parent) for state in states}
             elif path.is_file():
                 kind = path.suffix.removeprefix(".")
                 loaded = datasets.load_dataset(kind, data_files={params.split: str(path)})
@@ -188,6 +193,25 @@ class HuggingFace(DatasetComponent):
 
     def _wrong(self, message: str, hint: str) -> UserError:
         return UserError(message, where=f"data set {self.params.path}", hint=hint)
+
+
+def _saved(folder: Path) -> Any:
+    """The table that ``save_to_disk`` wrote to a folder, all columns as stored.
+
+    Unlike ``load_from_disk``, no file outside the folder is read, and the view that was set is not applied.
+    """
+    import datasets
+
+    state = folder / "state.json"
+    require_regular(state)
+    names = [each["filename"] for each in parsed(state.read_text(encoding="utf-8"))["_data_files"]]
+    for name in names:
+        if Path(name).name != name:
+            raise ValueError(f"{state} names the file {name!r}, which is not in its folder")
+        require_regular(folder / name)
+    return datasets.concatenate_datasets(
+        [datasets.Dataset.from_file(str(folder / name)) for name in names]
+    )
 
 
 def dataset_of_table(

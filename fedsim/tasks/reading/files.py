@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fedsim.errors import UserError
+from fedsim.files.checksums import require_regular
 from fedsim.files.delimited import checked_rows, repeated
 from fedsim.files.downloads import Remote, cache_folder, retrieve
 from fedsim.files.durable import replacing
@@ -202,6 +203,7 @@ def damaged(path: Path, what: str) -> UserError:
 def read_bytes(path: Path) -> bytes:
     """Content of a file, decompressed if its name ends in .gz, .bz2, .xz or .zst."""
     try:
+        require_regular(path)
         packed = path.stat().st_size
         with path.open("rb") as file:
             stream = CODECS[path.suffix](file) if path.suffix in CODECS else file

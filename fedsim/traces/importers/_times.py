@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Literal
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from fedsim.files import cells
 from fedsim.files.cells import FAR_US, NAT, Ints
@@ -40,6 +40,17 @@ class TimeParams(ImporterParams):
     """Form of the times as for strptime, such as ``%d.%m.%Y %H:%M``, if they are not like ISO 8601."""
     year: int | None = Field(None, ge=1970, le=2099)
     """Year of the first time, if times have none; by default of the form of syslog, ``%b %d %H:%M:%S``."""
+
+    @field_validator("time_format")
+    @classmethod
+    def _can_be_read(cls, form: str | None) -> str | None:
+        import pandas as pd
+
+        try:
+            pd.to_datetime(["some text"], format=form, errors="coerce")
+        except re.error as error:
+            raise ValueError("a directive occurs twice") from error
+        return form
 
 
 class Times:

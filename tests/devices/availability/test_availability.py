@@ -8,6 +8,7 @@ import pytest
 
 import fedsim
 from fedsim.composition.build import build
+from fedsim.composition.build import check_scenario as check
 from fedsim.devices.availability.trace import Always
 from fedsim.errors import UserError
 from fedsim.units import NEVER
@@ -48,7 +49,11 @@ def test_a_scenario_can_ask_for_another_eligibility(tmp_path: Path) -> None:
     assert online(require="charging and network == wifi") == [2, 4]
     with pytest.raises(UserError, match="eligibility, column"):
         online(require="charging and")
-    devices = {"trace": phones(tmp_path), "compute": STEPS, "network": LINKS}
+    devices = {"trace": str(tmp_path / "events"), "compute": STEPS, "network": LINKS}
+    never = {"availability": {"require": "not charging and " * 50 + "charging"}}
+    with pytest.raises(UserError, match=r"never meet the rule '.{60}\.\.\.'"):
+        check(fedsim.read_scenario(timing({**devices, **never}, clients=1)))
+    devices["trace"] = phones(tmp_path)
     loaded = fedsim.read_scenario(timing({**devices, "availability": {"require": "charging"}}))
     with pytest.raises(UserError, match="no device_events table"):
         build(loaded)

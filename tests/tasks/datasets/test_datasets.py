@@ -198,6 +198,9 @@ def test_femnist_is_grouped_by_writer(tmp_path: Path) -> None:
     assert dataset.train_y.tolist() == [3, 61, 7]
     assert dataset.train_x[:, 0, 0, 0].tolist() == [255, 128, 128]
     assert dataset.class_names[61] == "z"
+    os.mkfifo(tmp_path / "test" / "3.json")
+    with pytest.raises(UserError, match=r"3\.json: .*not a regular file"):
+        load("femnist", root=tmp_path)
 
 
 @pytest.mark.real_data

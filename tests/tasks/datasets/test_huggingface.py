@@ -1,5 +1,7 @@
 """Data sets of Hugging Face: saved to disk, and in Parquet files."""
 
+import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -176,6 +178,36 @@ def test_mistakes_say_what_there_is(
     with pytest.raises(UserError, match=message) as refusal:
         load("huggingface", **{"path": str(tmp_path / "saved"), **given})
     assert hint in str(refusal.value.hint)
+
+
+def test_a_saved_format_is_not_applied(tmp_path: Path) -> None:
+    table = datasets.Dataset.from_dict({"a": [1.0, 2.0] * 5, "label": [0, 1] * 5})
+    table.with_format("numpy", columns=["a"]).save_to_disk(tmp_path / "saved", num_shards=2)
+    state = tmp_path / "saved" / "state.json"
+    custom = json.loads(state.read_text()) | {
+        "_format_type": "custom",
+        "_format_kwargs": {"transform": "x"},
+    }
+    for content in (state.read_text(), json.dumps(custom)):
+        state.write_text(content)
+        dataset = load("huggingface", path=str(state.parent), features=["a"], test_share=0.2)
+        assert (dataset.train_y + 1 == dataset.train_x[:, 0]).all()
+        assert len(dataset.train_y) == 8
+
+
+@pytest.mark.parametrize(
+    ("file", "message"),
+    [("../other.arrow", "is not in its folder"), ("pipe", "not a regular file")],
+)
+def test_only_files_of_the_folder_are_read(tmp_path: Path, file: str, message: str) -> None:
+    datasets.Dataset.from_dict({"a": [1.0], "label": [0]}).save_to_disk(tmp_path / "saved")
+    (stored,) = (tmp_path / "saved").glob("*.arrow")
+    stored.rename(tmp_path / "other.arrow")
+    os.mkfifo(tmp_path / "saved" / "pipe")
+    state = tmp_path / "saved" / "state.json"
+    state.write_text(state.read_text().replace(stored.name, file))
+    with pytest.raises(UserError, match=message):
+        load("huggingface", path=str(state.parent), features=["a"])
 
 
 def test_missing_values_and_downloads(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from pydantic import ValidationError
 
 from fedsim.errors import UserError
 from fedsim.traces.bundle import TraceBundle
@@ -1259,6 +1260,13 @@ PROPOSED: dict[str, tuple[str, str]] = {
 """Tables, the mapping of columns that is proposed, and more of the message."""
 
 KINDS: dict[str, tuple[Any, ...]] = {
+    **{
+        f"a form with {what}": ("table", DAYS, {"time_format": form}, ValidationError, (message,))
+        for what, form, message in (
+            ("a directive twice", "%Y-%m-%d %H:%M:%d", "a directive occurs twice"),
+            ("an unknown directive", "%s", "'s' is a bad directive"),
+        )
+    },
     **{
         name: ("table", content, options, hours, right)
         for name, (content, options, right) in HOURS.items()
