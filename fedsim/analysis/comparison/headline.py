@@ -135,7 +135,8 @@ def on(comparison: ComparisonTables, target: Target) -> list[str]:
     shown = clear if reasons.total() > 1 else every
     alone = len(every) == 1
     explained = [sentence for lead in shown for sentence in explanations(comparison, lead, alone)]
-    return [*main, *explained, *([count] if good < len(frame) else [])]
+    is_said = alone and good == 1 == len(settings)
+    return [*main, *explained, *([count] if good < len(frame) and not is_said else [])]
 
 
 def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str]:
@@ -154,6 +155,9 @@ def _first(comparison: ComparisonTables, target: Target, lead: Lead) -> list[str
         rival = f"{listed([lead.second])}{some(lead.second)}"
         ratio = lead.speedup, lead.low, lead.high
         text += f": {format_speed(*ratio, rival=rival, spread=spread_over(lead.seeds))}"
+    if not lead.doubts and len(lead.tied) == rows["time_s"].count() < len(rows):
+        usually = " in at least half of the runs" if rows["runs"].max() > 1 else ""
+        return [f"Only {first} reached {goal}{usually}, {text}."]
     if not lead.doubts:
         return [f"{first} reached {goal} first, {text}."]
     variants = _named(comparison, lead, [*lead.tied, *lead.close])

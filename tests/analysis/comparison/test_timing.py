@@ -113,7 +113,7 @@ def test_the_figure_has_a_bar_per_setting_and_variant() -> None:
     bars = [patch.get_height() for container in time.containers[1::2] for patch in container]
     assert bars == pytest.approx([1.05, 1.05, 2.1, 2.1])
     assert time.get_title() == "time per server update (min)"
-    names = [text.get_text() for text in moved.get_xticklabels()]
+    names = [text.get_text().replace("\n", "") for text in moved.get_xticklabels()]
     assert names == ["rate_factor=0.5", "rate_factor=2"]
     assert lost.get_ylim()[0] == 0
 
