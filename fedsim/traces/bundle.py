@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from fedsim import bundled
 from fedsim.errors import UserError, printable
 from fedsim.files.cells import time_zone
-from fedsim.files.checksums import file_sha256, is_unchanged, stamped
+from fedsim.files.checksums import file_sha256, is_unchanged, require_regular, stamped
 from fedsim.files.documents import parsed
 from fedsim.files.durable import replacing_folder, write_text
 from fedsim.files.room import open_parquet
@@ -413,11 +413,12 @@ def _read_manifest(folder: Path) -> tuple[Manifest, bool]:
     if not folder.exists():
         hint = bundled.suggested_trace(folder)
         raise UserError("no such trace bundle", where=bundled.written(folder), hint=hint)
-    if not file.is_file():
+    if not file.exists():
         message = f"is not a trace bundle: it has no {MANIFEST_NAME}"
         hint = "create one with `fedsim traces import` or `fedsim traces synthesize`"
         raise UserError(message, where=str(folder), hint=hint)
     try:
+        require_regular(file)
         content = parsed(file.read_text(encoding="utf-8"))
         manifest = Manifest.model_validate(content)
     except (ValueError, OSError) as error:

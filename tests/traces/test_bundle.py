@@ -100,7 +100,7 @@ def replace_by_pipe(file):
         (lambda f: change(f, forget), "values of start_us are missing"),
         (lambda f: (f / "devices.parquet").unlink(), "table devices .* is missing"),
         (lambda f: (f / "manifest.json").unlink(), "has no manifest.json"),
-        (lambda f: replace_by_pipe(f / "manifest.json"), "has no manifest.json"),
+        (lambda f: replace_by_pipe(f / "manifest.json"), "not a regular file"),
         (lambda f: (f / "manifest.json").write_text("{"), "manifest cannot be read"),
         (lambda f: edit(f, schema="fedsim.trace/9"), "schema: .* upgrade fedsim"),
         (lambda f: edit(f, importer=None), "importer: .* import the trace again"),
