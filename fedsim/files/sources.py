@@ -13,7 +13,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
@@ -46,10 +46,6 @@ def _zstd(content: IO[bytes]) -> Any:
     import pyarrow as pa
 
     return pa.CompressedInputStream(pa.PythonFile(content, "r"), "zstd")
-
-
-def _xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ)
 
 
 class _Streams(io.RawIOBase):
@@ -90,7 +86,9 @@ class _Streams(io.RawIOBase):
 CODECS: Mapping[str, Callable[[IO[bytes]], Any]] = {
     ".gz": lambda content: gzip.GzipFile(fileobj=content),
     ".bz2": lambda content: io.BufferedReader(_Streams(content, bz2.BZ2Decompressor)),
-    ".xz": lambda content: io.BufferedReader(_Streams(content, _xz)),
+    ".xz": lambda content: io.BufferedReader(
+        _Streams(content, partial(lzma.LZMADecompressor, lzma.FORMAT_XZ))
+    ),
     ".zst": _zstd,
 }
 """How a compressed file is opened, by the ending of its name."""
@@ -271,11 +269,11 @@ class Sources:
             raise UserError(f"cannot be read: {error.strerror}", where=str(path)) from error
 
     def _archive(self, path: Path) -> Iterator[SourceFile]:
+        hint = "unpack it with another program, and give the files"
         try:
             self._packed += path.stat().st_size
             with zipfile.ZipFile(path) as archive:
                 if twice := repeated(archive.namelist()):
-                    hint = "unpack it with another program, and give the files"
                     raise UserError(f"contains '{twice}' twice", where=str(path), hint=hint)
                 for name in sorted(archive.namelist()):
                     if name.endswith("/") or _COMPANION.match(PurePosixPath(name).name):
@@ -284,11 +282,7 @@ class Sources:
                         file = self._source(name, f"{path}!{name}", member)
                     yield file
         except RuntimeError as error:  # A password, or a rare compression.
-            raise UserError(
-                f"cannot be unpacked: {error}",
-                where=str(path),
-                hint="unpack it with another program, and give the files",
-            ) from error
+            raise UserError(f"cannot be unpacked: {error}", where=str(path), hint=hint) from error
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
             raise _incomplete("zip archive", ".zip", str(path), error) from error
 
