@@ -72,7 +72,8 @@ def data_sha256(path: Path) -> str:
     if manifest.is_file():
         return kept_sha256(manifest)
     files = sorted(file.relative_to(path) for file in path.rglob("*") if file.is_file())
-    return text_sha256("".join(f"{kept_sha256(path / file)} {file.as_posix()}\n" for file in files))
+    lines = (f"{kept_sha256(path / file)} {file.as_posix()}\n" for file in files)
+    return hashlib.sha256(os.fsencode("".join(lines))).hexdigest()  # Names need not be UTF-8.
 
 
 @functools.cache

@@ -70,6 +70,9 @@ class Dataset:
             object.__setattr__(self, "tokens", True)
         if not self.class_names and self.kind != "regression":
             object.__setattr__(self, "class_names", tuple(map(str, range(self.classes))))
+        for name in (*self.class_names, *self.group_names, *self.feature_names):
+            if name.encode(errors="ignore").decode() != name:
+                raise self._damaged(f"the class, group or feature {name!r} is not Unicode text")
         self._check_split("train")
         self._check_split("test")
         train_shape, test_shape = self.train_x.shape[1:], self.test_x.shape[1:]

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from fedsim.errors import UserError
 from fedsim.files.delimited import hint_of_header
-from fedsim.files.room import require_room
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import (
     PATHS_ARE_RELATIVE,
@@ -33,6 +32,7 @@ from fedsim.tasks.reading.samples import (
     dataset_of_arrays,
     decoded,
     joined,
+    opened,
     split_dataset,
     standardized,
 )
@@ -127,7 +127,7 @@ class Table(DatasetComponent):
         params = self.params
         path = resolve(params.path, folder)
         hint = "give a .csv or .parquet file; CSV is UTF-8 text with a line of column names"
-        if path.is_file() and path.suffix not in (".csv", ".parquet"):
+        if path.is_file() and path.suffix.lower() not in (".csv", ".parquet"):
             raise UserError(f"'{path.suffix}' is not a table", where=str(path), hint=hint)
         names = [params.group] if params.group else []
         names += [params.target] if params.target_kind == "class" else []
@@ -136,7 +136,12 @@ class Table(DatasetComponent):
             raise UserError("it has no rows", where=str(path))
         features = self._features(frame, path)
         used = [*features, *self._not_features]
-        _refuse(frame[used].isna().to_numpy(), used, path, "has an empty cell")
+        _refuse(
+            frame[used].isna().to_numpy(),
+            used,
+            path,
+            "has an empty cell, or one that means none, such as nan",
+        )
         if params.tokens:
             x = as_tokens(frame[features].to_numpy(), f"columns {', '.join(features)}", path)
         else:
@@ -190,7 +195,7 @@ class Table(DatasetComponent):
                 where=str(path),
                 hint=hint_of_header(columns, f"its columns are: {', '.join(columns)}"),
             )
-        leaks = [name for name in features if name in self._not_features]
+        leaks = [name for name in features if name.lower() in map(str.lower, self._not_features)]
         text = [name for name in features if frame[name].dtype.kind not in "fiub"]
         # The name that pandas gives to a column without one, which may be an index instead of a feature.
         unnamed = [
@@ -215,7 +220,8 @@ class Table(DatasetComponent):
 
 def _classes(column: pd.Series[Any], path: Path) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
     values = column.to_numpy()
-    is_whole = column.dtype.kind in "iub" or (column.dtype.kind == "f" and not (values % 1).any())
+    is_float = column.dtype.kind == "f" and np.isfinite(values).all()
+    is_whole = column.dtype.kind in "iub" or (is_float and not (values % 1).any())
     is_text = column.dtype.kind == "O" and all(isinstance(value, str) for value in values)
     if not (is_whole or is_text) or (values == values[0]).all():
         raise UserError(
@@ -260,7 +266,6 @@ _ENDINGS = {".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp"}
 _SETS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}
 """Folders that are not classes."""
 _KNOWN = f"known: {', '.join(sorted(_ENDINGS))}"
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
 
 
 class ImageFolder(DatasetComponent):
@@ -294,7 +299,7 @@ class ImageFolder(DatasetComponent):
                 where=str(parts[0]),
                 hint="put images into <class>/, or with a separate test set into train/<class>/ and test/<class>/",
             )
-        if set(classes) <= _SETS:
+        if {name.lower() for name in classes} <= _SETS:
             raise UserError(
                 f"its folders {format_names(classes)} are sets of samples, not classes",
                 where=str(parts[0]),
@@ -336,21 +341,8 @@ def _images(part: Path, name: str) -> list[Path]:
 
 
 def _opened(path: Path) -> Image:
-    from PIL import Image as images
-
     require_file(path)
-    images.MAX_IMAGE_PIXELS = None  # Its own limit is a warning first.
-    try:
-        # No others, because Pillow gives PostScript to an interpreter, whatever the file is called.
-        with images.open(path, formats=_FORMATS) as image:
-            # Pillow takes four bytes for each pixel, whatever their colors.
-            require_room(4 * image.width * image.height, path.stat().st_size, path)
-            image.load()
-            return image
-    except UserError:
-        raise
-    except Exception as error:  # Each format has its own kinds of damage.
-        raise UserError(f"it cannot be read: {error}", where=str(path)) from error
+    return opened(path, str(path))
 
 
 def _class_folders(top: Path) -> list[str]:

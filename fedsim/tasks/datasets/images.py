@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pydantic import Field
 
 from fedsim.files.downloads import Remote
+from fedsim.files.sources import CODECS
 from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 from fedsim.tasks.dataset import Dataset, DatasetComponent, PixelMap, pixel_map
 from fedsim.tasks.reading.files import Archive, FolderParameters, damaged, locate, read_bytes
@@ -106,7 +107,7 @@ def read_idx(path: Path, dimensions: int) -> npt.NDArray[Any]:
         dimensions: required number of dimensions: 1 for labels, 3 for images.
     """
     content: npt.NDArray[np.uint8]
-    if path.suffix in (".gz", ".xz") or not path.stat().st_size:
+    if path.suffix.lower() in CODECS or not path.stat().st_size:
         content = np.frombuffer(bytearray(read_bytes(path)), dtype=np.uint8)
     else:
         content = np.memmap(path, dtype=np.uint8, mode="c")
@@ -248,7 +249,7 @@ def _images(path: Path, key: str) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np
         and pixels.shape[1:] == (3 * 32 * 32,)
         and isinstance(labels, list)
         and len(labels) == len(pixels)
-        and all(isinstance(label, int) for label in labels)
+        and all(type(label) is int and label.bit_length() < 64 for label in labels)
     ):
         what = f"it does not hold images of 3 x 32 x 32 bytes and one entry of {key} for each"
         raise damaged(path, what)

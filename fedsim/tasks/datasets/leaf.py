@@ -44,6 +44,7 @@ def read_leaf(
     numbers: dict[str, int] = {}
     subsets: dict[str, Samples] = {"train": ([], [], []), "test": ([], [], [])}
     for subset, (all_x, all_y, users) in subsets.items():
+        earlier = set[str]()
         single = folder / f"{subset}.json"
         files = [single] if single.is_file() else sorted((folder / subset).glob("*.json"))
         if not files:
@@ -56,8 +57,10 @@ def read_leaf(
             try:
                 content = parsed(read_bytes(path))
                 listed, data = content["users"], content["user_data"]
-                if (twice := repeated(listed)) is not None:
-                    raise damaged(path, f"user {twice} is listed twice")
+                # A copy of a file lists its users again.
+                if (twice := repeated([*listed, *earlier])) is not None:
+                    raise damaged(path, f"user {twice} is listed twice, or in another file")
+                earlier |= {*listed}
                 if others := sorted({*data} - {*listed}):
                     raise damaged(path, f"user {others[0]} has data, but is not listed")
                 counts = content.get("num_samples") or [len(data[user]["y"]) for user in listed]
@@ -78,7 +81,7 @@ def read_leaf(
     return subsets["train"], subsets["test"], tuple(numbers)
 
 
-_PIXELS = 784
+_PIXELS, _CLASSES = 784, 62
 
 
 class Femnist(DatasetComponent):
@@ -101,7 +104,7 @@ class Femnist(DatasetComponent):
             self.name,
             *_arrays(train),
             *_arrays(test),
-            classes=62,
+            classes=_CLASSES,
             class_names=tuple(string.digits + string.ascii_uppercase + string.ascii_lowercase),
             scale=scale,
             shift=shift,
@@ -113,9 +116,9 @@ class Femnist(DatasetComponent):
 
 def _images(x: list[Any], y: list[Any]) -> npt.NDArray[np.uint8]:
     """Images (n, 784), as the 8-bit numbers that LEAF divided by 255."""
-    wrong = [label for label in y if type(label) is not int]
+    wrong = [label for label in y if type(label) is not int or not 0 <= label < _CLASSES]
     if wrong:
-        raise ValueError(f"the label {wrong[0]!r} is not a whole number")
+        raise ValueError(f"the label {wrong[0]!r} is not a whole number from 0 to {_CLASSES - 1}")
     try:
         pixels = np.array(x, dtype=np.float64).reshape(len(x), _PIXELS)
     except ValueError as error:
@@ -184,17 +187,13 @@ class Shakespeare(DatasetComponent):
 
         train, test, roles = read_leaf(self.name, source, joined)
         texts = train[0] + test[0]
-        characters = sorted(set("".join(texts)))
-        if len(characters) > 256:
-            raise damaged(
-                source, f"it has {len(characters)} different characters; at most 256 are supported"
-            )
+        characters = _alphabet(texts, source)
         codes, cut = np.stack([_codes(text, characters) for text in texts]), len(train[1])
         return self._dataset(characters, ([codes[:cut]], [codes[cut:]]), (train[2], test[2]), roles)
 
     def _from_text(self, path: Path) -> Dataset:
         speeches = _speeches(path)
-        characters = sorted(set().union(*speeches.values()))
+        characters = _alphabet(speeches.values(), path)
         length = self.params.length + 1
         windows: tuple[list[Codes], list[Codes]] = ([], [])
         groups: tuple[list[int], list[int]] = ([], [])
@@ -242,6 +241,14 @@ class Shakespeare(DatasetComponent):
         )
 
 
+def _alphabet(texts: Iterable[str], path: Path) -> list[str]:
+    characters = sorted(set().union(*texts))
+    if len(characters) > 256:
+        what = f"it has {len(characters)} different characters; at most 256 are supported"
+        raise damaged(path, what)
+    return characters
+
+
 def _codes(text: str, characters: list[str]) -> Codes:
     """Index of each character of ``text`` in the sorted ``characters``."""
     return np.searchsorted(characters, list(text)).astype(np.uint8)
@@ -250,7 +257,7 @@ def _codes(text: str, characters: list[str]) -> Codes:
 def _speeches(path: Path) -> dict[str, str]:
     """All speeches of each role, joined by line ends, roles by first appearance."""
     try:
-        text = read_bytes(path).decode("utf-8")
+        text = read_bytes(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise damaged(path, str(error)) from error
     speeches: dict[str, list[str]] = {}

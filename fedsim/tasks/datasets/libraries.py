@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import os
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
@@ -16,6 +17,7 @@ from pydantic import Field
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.files.checksums import require_regular
 from fedsim.files.documents import parsed
+from fedsim.files.sources import CODECS
 from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import (
@@ -23,8 +25,10 @@ from fedsim.tasks.reading.files import (
     download_cache,
     local_folder,
     may_download,
+    read_bytes,
     require_file,
     resolve,
+    texts,
 )
 from fedsim.tasks.reading.samples import (
     PictureParameters,
@@ -32,6 +36,7 @@ from fedsim.tasks.reading.samples import (
     dataset_of_splits,
     decoded,
     numbered_by,
+    opened,
 )
 
 
@@ -148,7 +153,8 @@ class HuggingFace(DatasetComponent):
 
     def load(self, folder: Path | None = None) -> Dataset:
         params = self.params
-        splits = self._splits(folder)
+        path = resolve(Path(params.path), folder)
+        splits = self._splits(path)
         test = params.test_split or ("test" if "test" in splits else None)
         chosen = [params.split] if test in (None, params.split) else [params.split, test]
         for split in chosen:
@@ -160,12 +166,12 @@ class HuggingFace(DatasetComponent):
             params,
             name=params.path.rstrip("/").rpartition("/")[2],
             folder=folder,
+            images=path.parent if path.is_file() else path if path.is_dir() else None,
         )
 
-    def _splits(self, folder: Path | None) -> dict[str, Any]:
+    def _splits(self, path: Path) -> dict[str, Any]:
         datasets = required("datasets", "huggingface", f"data set {self.name}")
         params = self.params
-        path = resolve(Path(params.path), folder)
         if not path.exists() and not may_download():
             raise NotOnDisk("it is not on this disk", where=f"data set {params.path}")
         # Without a network it would print a line for each of its attempts.
@@ -174,14 +180,22 @@ class HuggingFace(DatasetComponent):
             if (path / "state.json").is_file():
                 loaded = _saved(path)
             elif (path / "dataset_dict.json").is_file():
-                states = sorted(path.glob("*/state.json"))
-                loaded = {state.parent.name: _saved(state.parent) for state in states}
+                names = parsed((path / "dataset_dict.json").read_bytes())["splits"]
+                loaded = {one: _saved(_inside(path, f"{one}/state.json").parent) for one in names}
             elif path.is_file():
                 kind = path.suffix.removeprefix(".")
                 loaded = datasets.load_dataset(kind, data_files={params.split: str(path)})
             else:
                 source = str(path) if path.is_dir() else params.path
-                loaded = datasets.load_dataset(source, params.config, revision=params.revision)
+                builder = datasets.load_dataset_builder(
+                    source, params.config, revision=params.revision
+                )
+                files = (builder.config.data_files or {}).values() if path.is_dir() else ()
+                for file in chain.from_iterable(files):
+                    if _inside(path, file).suffix.lower() in CODECS:
+                        read_bytes(Path(file))  # Refuses what unpacks to too much.
+                builder.download_and_prepare()
+                loaded = builder.as_dataset()
         # The library raises errors of many kinds.
         except Exception as error:
             raise self._wrong(
@@ -202,22 +216,34 @@ def _saved(folder: Path) -> Any:
     """
     import datasets
 
-    state = folder / "state.json"
-    require_regular(state)
-    names = [each["filename"] for each in parsed(state.read_text(encoding="utf-8"))["_data_files"]]
-    for name in names:
-        if Path(name).name != name:
-            raise ValueError(f"{state} names the file {name!r}, which is not in its folder")
-        require_regular(folder / name)
-    return datasets.concatenate_datasets(
-        [datasets.Dataset.from_file(str(folder / name)) for name in names]
-    )
+    names = [
+        each["filename"] for each in parsed((folder / "state.json").read_bytes())["_data_files"]
+    ]
+    files = [str(_inside(folder, name)) for name in names]
+    return datasets.concatenate_datasets([*map(datasets.Dataset.from_file, files)])
+
+
+def _inside(folder: Path | None, file: str) -> Path:
+    """The path of a file, which must be in the ``folder`` (None: on this disk)."""
+    path = Path(os.path.abspath((folder or Path()) / file))
+    if "://" in file or not path.is_relative_to(os.path.abspath(folder or "/")):
+        raise ValueError(f"it names the file {file!r}, which is not in its folder")
+    require_regular(path)
+    return path
 
 
 def dataset_of_table(
-    splits: list[Any], params: HuggingFace.Params, *, name: str, folder: Path | None = None
+    splits: list[Any],
+    params: HuggingFace.Params,
+    *,
+    name: str,
+    folder: Path | None = None,
+    images: Path | None = None,
 ) -> Dataset:
-    """The data set of a table (``datasets.Dataset``) with all samples, or of one for training and one for testing."""
+    """The data set of a table (``datasets.Dataset``) with all samples, or of one for training and one for testing.
+
+    Files of images that it names must be in the folder ``images`` (None: anywhere).
+    """
     datasets = required("datasets", "huggingface", f"data set {name}")
     where = f"data set {name}"
     columns = splits[0].column_names
@@ -243,10 +269,13 @@ def dataset_of_table(
         arrays["is_test"] = np.arange(samples) >= len(splits[0])
     key = [image, params.text, params.length, *(_identity(split) for split in splits)]
     if image is not None:
-        tables = (
-            split.select_columns([image]).cast_column(image, datasets.Image()) for split in splits
-        )
-        pairs = ((row[image], 0) for table in tables for row in table)
+        as_stored = datasets.Image(decode=False)
+        try:
+            tables = [each.select_columns(image).cast_column(image, as_stored) for each in splits]
+        except (TypeError, ValueError, NotImplementedError) as error:
+            raise UserError(f"column '{image}' has no images: {error}", where=where) from error
+        stored = (row[image] for table in tables for row in table)
+        pairs = ((_image(one, f"{where}: row {row}", images), 0) for row, one in enumerate(stored))
         arrays["x"], _ = decoded(pairs, samples, params, where, key)
     elif params.text is not None:
         file, coded = _tokenized(splits, params, where, folder)
@@ -270,6 +299,20 @@ def dataset_of_table(
         layout="auto" if image is None else "channels_first",
         class_names=names,
     )
+
+
+def _image(stored: Any, where: str, folder: Path | None) -> Any:
+    """The image whose bytes or file a row has, turned as it says."""
+    from PIL import ImageOps
+
+    content, file = (stored or {}).get("bytes"), (stored or {}).get("path")
+    try:
+        content = _inside(folder, str(file)) if content is None else content
+    except (OSError, ValueError) as error:
+        raise UserError(f"the image cannot be read: {error}", where=where) from error
+    image = opened(content, where)
+    ImageOps.exif_transpose(image, in_place=True)
+    return image
 
 
 def _labels(splits: list[Any], column: str, where: str) -> tuple[npt.NDArray[Any], Sequence[str]]:
@@ -298,7 +341,14 @@ def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
     if None in values:
         message = f"row {values.index(None)} has no value in column '{column}'"
         raise UserError(message, where=where, hint="drop such rows, and save the data set again")
-    return np.array(values)
+    try:
+        kinds = {*map(type, values)}
+        array = texts(values, where) if kinds <= {str} or kinds <= {bytes} else np.array(values)
+    except ValueError:  # Lists of different lengths.
+        kinds = {dict}
+    if dict in kinds:
+        raise UserError(f"column '{column}' does not contain numbers or text", where=where)
+    return array
 
 
 def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:

@@ -70,10 +70,12 @@ class UciHar(DatasetComponent):
         if (
             x.ndim != 3
             or x.dtype.kind not in "fiu"
+            or not x.size
+            or not (np.abs(x) <= np.finfo(np.float32).max).all()
             or any(array.shape != x.shape[:1] for array in arrays.values())
             or any(array.dtype.kind not in "iub" for array in arrays.values())
         ):
-            raise damaged(path, "its arrays differ in length or have unexpected types")
+            raise damaged(path, "its arrays differ in length or have unexpected types or values")
         x, is_test = x.astype(np.float32), arrays["is_test"].astype(bool)
         subject = arrays["subject"].astype(np.int64)
         if is_test.all() or subject.min() < 0 or subject.max() >= len(subject):
@@ -164,8 +166,8 @@ def _read(path: Path) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
     if not rows:
         raise damaged(path, "it has no complete patient")
     table = np.array(rows)
-    if not np.isfinite(table).all():
-        raise damaged(path, "a value is not finite")
+    if not (np.abs(table) <= np.finfo(np.float32).max).all():
+        raise damaged(path, "a value is not finite in float32")
     plain = [table[:, column] for column in range(_FEATURES) if column not in _CODES]
     coded = [table[:, column] == code for column, codes in _CODES.items() for code in codes]
     return np.stack([*plain, *coded], axis=1).astype(np.float64), (table[:, -1] > 0).astype(int)

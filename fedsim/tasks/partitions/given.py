@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset
 from fedsim.tasks.partition import UNUSED, Assignment, IntArray, Partitioner, PartitionParameters
 from fedsim.tasks.reading.files import read_table, resolve, row_place, test_marks
+
+_COLUMNS = {"sample": "sample", "client": "client", "istest": "is_test"}
 
 
 class FromFile(Partitioner):
@@ -70,6 +73,10 @@ class FromFile(Partitioner):
                     where=str(path),
                     hint=f"its columns are: {', '.join(map(str, table.columns))}",
                 )
+        for name in map(str, table.columns):
+            if (meant := _COLUMNS.get(re.sub(r"[\W_]", "", name.lower()), name)) != name:
+                message = f"its column '{name}' is not '{meant}'"
+                raise UserError(message, where=str(path), hint="rename or remove it")
         sample, client = (table[name].to_numpy() for name in ("sample", "client"))
         if "is_test" not in table:
             return sample, client, None
@@ -109,9 +116,9 @@ class Flwr(Partitioner):
                 where=f"{where}.partitioner",
                 hint=nearest_or_all(self.params.partitioner, names, f"known: {', '.join(names)}"),
             )
-        columns = {"row": np.arange(len(dataset.train_y)), "label": dataset.train_y}
+        columns: dict[str, Any] = {"row": np.arange(len(dataset.train_y)), "label": dataset.train_y}
         if dataset.train_groups is not None:
-            columns["group"] = np.array(dataset.group_names)[dataset.train_groups]
+            columns["group"] = [dataset.group_names[group] for group in dataset.train_groups]
         accepted = inspect.signature(make).parameters
         supplied = {"partition_by": "label", "seed": int(rng.integers(2**31))}
         arguments = {key: value for key, value in supplied.items() if key in accepted}

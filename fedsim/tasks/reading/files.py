@@ -7,6 +7,7 @@ import math
 import os
 import re
 import shutil
+import sys
 import tarfile
 import zipfile
 import zlib
@@ -42,7 +43,7 @@ DATA_VARIABLE = "FEDSIM_DATA"
 PATHS_ARE_RELATIVE = "relative paths refer to the scenario's folder"
 """Hint for a file that a scenario names and that does not exist."""
 
-_ENDINGS = ("", ".gz", ".xz")
+_ENDINGS = ("", *CODECS)
 
 
 class FolderParameters(Parameters):
@@ -87,7 +88,7 @@ def local_folder(name: str, root: Path | None, folder: Path | None) -> Path | No
 
 
 def find(folder: Path, file: str) -> Path | None:
-    """``file`` in ``folder``, uncompressed or compressed (.gz, .xz)."""
+    """``file`` in ``folder``, uncompressed or compressed (.gz, .bz2, .xz, .zst)."""
     candidates = (folder / f"{file}{ending}" for ending in _ENDINGS)
     return next((path for path in candidates if path.is_file()), None)
 
@@ -103,7 +104,7 @@ def locate(
 
     Args:
         name: name of the dataset.
-        files: file names without .gz or .xz.
+        files: file names without .gz and the like.
         root: folder given by the user, relative to ``folder``; nothing is downloaded in this case.
         folder: folder that relative paths refer to.
         remotes: source of each file, or the archive of all files; empty if the data set cannot be downloaded.
@@ -146,32 +147,36 @@ _UNREADABLE = (ValueError, OSError, LookupError, TypeError, AttributeError, Arit
 
 
 def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFrame:
-    """The table in a file: Parquet if its name ends in .parquet, else CSV.
+    """The table in a file: Parquet if its name ends in .parquet, else CSV, which may be compressed.
 
     Args:
         path: the file.
         hint: how to fix a damaged one.
-        names: columns with names, which stay text if some of them would be the same number, as 007 and 7.
+        names: columns with names, such as NA, which stay text if some would be the same number, as 007 and 7.
     """
     import pandas as pd
     import pyarrow as pa
 
+    from fedsim.files.cells import UNKNOWN_TEXT
+
     require_file(path)
     try:
-        if path.suffix == ".parquet":
+        if path.suffix.lower() == ".parquet":
             table: pd.DataFrame = open_parquet(path, path).read().to_pandas()
             return table
-        if path.suffix != ".csv":
-            return pd.read_csv(path.absolute())
         # pandas renames a column that appears twice, and fills or shifts rows with too few or too many cells.
-        content = path.read_bytes()
-        text = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
-        deque(checked_rows(text, str(path)), maxlen=0)
+        content = read_bytes(path)
+        lines = TextIOWrapper(BytesIO(content), encoding="utf-8-sig", newline="")
+        deque(checked_rows(lines, str(path)), maxlen=0)
         table = pd.read_csv(BytesIO(content))
-        for name in {*names} & {*table.columns}:
-            if table[name].dtype.kind in "iuf":
-                texts = pd.read_csv(BytesIO(content), usecols=[name], dtype=str)[name].str.strip()
-                table[name] = texts if texts.nunique() > table[name].nunique() else table[name]
+        table.columns = table.columns.str.strip()
+        for name in {*names} & {*table.columns} - {*table.select_dtypes("bool")}:
+            column, place = table[name], table.columns.get_loc(name)
+            words = pd.read_csv(BytesIO(content), usecols=[place], dtype=str, keep_default_na=False)
+            texts = words.iloc[:, 0].str.strip()
+            is_number = column.dtype.kind in "iuf"
+            if not is_number or texts[column.notna()].nunique() > column.nunique():
+                table[name] = texts.mask(texts.isin(UNKNOWN_TEXT))
         return table
     except (*_UNREADABLE, pa.ArrowException) as error:
         # Only the parser of CSV files gives a line.
@@ -188,13 +193,13 @@ def row_place(path: Path, row: int) -> str:
     from fedsim.files.frames import TableFile
     from fedsim.files.sources import SourceFile
 
-    return TableFile(SourceFile(path.name, str(path), path)).place(row)
+    return TableFile(SourceFile(path.name, str(path), read_bytes(path))).place(row)
 
 
 def damaged(path: Path, what: str) -> UserError:
     """The error for a file with unexpected content."""
     return UserError(
-        f"the file is damaged or has unexpected content: {what}",
+        f"the file is damaged or has unexpected content: {what.partition(chr(10))[0]}",
         where=str(path),
         hint="download or create it again",
     )
@@ -206,7 +211,8 @@ def read_bytes(path: Path) -> bytes:
         require_regular(path)
         packed = path.stat().st_size
         with path.open("rb") as file:
-            stream = CODECS[path.suffix](file) if path.suffix in CODECS else file
+            codec = CODECS.get(path.suffix.lower())
+            stream = codec(file) if codec else file
             content: bytes = stream.read(int(most_unpacked(packed)) + 1)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         raise damaged(path, str(error)) from error
@@ -307,13 +313,16 @@ def read_arrays(
             if path.is_dir():
                 arrays[name] = np.lib.format.open_memmap(file, mode="c")
             else:
-                with np.load(path, allow_pickle=False) as content:
-                    with content.zip.open(f"{name}.npy") as member:
+                with zipfile.ZipFile(path) as archive:
+                    with archive.open(f"{name}.npy") as member:
                         shape, _, dtype = _header(member)
-                    unpacked = content.zip.getinfo(f"{name}.npy").file_size
+                    unpacked = archive.getinfo(f"{name}.npy").file_size
                     if not dtype.hasobject and math.prod(shape) * dtype.itemsize > unpacked:
                         raise ValueError(f"{name} has fewer values than its shape {shape}")
-                    arrays[name] = content[name]
+                    with archive.open(f"{name}.npy") as member:
+                        arrays[name] = np.lib.format.read_array(member, allow_pickle=False)
+            if arrays[name].dtype.kind == "U" and (arrays[name].view("u4") > sys.maxunicode).any():
+                raise ValueError(f"{name} has text that is not Unicode")
         except (
             *_UNREADABLE,
             zipfile.BadZipFile,
@@ -325,18 +334,18 @@ def read_arrays(
             if "Object arrays" not in str(error) and "Python objects" not in str(error):
                 raise damaged(file, str(error)) from error
             stored = file if path.is_dir() else zipfile.Path(path, f"{name}.npy")
-            texts = _texts(stored.read_bytes())
-            if texts is None:
+            words = _texts(stored.read_bytes(), file)
+            if words is None:
                 raise UserError(
                     f"{name} has dtype object, which could contain anything and is not read",
                     where=str(file),
                     hint=f"save it as numbers or text, such as {name}.astype(int) or {name}.astype(str)",
                 ) from error
-            arrays[name] = texts
+            arrays[name] = words
     return arrays
 
 
-def _texts(content: bytes) -> npt.NDArray[np.str_] | None:
+def _texts(content: bytes, path: Path) -> npt.NDArray[np.str_] | None:
     """The array of text in an .npy file of Python objects; None if it contains anything else."""
     file = BytesIO(content)
     _header(file)
@@ -344,8 +353,16 @@ def _texts(content: bytes) -> npt.NDArray[np.str_] | None:
         array = load_plain(file.read())
     except (RefusedPickle, DamagedPickle):
         return None
-    is_text = isinstance(array, np.ndarray) and all(isinstance(each, str) for each in array.flat)
-    return array.astype(str) if is_text else None
+    if not isinstance(array, np.ndarray) or not all(isinstance(each, str) for each in array.flat):
+        return None
+    return texts([*array.flat], path).reshape(array.shape)
+
+
+def texts(words: Sequence[Any], where: object) -> npt.NDArray[Any]:
+    """An array of text or bytes, in which each takes as much memory as the longest."""
+    lengths = [*map(len, words)]
+    require_room(4.0 * len(words) * max(lengths, default=0), 4 * sum(lengths), where)
+    return np.array(words)
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, Any]:
@@ -382,9 +399,10 @@ def test_marks(values: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDA
 
 def as_tokens(x: npt.NDArray[Any], what: str, path: Path | str) -> npt.NDArray[Any]:
     """``x``, integers from 0, with an integer type that torch supports; uint8, int32 and int64 are not copied."""
-    if x.dtype.kind not in "iu" or x.min(initial=0) < 0:
+    low, high = x.min(initial=0), x.max(initial=0)
+    if x.dtype.kind not in "iu" or low < 0 or high > np.iinfo(np.int64).max:
         message = (
-            f"tokens is true, but {what} contains values of type {x.dtype} from {x.min(initial=0)}"
+            f"tokens is true, but {what} contains values of type {x.dtype} from {low} to {high}"
         )
         hint = "number the codes 0, 1, 2, ..., or leave tokens out"
         raise UserError(message, where=str(path), hint=hint)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -14,6 +16,7 @@ from pydantic import Field, PositiveInt
 
 from fedsim.errors import UserError
 from fedsim.files.durable import replacing_folder
+from fedsim.files.room import require_room
 from fedsim.parts.component import Parameters
 from fedsim.parts.functions import shown
 from fedsim.randomness import Purpose, Stream
@@ -174,12 +177,11 @@ def dataset_of_arrays(
             # A value too large for float32 becomes infinite, and is refused with its row.
             with np.errstate(over="ignore"):
                 x = x.astype(np.float32, copy=False)
-    if (row := first_not_finite(x)) is not None:
-        hint = "remove such samples or fill in their values; samples are stored as float32"
-        raise UserError(f"x: sample {row} is not finite", where=where, hint=hint)
     marks, group = arrays.get("is_test"), arrays.get("group")
-    if group is not None and (row := first_not_finite(group)) is not None:
-        raise UserError(f"group: that of sample {row} is not finite", where=where, hint=_FORM)
+    for key, values in (("x", x), ("y", y), ("group", group)):
+        if values is not None and (row := first_not_finite(values)) is not None:
+            hint = "remove such samples or fill in their values; samples are stored as float32"
+            raise UserError(f"{key}: sample {row} is not finite", where=where, hint=hint)
     is_test = held_out(len(y)) if marks is None else test_marks(marks, "is_test", where)
     return split_dataset(
         x, y, is_test, group, name=name, tokens=tokens, notes=tuple(notes), **target
@@ -208,12 +210,18 @@ def joined(available: Arrays, listed: Sequence[str], where: str) -> tuple[Arrays
     arrays, lengths = {}, {}
     for key, train, test in zip("xy", names[:2], names[2:], strict=True):
         pair = available[train], available[test]
-        lengths[key] = len(pair[0]), len(pair[1])
-        if pair[0].shape[1:] != pair[1].shape[1:] or lengths[key] != lengths["x"]:
-            shapes = {name: available[name].shape for name in names}
+        lengths[key] = [each.shape[:1] for each in pair]
+        # Only 8-bit samples are divided by 255; text and numbers are not the same labels.
+        is_x = key == "x"
+        forms = {
+            (each.ndim, each.shape[1:], is_x and each.dtype == np.uint8, each.dtype.kind in "US")
+            for each in pair
+        }
+        if len(forms) > 1 or not pair[0].ndim or lengths[key] != lengths["x"]:
+            shapes = {name: (available[name].shape, str(available[name].dtype)) for name in names}
             raise UserError(f"its arrays do not fit together: {shapes}", where=where, hint=_FORM)
         arrays[key] = np.concatenate(pair)
-    arrays["is_test"] = np.arange(len(arrays["y"])) >= lengths["y"][0]
+    arrays["is_test"] = np.arange(len(arrays["y"])) >= lengths["y"][0][0]
     unused = [name for name in listed if name not in names]
     return arrays, [f"not used: {', '.join(unused)}"] if unused else []
 
@@ -291,14 +299,21 @@ def decoded(
     content = (*key, params.size, params.channels, _DECODING)
     digest = hashlib.sha256(repr(content).encode()).hexdigest()[:32]
     folder = download_cache("decoded") / digest
-    if not folder.is_dir():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        # Another process may have decoded the same samples meanwhile.
-        with suppress(FileExistsError), replacing_folder(folder) as temporary:
-            _, y = _stacked(pairs, samples, params, where, temporary / "x.npy")
-            np.save(temporary / "y.npy", y, allow_pickle=False)
-    mapped = np.lib.format.open_memmap(folder / "x.npy", mode="c")
-    return mapped, np.load(folder / "y.npy", allow_pickle=False)
+    if folder.is_dir():
+        with suppress(OSError, ValueError, EOFError):
+            return _mapped(folder)
+        shutil.rmtree(folder)  # It is damaged.
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    # Another process may have decoded the same samples meanwhile.
+    with suppress(FileExistsError), replacing_folder(folder) as temporary:
+        _, y = _stacked(pairs, samples, params, where, temporary / "x.npy")
+        np.save(temporary / "y.npy", y, allow_pickle=False)
+    return _mapped(folder)
+
+
+def _mapped(folder: Path) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    x = np.lib.format.open_memmap(folder / "x.npy", mode="c")
+    return x, np.load(folder / "y.npy", allow_pickle=False)
 
 
 def _stacked(
@@ -337,6 +352,29 @@ def _stacked(
     if len(labels) != samples or not samples:
         raise UserError(f"it has {len(labels)} samples, not {samples}", where=where)
     return x, np.array(labels)
+
+
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+
+
+def opened(content: Path | bytes, where: str) -> Image:
+    """An image in a file, or its bytes."""
+    from PIL import Image as images
+
+    images.MAX_IMAGE_PIXELS = None  # Its own limit is a warning first.
+    try:
+        packed = content.stat().st_size if isinstance(content, Path) else len(content)
+        file = content if isinstance(content, Path) else BytesIO(content)
+        # No others, because Pillow gives PostScript to an interpreter, whatever the file is called.
+        with images.open(file, formats=_FORMATS) as image:
+            # Pillow takes four bytes for each pixel, whatever their colors.
+            require_room(4 * image.width * image.height, packed, where)
+            image.load()
+            return image
+    except UserError:
+        raise
+    except Exception as error:  # Each format has its own kinds of damage.
+        raise UserError(f"it cannot be read: {error}", where=where) from error
 
 
 def pixels(
@@ -385,7 +423,8 @@ def _quantities(y: npt.NDArray[Any], where: str) -> npt.NDArray[np.float32]:
     if y.ndim != 1 or y.dtype.kind not in "fiu":
         message = f"y has {y.ndim} dimensions of type {y.dtype}, but target_kind is quantity"
         raise UserError(message, where=where, hint="y must be numbers (n,)")
-    return y.astype(np.float32)
+    with np.errstate(over="ignore"):
+        return y.astype(np.float32)
 
 
 def _labels(
@@ -399,7 +438,8 @@ def _labels(
     if y.ndim == 2 and y.shape[1] == 1:
         y = y[:, 0]
     if y.ndim == 1 and y.dtype.kind in "US":
-        unique, y = np.unique(y.astype(str), return_inverse=True)
+        y = np.char.decode(y, "utf-8", "backslashreplace") if y.dtype.kind == "S" else y
+        unique, y = np.unique(y, return_inverse=True)
         names = tuple(map(str, unique))
         listed = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
         notes += [f"the names in y are the classes 0 to {len(names) - 1} in sorted order: {listed}"]
@@ -417,15 +457,15 @@ def _labels(
             hint="y must be integer labels (n,), one-hot rows (n, classes) or names; for quantities, set "
             "target_kind: quantity",
         )
-    labels = y.astype(np.int64) - (0 if names else first)
-    low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 1)
-    if low < 0 or high >= max(len(labels), 2) or low == high:
+    first = 0 if names else first
+    low, high = (int(y.min()) - first, int(y.max()) - first) if len(y) else (0, 1)
+    if low < 0 or high >= max(len(y), 2) or low == high:
         raise UserError(
-            f"y: labels run from {low} to {high}; there are {len(labels)} samples",
+            f"y: labels run from {low} to {high}; there are {len(y)} samples",
             where=where,
             hint="number the classes 0, 1, 2, ..., at least two, or set labels_from to the first label",
         )
-    return labels, names
+    return y.astype(np.int64) - first, names
 
 
 Layout = Literal["auto", "channels_first", "channels_last"]

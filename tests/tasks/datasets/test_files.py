@@ -81,14 +81,18 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"x": rows(9), "y": Y, "is_test": np.full(9, 2)}, {}, "is_test contains values other"),
     ({"x": rows(9, wrong=0.5), "y": Y}, {"tokens": True}, "float64"),
     ({"x": rows(9, wrong=-1).astype(int), "y": Y}, {"tokens": True}, "from -1"),
-    ({"x": rows(9), "y": Y, "group": np.full(9, np.nan)}, {}, "group: that of sample 0 is not"),
+    ({"x": rows(9), "y": Y, "group": np.full(9, np.nan)}, {}, "group: sample 0 is not"),
     (
         {"x": rows(9), "y": Y}
         | {f"{name}_{split}": rows(9) for name in "xy" for split in ("train", "test")},
         {},
         "has both x, y and x_train, y_train, x_test, y_test",
     ),
-    ({"x": rows(9), "y": np.full(9, np.nan)}, {"target_kind": "quantity"}, "must be finite"),
+    (
+        {"x": rows(9), "y": np.full(9, np.nan)},
+        {"target_kind": "quantity"},
+        "y: sample 0 is not finite",
+    ),
 ]
 
 
