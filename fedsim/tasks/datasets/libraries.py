@@ -307,7 +307,7 @@ def _image(stored: Any, where: str, folder: Path | None) -> Any:
 
     content, file = (stored or {}).get("bytes"), (stored or {}).get("path")
     try:
-        content = _inside(folder, str(file)) if content is None else content
+        content = _inside(folder, str(file or "")) if content is None else content
     except (OSError, ValueError) as error:
         raise UserError(f"the image cannot be read: {error}", where=where) from error
     image = opened(content, where)

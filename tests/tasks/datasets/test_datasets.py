@@ -227,6 +227,9 @@ def test_heart_disease_drops_columns_codes_and_incomplete_patients(tmp_path: Pat
     assert len(dataset.test_y) == 16
     labels = np.sort(np.concatenate([dataset.train_y, dataset.test_y]))
     assert labels.tolist() == [0] * 16 + [1] * 32, "target = (num > 0)"
+    (tmp_path / "processed.va.data").write_text("".join(rows).replace("145", "1e308"))
+    with pytest.raises(UserError, match="not finite in float32"):
+        load("heart_disease", root=tmp_path)
     (tmp_path / "processed.va.data").write_text("1,2,3\n")
     with pytest.raises(UserError, match=r"processed\.va\.data.*line 1 has 3 columns"):
         load("heart_disease", root=tmp_path)
@@ -259,6 +262,8 @@ def test_uci_har_needs_arrays_that_fit(tmp_path: Path) -> None:
     for wrong in (
         {"y": np.array([0, 1])},
         {"x": np.full((4, 9, 128), "a")},
+        {"x": np.full((4, 9, 128), 1e39)},
+        {"x": np.zeros((4, 0, 128))},
     ):
         save_npz(tmp_path / "har_inertial.npz", **{**arrays, **wrong})
         with pytest.raises(UserError, match="differ in length or have unexpected types"):
@@ -392,9 +397,9 @@ def test_folders_that_begin_with_a_dot_are_no_classes_and_images_that_do_not_fit
         save_image(tmp_path / name / "1.png", 1)
     save_image(tmp_path / "a" / "._1.png", 1)
     refused("1 class folders")
-    for part in ("train", "val"):
+    for part in ("Train", "val"):
         save_image(tmp_path / ".parts" / part / "cat" / "1.png", 1)
-    refused("train and val are sets of samples, not classes", ".parts")
+    refused("Train and val are sets of samples, not classes", ".parts")
     save_image(tmp_path / "b" / "1.png", 1, size=(6, 6))
     refused(r"b.1\.png: sample 1 is .*\(3, 6, 6\).*others have shape \(3, 5, 4\)")
     assert load("image_folder", root=tmp_path, size=(4, 4)).class_names == ("a", "b")

@@ -62,7 +62,7 @@ def test_labels_of_text_objects_are_read(tmp_path: Path, folder: bool) -> None:
     assert {dataset.class_names[label] for label in dataset.train_y} <= set(names)
 
 
-Y = np.arange(9) % 2
+X, Y = np.zeros((9, 2), np.uint8), np.arange(9) % 2
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
     ({"x": rows(9)}, {}, "no array y"),
     ({"x": rows(9), "y": Y[:2]}, {}, "do not fit together"),
@@ -93,6 +93,14 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {"target_kind": "quantity"},
         "y: sample 0 is not finite",
     ),
+    ({"x": rows(9), "y": Y + 1e300}, {"target_kind": "quantity"}, "y: sample 0 is not finite"),
+    ({"x": rows(9), "y": Y}, {"labels_from": 10**30}, "labels run from -10"),
+    ({"x": rows(9).astype("u8") - np.uint64(1), "y": Y}, {"tokens": True}, "18446744073709551615"),
+    ({"x_train": X, "y_train": Y, "x_test": X / 255, "y_test": Y}, {}, "do not fit .*uint8"),
+    ({"x_train": X, "y_train": Y, "x_test": X, "y_test": Y.astype(str)}, {}, "do not fit together"),
+    ({f"{name}_{of}": np.array(1) for name in "xy" for of in ("train", "test")}, {}, "do not fit"),
+    ({"x": rows(9), "y": np.full(9, 2**32 - 1, "u4").view("U1")}, {}, "damaged .*not Unicode"),
+    ({"x": rows(9), "y": Y, "group": np.array(["\ud800"] * 9)}, {}, "ud800' is not Unicode text"),
 ]
 
 
@@ -211,6 +219,8 @@ REFUSED_TABLES: list[tuple[str, dict[str, Any], str]] = [
     ("a,b\nz,x\nz,y\n", {"target": "b"}, "(?s)'a' cannot be .* group or is_test$"),
     ("a,b,t\n1,x,1\n2,y,1\n", {"target": "b", "is_test": "t"}, "'t' marks all rows as test"),
     ("a,b\n", {"target": "b"}, "no rows"),
+    ("a,b,B\n1,0,0\n2,1,1\n", {"target": "b"}, "(?s)'B' cannot be a feature.*features: .a."),
+    ("a,b\n1,inf\n2,1\n", {"target": "b"}, "'b' does not contain classes"),
     ("", {"target": "b"}, "cannot be read"),
     (f"a,b\n{10**500},x\n1,y\n", {"target": "b"}, "'a' cannot be a feature"),
 ]
@@ -236,6 +246,24 @@ def test_names_that_are_the_same_number_stay_apart(tmp_path: Path) -> None:
     path.write_text("a,b,c\n" + "1,10,1\n2,9,2\n" * 4)
     dataset = load("table", path=path, target="c", group="b")
     assert (dataset.class_names, dataset.group_names) == (("1", "2"), ("9", "10"))
+
+
+def test_names_that_look_like_none_are_names(tmp_path: Path) -> None:
+    path = tmp_path / "own.csv"
+    path.write_text("a,b,c \n" + "1,NA, no\n2,DE,no\n3,None,n/a\n" * 3)
+    dataset = load("table", path=path, target="c", group="b")
+    assert dataset.group_names == ("DE", "NA", "None")
+    assert dataset.class_names == ("n/a", "no")
+    path.write_text("a,b,c\n" + "1,DE,no\n2,null,yes\n")
+    with pytest.raises(UserError, match=r"own\.csv:3: column 'b' has an empty cell, or .* nan"):
+        load("table", path=path, target="c", group="b")
+
+
+def test_a_text_far_longer_than_others_is_refused(tmp_path: Path) -> None:
+    y = np.array(["a" * 100_000, *"bc" * 10_000], object)
+    path = save_npz(tmp_path / "own.npz", x=np.zeros((len(y), 1), np.uint8), y=y)
+    with pytest.raises(UserError, match=r"own\.npz: unpacks to more than"):
+        load("npz", path=path)
 
 
 @pytest.mark.parametrize("name", ["own.xlsx", "own.parquet"])

@@ -1,7 +1,9 @@
 """Data sets of Hugging Face: saved to disk, and in Parquet files."""
 
+import io
 import json
 import os
+import struct
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.tasks.reading.files import NotOnDisk, no_downloads
+from fedsim.tasks.reading.files import NotOnDisk, download_cache, no_downloads
 from tests.tasks.files import equal
 from tests.tasks.toys import load
 
@@ -218,3 +220,86 @@ def test_missing_values_and_downloads(tmp_path: Path) -> None:
         load("huggingface", path=str(tmp_path / "saved"), features=["a"])
     with no_downloads(), pytest.raises(NotOnDisk):
         load("huggingface", path="someone/something")
+
+
+def test_a_readme_names_files_of_its_folder_only(tmp_path: Path) -> None:
+    table = datasets.Dataset.from_dict({"a": [1.0, 2.0] * 5, "label": [0, 1] * 5})
+    table.to_parquet(tmp_path / "other.parquet")
+    table.to_parquet(tmp_path / "own" / "train.parquet")
+    for file in ("train.parquet", "../other.parquet", str(tmp_path / "other.parquet")):
+        front = f"---\nconfigs:\n- config_name: default\n  data_files: {file}\n---\n"
+        (tmp_path / "own" / "README.md").write_text(front)
+        if file == "train.parquet":
+            load("huggingface", path=str(tmp_path / "own"), features=["a"])
+        else:
+            with pytest.raises(UserError, match="not in its folder"):
+                load("huggingface", path=str(tmp_path / "own"), features=["a"])
+
+
+def bitmap(width: int) -> bytes:
+    return b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, width, width, 1, 24, *[0] * 6)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (
+            {"bytes": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n"},
+            "row 0: .*cannot identify",
+        ),
+        ({"bytes": b"nonsense"}, "row 0: it cannot be read"),
+        ({"bytes": bitmap(40_000)}, "row 0: unpacks to more than"),
+        ({"path": "http://127.0.0.1:9/a.png"}, "not in its folder"),
+        ({"path": "/outside/a.png"}, "not in its folder"),
+        ({}, "row 0: .*not a regular file"),
+    ],
+)
+def test_images_of_others_are_only_decoded(tmp_path: Path, image: Any, message: str) -> None:
+    rows = {"image": [{"bytes": None, "path": None, **image}] * 4, "label": [0, 1] * 2}
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "own" / "train.parquet")
+    with pytest.raises(UserError, match=message):
+        load("huggingface", path=str(tmp_path / "own"), image="image")
+
+
+@pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG"])
+def test_images_are_turned_as_they_say(tmp_path: Path, kind: str) -> None:
+    from PIL import Image
+
+    picture, stored = Image.new("L", (4, 2)), io.BytesIO()
+    exif = picture.getexif()
+    exif[0x0112] = 6
+    picture.save(stored, kind, exif=exif)
+    rows = {"image": [{"bytes": stored.getvalue(), "path": None}] * 4, "label": [0, 1] * 2}
+    datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "own" / "train.parquet")
+    expected = datasets.Image().decode_example(rows["image"][0]).size[::-1]
+    loaded = load("huggingface", path=str(tmp_path / "own"), image="image")
+    assert loaded.input_shape == (1, *expected)
+
+
+def test_a_damaged_entry_of_the_cache_is_made_again(tmp_path: Path) -> None:
+    images(slice(0, 8)).save_to_disk(tmp_path / "saved")
+    dataset = load("huggingface", path=str(tmp_path / "saved"))
+    for name in ("x.npy", "y.npy"):
+        for damage in (
+            lambda file: os.truncate(file, 90),
+            lambda file: os.truncate(file, 0),
+            os.remove,
+        ):
+            (file,) = download_cache("decoded").glob(f"*/{name}")
+            damage(file)
+            assert equal(load("huggingface", path=str(tmp_path / "saved")), dataset)
+
+
+@pytest.mark.parametrize("label", [[[1], [1, 2]], [{"a": 1}, {"a": 2}]])
+def test_columns_of_other_types_are_refused(tmp_path: Path, label: Any) -> None:
+    datasets.Dataset.from_dict({"a": [1.0, 2.0], "label": label}).save_to_disk(tmp_path / "saved")
+    with pytest.raises(UserError, match="'label' does not contain numbers or text"):
+        load("huggingface", path=str(tmp_path / "saved"), features=["a"])
+
+
+def test_a_missing_split_is_damage(tmp_path: Path) -> None:
+    parts = {"train": images(slice(0, 8)), "test": images(slice(8, 12))}
+    datasets.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    (tmp_path / "saved" / "test" / "state.json").unlink()
+    with pytest.raises(UserError, match=r"test/state\.json"):
+        load("huggingface", path=str(tmp_path / "saved"))

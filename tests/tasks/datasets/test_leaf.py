@@ -45,6 +45,18 @@ nopqrstuvw
 """
 
 
+def test_text_of_other_forms(tmp_path: Path) -> None:
+    """A byte order mark is no part of a role, and codes of more than 256 characters do not fit."""
+    given = {"root": tmp_path, "length": 4, "test_share": 0.4}
+    (tmp_path / "input.txt").write_text(PLAY)
+    plain = load("shakespeare", **given)
+    (tmp_path / "input.txt").write_text(PLAY, encoding="utf-8-sig")
+    assert load("shakespeare", **given).group_names == plain.group_names
+    (tmp_path / "input.txt").write_text(PLAY + "".join(map(chr, range(400, 700))))
+    with pytest.raises(UserError, match="different characters; at most 256"):
+        load("shakespeare", **given)
+
+
 def test_shakespeare_from_text_by_hand(tmp_path: Path) -> None:
     (tmp_path / "input.txt").write_text(PLAY)
     dataset = load("shakespeare", root=tmp_path, length=4, test_share=0.4)

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import lzma
 import pickle
 import tarfile
 import zipfile
@@ -78,6 +79,7 @@ class Nasty:
         (b"nonsense", "not a CIFAR batch"),
         (batch(0, labels=[1]), "not hold images of 3 x 32 x 32"),
         (batch(0, other=[1] * 6), "one entry of labels for each"),
+        (batch(0, labels=[2**70] * 6), "one entry of labels for each"),
     ],
 )
 def test_a_batch_can_hold_arrays_and_nothing_else(
@@ -94,14 +96,13 @@ def test_a_table_is_read_from_the_disk_once(
     """With a byte order mark and the line ends of Windows; what is checked is what is used."""
     path = tmp_path / "table.csv"
     path.write_bytes(b"\xef\xbb\xbfname,value\r\na,1\r\n\r\nb,2\r\n")
-    read_bytes = Path.read_bytes
 
     def read_and_remove(file: Path) -> bytes:
-        content = read_bytes(file)
+        content = file.read_bytes()
         file.unlink()
         return content
 
-    monkeypatch.setattr(Path, "read_bytes", read_and_remove)
+    monkeypatch.setattr("fedsim.tasks.reading.files.read_bytes", read_and_remove)
     assert read_table(path, "").to_dict("list") == {"name": ["a", "b"], "value": [1, 2]}
 
 
@@ -217,6 +218,7 @@ def test_a_damaged_idx_file_is_named(idx_folder: Path, change: Any, message: str
         (leaf({"a": ([], [])}).replace('["a"]', "[]"), "user a has data, but is not listed"),
         (leaf({"a": ([[0.0] * 784], [1])}).replace("[1],", "[9],"), "1 samples and 1 labels, of 9"),
         (leaf({"a": ([[255.0] * 784], [1])}), "outside 0 to 1"),
+        (leaf({"a": ([[0.0] * 784], [2**70])}), "is not a whole number from 0 to 61"),
     ],
 )
 def test_a_damaged_leaf_file_says_so(tmp_path: Path, text: str, message: str) -> None:
@@ -224,6 +226,25 @@ def test_a_damaged_leaf_file_says_so(tmp_path: Path, text: str, message: str) ->
     (tmp_path / "test.json").write_text(leaf({"a": ([[0.0] * 784], [1])}))
     with pytest.raises(UserError, match=message):
         load("femnist", root=tmp_path)
+
+
+def test_a_copy_of_a_leaf_file_is_refused(tmp_path: Path) -> None:
+    for name in ("train/a.json", "train/a (1).json", "test/a.json"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(leaf({"a": ([[0.0] * 784], [1])}))
+    with pytest.raises(UserError, match=r"a\.json: .*user a is listed twice, or in another file"):
+        load("femnist", root=tmp_path)
+
+
+@pytest.mark.parametrize("ending", [".csv.gz", ".CSV.XZ"])
+def test_a_compressed_table_has_bounds(tmp_path: Path, ending: str) -> None:
+    pack = gzip.compress if ending == ".csv.gz" else lzma.compress
+    path = tmp_path / f"table{ending}"
+    path.write_bytes(pack(b"name\n1\n"))
+    assert read_table(path, "").to_dict("list") == {"name": [1]}
+    path.write_bytes(pack(bytes(300_000_000)))
+    with pytest.raises(UserError, match="unpacks to more than"):
+        read_table(path, "")
 
 
 def test_missing_leaf_files_say_so(tmp_path: Path) -> None:
