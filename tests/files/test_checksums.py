@@ -28,6 +28,8 @@ def test_data_have_the_checksum_of_their_files_or_of_their_manifest(tmp_path: Pa
     assert data_sha256(subfolder / "b.json") == text_sha256("b")
     (subfolder / "b.json").write_text("bb")
     assert data_sha256(tmp_path) != plain
+    (tmp_path / os.fsdecode(b"\xff")).write_bytes(b"")  # A name that is not UTF-8.
+    assert len(data_sha256(tmp_path)) == len(plain)
     (tmp_path / "manifest.json").write_text("{}")
     assert data_sha256(tmp_path) == text_sha256("{}")
 
