@@ -8,6 +8,7 @@ loaded, paths in them become absolute, regardless of the type that contains them
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import types
@@ -121,7 +122,24 @@ def element_types(annotation: Any) -> tuple[list[Any], list[Any]]:
 
 # -- preparing values ---------------------------------------------------------------------------------------------
 
+_LARGEST_INT, _LARGEST_FLOAT = 2**63 - 1, 1e38
+"""Limits of a parameter: what 64 bits hold, and what is finite in single precision."""
 _Preparer = Callable[[Any, Path | None], Any]
+
+
+class _TooLarge(float):
+    """Infinity in place of a number with which torch and NumPy cannot compute; pydantic refuses it."""
+
+    _text: str
+
+    def __new__(cls, value: float, largest: float) -> Self:
+        """A number that is shown as ``value``."""
+        number = super().__new__(cls, math.inf)
+        number._text = f"{float(str(value)):g}; the largest is {largest:g}"
+        return number
+
+    def __repr__(self) -> str:
+        return self._text
 
 
 class _NoNumber:
@@ -177,6 +195,7 @@ def _preparer(annotation: Any) -> _Preparer | None:
     plain = [item for item in types_ if isinstance(item, type)]
     is_path = any(issubclass(item, Path) for item in plain)
     takes_number = bool({int, float} & set(plain))
+    largest = _LARGEST_FLOAT if float in plain else _LARGEST_INT
     refuses_truth = takes_number and bool not in plain
     refuses_text = (
         takes_number and str not in plain and not is_path and not _parses_text(annotation)
@@ -201,6 +220,8 @@ def _preparer(annotation: Any) -> _Preparer | None:
     def prepare(value: Any, folder: Path | None) -> Any:
         if isinstance(value, bool):
             return _NoNumber(value) if refuses_truth else value
+        if refuses_text and isinstance(value, int | float) and largest < abs(value) < math.inf:
+            return _TooLarge(value, largest)
         if isinstance(value, str | Path):
             if value in names and not choices:
                 return {"name": value}
