@@ -127,29 +127,14 @@ _LARGEST_INT, _LARGEST_FLOAT = 2**63 - 1, 1e38
 _Preparer = Callable[[Any, Path | None], Any]
 
 
-class _TooLarge(float):
-    """Infinity in place of a number with which torch and NumPy cannot compute; pydantic refuses it."""
-
-    _text: str
-
-    def __new__(cls, value: float, largest: float) -> Self:
-        """A number that is shown as ``value``."""
-        number = super().__new__(cls, math.inf)
-        number._text = f"{float(str(value)):g}; the largest is {largest:g}"
-        return number
-
-    def __repr__(self) -> str:
-        return self._text
-
-
 class _NoNumber:
-    """``true``, ``false`` or text where a number belongs; pydantic would read it as one."""
+    """What pydantic would read as a number, but is ``true``, ``false``, text, or too large to compute with."""
 
-    def __init__(self, value: bool | str) -> None:
-        self._value = value
+    def __init__(self, value: object, shown: str) -> None:
+        self._value, self._shown = value, shown
 
     def __repr__(self) -> str:
-        return repr(self._value) if isinstance(self._value, str) else str(self._value).lower()
+        return self._shown
 
     def __str__(self) -> str:
         return str(self._value)
@@ -219,16 +204,17 @@ def _preparer(annotation: Any) -> _Preparer | None:
 
     def prepare(value: Any, folder: Path | None) -> Any:
         if isinstance(value, bool):
-            return _NoNumber(value) if refuses_truth else value
+            return _NoNumber(value, str(value).lower()) if refuses_truth else value
         if refuses_text and isinstance(value, int | float) and largest < abs(value) < math.inf:
-            return _TooLarge(value, largest)
+            shown = f"{float(str(value)):g}; the largest is {largest:g}"
+            return _NoNumber(shown, shown)
         if isinstance(value, str | Path):
             if value in names and not choices:
                 return {"name": value}
             if is_path and str(value).startswith(bundled.PREFIX):
                 return bundled.resolved(value)
             if refuses_text and value not in choices:
-                return _NoNumber(str(value))
+                return _NoNumber(value, repr(str(value)))
             if is_path and folder is not None and value not in choices:
                 # Unlike Path.resolve, realpath leaves a loop of symbolic links for its reader to report.
                 return Path(os.path.realpath(folder / Path(value).expanduser()))

@@ -47,14 +47,15 @@ class UserDataset(DatasetComponent):
         try:
             with isolated(0):
                 return self.load(folder)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             make, frames = type(self).make, traceback.walk_tb(error.__traceback__)
             if any(frame.f_globals.get("__name__") == make.__module__ for frame, _ in frames):
                 raise  # By the user's own code, whose author needs its lines.
             raise UserError(
                 f"what it returns cannot be read: {type(error).__name__}: {error}",
                 where=f"{defined_at(make)}: {make.__name__}",
-                hint="return arrays (x, y), or a map-style torch.utils.data.Dataset of such pairs",
+                hint="return arrays (x, y) of numbers, or a map-style torch.utils.data.Dataset of such "
+                "pairs; all samples have one shape",
             ) from error
 
     def load(self, folder: Path | None = None) -> Dataset:
@@ -73,7 +74,7 @@ class UserDataset(DatasetComponent):
         if arrays_alone and len(made) == 2:
             made = dict(zip(("x", "y"), made, strict=True))
         if isinstance(made, Mapping):
-            read = {key: _array(value, str(key), where) for key, value in made.items()}
+            read = {key: np.asarray(value) for key, value in made.items()}
             arrays, notes = joined(read, list(made), where)
             return dataset_of_arrays(
                 arrays, where, params.held_out, name=self.name, target_kind=None, notes=notes
@@ -90,17 +91,6 @@ class UserDataset(DatasetComponent):
                 "data sets, or arrays (x, y)",
             )
         return dataset_of_splits(splits, where, params, name=self.name)
-
-
-def _array(value: Any, name: str, where: str) -> Any:
-    try:
-        return np.asarray(value)
-    except Exception as error:  # A user's class may raise any.
-        raise UserError(
-            f"its array {name} cannot be read: {error}",
-            where=where,
-            hint="return arrays of numbers, whose samples have one shape",
-        ) from error
 
 
 def _of_tables(splits: list[Any], name: str) -> Dataset:
