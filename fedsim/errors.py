@@ -23,6 +23,8 @@ _INVISIBLE = re.compile(
 _INVISIBLE_OR_BREAK = re.compile(rf"[\n\t]|{_INVISIBLE.pattern}")
 _BREAK = re.compile(r"\n(?!  )|\t")
 """What may break a line of a message, except before indented details; perhaps in a value from a file."""
+MOST_SHOWN = 50
+"""Mistakes that are shown together."""
 _LONG_WORD, _LONG_LINE, _MOST_LINES = 500, 4000, 200
 """Limits of a message: characters of a word and of a line, beyond which it is shortened, and lines."""
 
@@ -128,7 +130,9 @@ class UserErrors(UserError):
 
 
 def combined(errors: Sequence[UserError]) -> UserError:
-    """One error for all of these errors (at least one)."""
+    """One error for all of these errors (at least one), or for the first of many."""
+    if len(errors) > MOST_SHOWN:
+        errors = [*errors[:MOST_SHOWN], UserError("further mistakes are not shown")]
     return errors[0] if len(errors) == 1 else UserErrors(errors)
 
 

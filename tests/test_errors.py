@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from fedsim.errors import (
+    MOST_SHOWN,
     UserError,
     UserErrors,
     combined,
@@ -47,6 +48,8 @@ def test_one_error_stays_itself_and_several_become_one() -> None:
     raise_all(())
     with pytest.raises(UserErrors):
         raise_all(error for error in (first, second))
+    many = [UserError(str(number)) for number in range(MOST_SHOWN + 1)]
+    assert str(combined(many)).endswith(f"\n{MOST_SHOWN - 1}\nfurther mistakes are not shown")
 
 
 def test_only_errors_of_the_user_have_a_note_about_further_checks() -> None:

@@ -258,7 +258,11 @@ def _lacks_memory(error: BaseException) -> bool:
     """Whether memory ran out; torch has a special error for a GPU only."""
     names = {kind.__name__ for kind in type(error).__mro__}
     ran_out = not names.isdisjoint(("MemoryError", "OutOfMemoryError"))
-    said = ("can't allocate memory", os.strerror(errno.ENOMEM).lower(), "failed to map segment")
+    said = (
+        *("can't allocate memory", os.strerror(errno.ENOMEM).lower(), "failed to map segment"),
+        *("maximum allowed dimension", "maximum allowed size", "array is too big"),  # Of NumPy.
+        "storage size calculation overflowed",
+    )
     return ran_out or any(text in str(error).lower() for text in said)
 
 

@@ -89,7 +89,7 @@ def unit(units: Mapping[str, float], examples: str) -> Any:
     """The type of an option that names one of ``units``."""
 
     def known(text: object) -> object:
-        if text is not None and text not in units:
+        if text is not None and str(text) not in units:
             raise ValueError(f"'{text}' is not a known unit; write {examples}")
         return text
 

@@ -148,7 +148,7 @@ def project_config(folder: Path) -> dict[str, Any]:
         )
     try:
         config: dict[str, Any] = get_project_config(folder)
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError, RecursionError, TypeError, AttributeError) as error:
         raise UserError(
             f"not a Flower app: {without_advice(error)}",
             where=str(folder),

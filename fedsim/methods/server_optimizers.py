@@ -153,7 +153,7 @@ class AdaptiveServer(FedAvg):
         """Server learning rate (eta)."""
         beta1: float = Field(default=0.9, ge=0, lt=1)
         """Decay of the mean of the changes."""
-        tau: float = Field(default=1e-3, gt=0)
+        tau: float = Field(default=1e-3, gt=0, le=1e18)
         """Degree of adaptivity: smaller values amplify coordinates with small changes more."""
 
     params: Params

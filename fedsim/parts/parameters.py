@@ -8,6 +8,7 @@ loaded, paths in them become absolute, regardless of the type that contains them
 from __future__ import annotations
 
 import functools
+import math
 import os
 import re
 import types
@@ -121,17 +122,19 @@ def element_types(annotation: Any) -> tuple[list[Any], list[Any]]:
 
 # -- preparing values ---------------------------------------------------------------------------------------------
 
+_LARGEST_INT, _LARGEST_FLOAT = 2**63 - 1, 1e38
+"""Limits of a parameter: what 64 bits hold, and what is finite in single precision."""
 _Preparer = Callable[[Any, Path | None], Any]
 
 
 class _NoNumber:
-    """``true``, ``false`` or text where a number belongs; pydantic would read it as one."""
+    """What pydantic would read as a number, but is ``true``, ``false``, text, or too large to compute with."""
 
-    def __init__(self, value: bool | str) -> None:
-        self._value = value
+    def __init__(self, value: object, shown: str) -> None:
+        self._value, self._shown = value, shown
 
     def __repr__(self) -> str:
-        return repr(self._value) if isinstance(self._value, str) else str(self._value).lower()
+        return self._shown
 
     def __str__(self) -> str:
         return str(self._value)
@@ -177,6 +180,7 @@ def _preparer(annotation: Any) -> _Preparer | None:
     plain = [item for item in types_ if isinstance(item, type)]
     is_path = any(issubclass(item, Path) for item in plain)
     takes_number = bool({int, float} & set(plain))
+    largest = _LARGEST_FLOAT if float in plain else _LARGEST_INT
     refuses_truth = takes_number and bool not in plain
     refuses_text = (
         takes_number and str not in plain and not is_path and not _parses_text(annotation)
@@ -200,14 +204,17 @@ def _preparer(annotation: Any) -> _Preparer | None:
 
     def prepare(value: Any, folder: Path | None) -> Any:
         if isinstance(value, bool):
-            return _NoNumber(value) if refuses_truth else value
+            return _NoNumber(value, str(value).lower()) if refuses_truth else value
+        if refuses_text and isinstance(value, int | float) and largest < abs(value) < math.inf:
+            shown = f"{float(str(value)):g}; the largest is {largest:g}"
+            return _NoNumber(shown, shown)
         if isinstance(value, str | Path):
             if value in names and not choices:
                 return {"name": value}
             if is_path and str(value).startswith(bundled.PREFIX):
                 return bundled.resolved(value)
             if refuses_text and value not in choices:
-                return _NoNumber(str(value))
+                return _NoNumber(value, repr(str(value)))
             if is_path and folder is not None and value not in choices:
                 # Unlike Path.resolve, realpath leaves a loop of symbolic links for its reader to report.
                 return Path(os.path.realpath(folder / Path(value).expanduser()))

@@ -77,15 +77,8 @@ class Failures(Parameters):
     """Number of times a lost upload is sent again before the dispatch is dropped."""
 
 
-def _checked_watts(watts: float) -> float:
-    if watts > _MOST_WATTS:
-        raise ValueError(f"must be at most {_MOST_WATTS:g} (W), not {watts:g}")
-    return watts
-
-
-_MOST_WATTS = 1e8
+Watts = Annotated[float, Field(ge=0, le=100_000_000)]
 """With more, the energy of a long dispatch is not a number that a table may contain."""
-Watts = Annotated[float, Field(ge=0), AfterValidator(_checked_watts)]
 
 
 class Energy(Parameters):

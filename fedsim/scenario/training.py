@@ -132,7 +132,7 @@ class Training(Parameters):
     """Whether to record the operations of a local step as a CUDA graph and replay them with one launch, if groups are
     trained stacked on CUDA. Never changes a result. If a step cannot be recorded because its operations depend on
     values, ``auto`` continues without recording and reports it; ``true`` ends the run with an error."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """Worker threads of local training on a CPU; by default one per core. Never changes a result."""
     workers: Workers = ThreadWorkers()
     """Where clients are trained: threads on one device, all CUDA devices of this machine, or the processes that

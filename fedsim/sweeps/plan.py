@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedsim import bundled
-from fedsim.errors import UserError, UserErrors, raise_all
+from fedsim.errors import MOST_SHOWN, UserError, UserErrors, raise_all
 from fedsim.parts.component import is_user_reference
 from fedsim.scenario.comparing import Namer, differing, flattened, short_names, text
 from fedsim.scenario.loading import LoadedScenario
@@ -106,7 +106,10 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             of_values = [variants[text(variant)], *of_values]
         for seed in seeds:
             name = "_".join([*of_values, f"seed{seed}"])
+            if len(problems) > MOST_SHOWN:
+                break
             try:
+                raise_all(_replaced(chosen))
                 changed = single.changed([*chosen, Override("seed", seed, location)])
             except UserError as error:
                 for one in error.errors if isinstance(error, UserErrors) else (error,):
@@ -121,6 +124,19 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
             planned[name] = PlannedRun(name, seed, values, changed)
     raise_all(problems.values())
     return list(planned.values())
+
+
+def _replaced(chosen: Sequence[Override]) -> Iterator[UserError]:
+    """Errors for the values of which nothing is left, because a later one sets all of a section."""
+    last = {override.path: number for number, override in enumerate(chosen)}
+    for number, override in enumerate(chosen):
+        for path in itertools.accumulate(override.path.split("."), "{}.{}".format):
+            if last.get(path, number) > number:
+                yield UserError(
+                    f"'{override.path}' has no effect, because '{path}' replaces it",
+                    where=override.where,
+                    hint=f"keep one of the two, or list '{path}' first",
+                )
 
 
 def _of_variant(loaded: LoadedScenario, variant: str) -> list[Override]:

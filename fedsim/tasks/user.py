@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import traceback
 from abc import ABC
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -43,8 +44,19 @@ class UserDataset(DatasetComponent):
 
     def loaded(self, folder: Path | None = None) -> Dataset:
         """The result of :meth:`load`, with the global random generators of the function starting from 0."""
-        with isolated(0):
-            return self.load(folder)
+        try:
+            with isolated(0):
+                return self.load(folder)
+        except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            make, frames = type(self).make, traceback.walk_tb(error.__traceback__)
+            if any(frame.f_globals.get("__name__") == make.__module__ for frame, _ in frames):
+                raise  # By the user's own code, whose author needs its lines.
+            raise UserError(
+                f"what it returns cannot be read: {type(error).__name__}: {error}",
+                where=f"{defined_at(make)}: {make.__name__}",
+                hint="return arrays (x, y) of numbers, or a map-style torch.utils.data.Dataset of such "
+                "pairs; all samples have one shape",
+            ) from error
 
     def load(self, folder: Path | None = None) -> Dataset:
         make = type(self).make
@@ -62,7 +74,7 @@ class UserDataset(DatasetComponent):
         if arrays_alone and len(made) == 2:
             made = dict(zip(("x", "y"), made, strict=True))
         if isinstance(made, Mapping):
-            read = {key: _array(value, str(key), where) for key, value in made.items()}
+            read = {key: np.asarray(value) for key, value in made.items()}
             arrays, notes = joined(read, list(made), where)
             return dataset_of_arrays(
                 arrays, where, params.held_out, name=self.name, target_kind=None, notes=notes
@@ -79,17 +91,6 @@ class UserDataset(DatasetComponent):
                 "data sets, or arrays (x, y)",
             )
         return dataset_of_splits(splits, where, params, name=self.name)
-
-
-def _array(value: Any, name: str, where: str) -> Any:
-    try:
-        return np.asarray(value)
-    except Exception as error:  # A user's class may raise any.
-        raise UserError(
-            f"its array {name} cannot be read: {error}",
-            where=where,
-            hint="return arrays of numbers, whose samples have one shape",
-        ) from error
 
 
 def _of_tables(splits: list[Any], name: str) -> Dataset:
@@ -157,7 +158,7 @@ class UserModule(ModelComponent):
     is_bundled = False
 
     def build(self, dataset: Dataset) -> nn.Module:
-        from torch import nn
+        from torch import jit, nn
 
         from fedsim.tasks.modules.checks import adapt_calls
 
@@ -177,9 +178,9 @@ class UserModule(ModelComponent):
                 f"{self.name} cannot be built: {type(error).__name__}: {error}",
                 where="task.model",
             ) from error
-        if not isinstance(module, nn.Module):
+        if not isinstance(module, nn.Module) or isinstance(module, jit.ScriptModule):
             raise UserError(
-                f"{self.name} returns {type(module).__name__}, not a torch.nn.Module",
+                f"{self.name} returns {type(module).__name__}, not an ordinary torch.nn.Module",
                 where="task.model",
             )
         adapt_calls(module, dataset.input_shape, inputs)

@@ -63,6 +63,11 @@ def test_version() -> None:
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (MemoryError(), 2, f"error: out of memory: MemoryError\n  {MORE_MEMORY}\n"),
         (
+            ValueError("Maximum allowed dimension exceeded"),
+            2,
+            f"error: out of memory: Maximum allowed dimension exceeded\n  {MORE_MEMORY}\n",
+        ),
+        (
             ImportError("libtorch.so: failed to map segment from shared object"),
             2,
             "error: out of memory: libtorch.so: failed to map segment from shared object\n"

@@ -157,8 +157,11 @@ def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Pa
     assert app.run_config["local-epochs"] == 2
     (tmp_path / "nested").mkdir()
     (tmp_path / "nested" / "pyproject.toml").write_text("a=" + "[" * 100_000)
+    (tmp_path / "typed").mkdir()
+    (tmp_path / "typed" / "pyproject.toml").write_text("[project]\n[tool]\nflwr = 3\n")
     for read, text, message in (
         (tmp_path / "nested", "", "not a Flower app"),
+        (tmp_path / "typed", "", "not a Flower app"),
         (tmp_path, "", r"not a Flower app: Cannot find pyproject\.toml"),
         (tmp_path / "missing", "", "no such folder"),
         (folder, "rounds=3", "the app has no key 'rounds'\n  keys of this app: num-server-rounds"),

@@ -46,7 +46,9 @@ sweep: {seeds: 3} | 6:16: sweep.seeds: must be a list, not 3\n  write [3]
 name: has space | 6:7: name: 'has space' is not a name of letters, digits, dots
 sweep: {zip: {seed: [1, 2], name: [a]}} | 6:8: sweep: the lists of zip must be of equal length; seed has 2
 devices: {energy: {classes: {a: {compute_w: 1, download_w: 1}}}} | 6:30: devices.energy.classes.a.upload_w: is missing
-devices: {energy: {compute_w: 1e15}} | 6:31: devices.energy.compute_w: must be at most 1e+08 (W), not 1e+15
+devices: {energy: {compute_w: 1e15}} | 6:31: devices.energy.compute_w: must be less than or equal to 100000000, not 1
+devices: {failures: {crash_rate: 1e300}} | 6:34: devices.failures.crash_rate: must be a number, not 1e+300; the largest
+devices: {exclude: [99999999999999999999]} | 6:21: devices.exclude.0: must be a whole number, not 1e+20; the largest is
 """
 """Sections that make a mistake of the shortest scenario, and its message."""
 REPLACED = r"""

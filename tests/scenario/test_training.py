@@ -15,6 +15,7 @@ A_NAME = "threads, devices or distributed, or a mapping with this name, not"
     ("training", "message"),
     [
         ({"augmentation": {"flip": False}}, "give crop_padding, flip: true, or both"),
+        ({"threads": 10**9}, "must be less than or equal to 1024"),
         ({"workers": 4}, f"{A_NAME} 4\n  for a number of threads, set"),
         ({"workers": "thread"}, f"{A_NAME} 'thread'"),
         ({"workers": "devices", "device": "cpu"}, "devices are CUDA devices"),

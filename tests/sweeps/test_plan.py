@@ -144,6 +144,15 @@ def test_names_are_safe_and_tell_everything_apart(values: list[Any]) -> None:
         ({"seeds": [1, 1]}, "contains the run seed1 twice"),
         ({"grid": {"training.optimizer.lr": [0.1, 0.10]}}, "twice"),
         ({"grid": {"training.optimizer.learning": [0.1]}}, "unknown key"),
+        (
+            {"grid": {"stop.rounds": [1], "stop": [{"rounds": 2}]}},
+            "'stop.rounds' has no effect, because 'stop' replaces it",
+        ),
+        (
+            {"variants": {"a": {"stop": {"rounds": 1}}}, "zip": {"stop.rounds": [1]}},
+            "'stop.rounds' has no effect, because 'stop.rounds' replaces it",
+        ),
+        ({"variants": {f"v{n}": {f"k{n}": 1} for n in range(99)}}, "further mistakes are not"),
         ({"grid": {str(n): [0, 1] for n in range(9)}, "seeds": [*range(20)]}, "10,240 runs; at"),
     ],
 )

@@ -19,6 +19,7 @@ from tests.tasks.users import own_task
 
 DATA = """
 import numpy as np
+import pandas as pd
 import torch
 from torch.utils.data import IterableDataset, TensorDataset, Subset, random_split
 
@@ -82,6 +83,12 @@ def ragged():
 def with_gradient():
     return torch.rand(20, 3, requires_grad=True), Y
 
+def frame():
+    return pd.DataFrame({"x": [1, 2], "y": [0, 1]})
+
+def unsortable():
+    return {"x": X, "y": Y, "group": np.array([None, "a"] * (len(Y) // 2), object)}
+
 def nothing():
     return None
 
@@ -130,7 +137,11 @@ def test_tables(made: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "function", ["stream", "nothing", "four", "three", "misnamed", "ragged", "with_gradient"]
+    "function",
+    [
+        *("stream", "nothing", "four", "three", "misnamed", "ragged"),
+        *("with_gradient", "frame", "unsortable"),
+    ],
 )
 def test_other_returns_are_refused(made: Any, function: str) -> None:
     with pytest.raises(UserError) as refusal:

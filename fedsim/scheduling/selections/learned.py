@@ -174,7 +174,7 @@ class REFL(Selection):
     class Params(CohortParams):
         hold_off: int = Field(default=5, ge=0)
         """Number of draws for which a client, once drawn, ranks behind all others."""
-        slot: Duration = Field(default=3600.0, gt=0)
+        slot: Duration = Field(default=3600.0, ge=1e-9)
         """Length of the slots for which availability is estimated."""
         cycle: Duration = Field(default=86_400.0, gt=0)
         """Length of the cycle that the slots divide."""

@@ -92,6 +92,7 @@ def test_logits_are_the_scores() -> None:
         ("Broken", {}, "ZeroDivisionError: no idea"),
         ("Unrepeatable", {}, "LSTM.*not reproducible"),
         ("Faulty", {}, r"'Faulty' object has no attribute 'nothing' \(.*own.py:\d+"),
+        ("scripted", {}, "RecursiveScriptModule, not an ordinary torch.nn.Module"),
         ("Whole", {}, "type int64 for 2 samples"),
         ("Detached", {}, "(?s)cannot be trained.*detach"),
         ("AllFrozen", {}, "(?s)cannot be trained.*requires_grad=True"),
