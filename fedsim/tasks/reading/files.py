@@ -141,6 +141,8 @@ def require_file(path: Path) -> None:
         raise UserError("no such file", where=str(path), hint=PATHS_ARE_RELATIVE)
 
 
+_ONLY_EMPTY: Any = {"keep_default_na": False, "na_values": [""]}
+"""Options of pandas for names, which may be NA or null."""
 _UNREADABLE = (ValueError, OSError, LookupError, TypeError, AttributeError, ArithmeticError)
 """What pandas raises for values and metadata that it cannot convert."""
 
@@ -169,9 +171,9 @@ def read_table(path: Path, hint: str, names: Collection[str] = ()) -> pd.DataFra
         deque(checked_rows(text, str(path)), maxlen=0)
         table = pd.read_csv(BytesIO(content))
         for name in {*names} & {*table.columns}:
-            if table[name].dtype.kind in "iuf":
-                texts = pd.read_csv(BytesIO(content), usecols=[name], dtype=str)[name].str.strip()
-                table[name] = texts if texts.nunique() > table[name].nunique() else table[name]
+            texts = pd.read_csv(BytesIO(content), usecols=[name], dtype=str, **_ONLY_EMPTY)
+            if (words := texts[name].str.strip()).nunique() > table[name].nunique():
+                table[name] = words
         return table
     except (*_UNREADABLE, pa.ArrowException) as error:
         # Only the parser of CSV files gives a line.

@@ -158,6 +158,8 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
             "no row whose 'Zone id' is 'DE'",
         ),
         (MAPS + "2024-01-01,F,F,FR,1,1\n", {}, "", "fewer than two intervals"),
+        (MAPS + "2024-01-01,F,F,FR,1,1\n2024-01-02,F,F,null,1,1\n", {}, ":3", "Zone id is 'null'"),
+        (HOURLY.replace("2024-01-01 02", "9999-01-01 02"), {}, "", "covers .* more than 142 years"),
         (
             "time,forecast intensity g/kWh,intensity kg/kWh\n2024-01-01,1,2\n2024-01-02,1,2\n",
             {},
