@@ -41,6 +41,8 @@ _PREAMBLE = 20
 """Lines among which a header is looked for, if the first one is none."""
 _CLOCKS = 1000
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
+_ALIKE = "has the columns '{}' and '{}', which are read as one"
+_RENAME = "remove or rename one of them"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
 _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
@@ -107,7 +109,7 @@ class TableFile:
             self._whole = _flat(self._whole)
         schema = _flat(schema.empty_table()).schema
         if twice := repeated(schema.names):
-            raise source.error(f"has the column '{twice}' twice", "remove or rename one of them")
+            raise source.error(f"has the column '{twice}' twice", _RENAME)
         self.fields = [name for name in schema.names if name not in own]
         self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
         self.names = self.first = [f.name for f in schema if f.name not in self.nested]
@@ -251,7 +253,7 @@ class TableFile:
         )
         if twice := repeated(self.names):
             message = f"has the column '{twice}' twice"
-            hint = "remove or rename one of them; the first line must name the columns"
+            hint = f"{_RENAME}; the first line must name the columns"
             raise self.source.error(message, hint, line=first + 1)
 
     def _reader(self, lines: Iterable[str]) -> Any:
@@ -511,8 +513,9 @@ class Frame:
                 hint += nested and f"; the lists {nested} are left out"
                 message = f"has no column '{name}' for {role}"
                 if (other := role_of[role_name(name)]) in self.names:
-                    message = f"column '{name}' is given for {role} and {other}"
-                    hint = "give two, whose names do not differ only in upper and lower case"
+                    message, hint = f"column '{name}' is given for {role} and {other}", "give two"
+                    if columns[other] != name:
+                        message, hint = _ALIKE.format(name, columns[other]), _RENAME
                 raise UserError(message, where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
@@ -544,8 +547,7 @@ class Frame:
     def load(self, names: Collection[str], words: Collection[str] = ()) -> Frame:
         """Read these columns from all files, once; ``words`` repeat few words, such as names and states."""
         for file, *alike in (self._alike[role] for role in names if role in self._alike):
-            message = f"has the columns '{alike[0]}' and '{alike[1]}', which are read as one"
-            raise file.source.error(message, "remove or rename one of them")
+            raise file.source.error(_ALIKE.format(*alike), _RENAME)
         for file, named in zip(self.files, self._named, strict=True):
             present = {role: named[role] for role in self.names if role in named and role in names}
             table = file.read(

@@ -151,6 +151,7 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
         (HOURLY.replace("intensity g/kWh", "load"), {}, "", "no column of carbon intensity"),
         (HOURLY.replace("datetime", "hour"), {}, "", "no column of times"),
         (HOURLY, {"regions": ["FR"]}, "", "no column of regions"),
+        (MAPS.replace("Zone name", "zone id") + "2024-01-01,F,F,FR,1,1\n", {}, "", "read as one"),
         (
             MAPS + "2024-01-01,F,F,FR,1,1\n2024-01-02,F,F,FR,1,1\n",
             {"regions": ["DE"]},
