@@ -221,8 +221,12 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
 
 
 def spelled(names: Mapping[str, Sequence[str]], frame: Frame) -> dict[str, str]:
-    """The first spelling of each name that is a column of the frame."""
+    """The first spelling of each name that is a column of the frame; only clients may have several."""
     present = {name: [each for each in every if each in frame] for name, every in names.items()}
+    for name, own in present.items():
+        if len(own) > 1 and name not in ("client", "part"):
+            message = f"has the columns {format_names(own)}, which mean the same"
+            raise frame.error(message, "remove or rename one of them")
     return {name: spellings[0] for name, spellings in present.items() if spellings}
 
 

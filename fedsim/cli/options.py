@@ -139,7 +139,7 @@ def _flag(*names: str) -> Callable[[str], Callable[[Any], Any]]:
 
 overwrite_option = _flag("--overwrite")
 json_option = _flag("--json", "as_json")("Write JSON for scripts.")
-force_option = _flag("--force")("Replace the output if fedsim wrote it.")
+force_option = _flag("--force")("Replace the output; a folder, only if fedsim wrote it.")
 timing_only_option = _flag("--timing-only")("Simulate only time, without training.")
 
 

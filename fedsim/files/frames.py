@@ -8,6 +8,7 @@ for are read. Fields of objects are columns with a point, such as ``object.name`
 from __future__ import annotations
 
 import codecs
+import contextlib
 import csv
 import functools
 import io
@@ -40,6 +41,8 @@ _PREAMBLE = 20
 """Lines among which a header is looked for, if the first one is none."""
 _CLOCKS = 1000
 _NAMES_FIRST = "the first line must name the columns; remove what comes before"
+_ALIKE = "has the columns '{}' and '{}', which are read as one"
+_RENAME = "remove or rename one of them"
 _TIME_OF_DAY = r"(?i)^\s*\d?\d:\d\d(:\d\d([.,]\d+)?)?\s*([ap]m)?$"
 _DATA = r"(?<![\w:.-])(\d{4}[-/.]\d\d?[-/.]\d\d?|\d?\d:\d\d(:\d\d)?)(?![\d:])|^\d{10}(\d{3})?(\.\d+)?$|^\w+=\S+$"
 _FIRST_DATA = r"^\W*\d[\d.:/-]*\W*( |$)"
@@ -48,8 +51,6 @@ _RULER = r"[-+=|\s,;]*-{3}[-+=|\s,;]*"
 _STREAM = b"\xff\xff\xff\xff"
 _LISTED = 20
 """Rows that are wrong in the same way of which a list of mistakes names each."""
-_UNKNOWN = {*cells.UNKNOWN} - {"-", "none", "NaT"}
-"""Text of a cell of a spreadsheet that is no value, as in pandas."""
 _MOST_ROWS, _MOST_CELLS = 1 << 20, 20_000_000
 """Limits of a sheet: the rows that Excel has, and cells."""
 _CELL_BYTES = 10
@@ -95,24 +96,33 @@ class TableFile:
         self._separator: str | None = None
         head = source.head(_HEAD_BYTES)
         self._whole: Any = None
-        try:
+        is_zip = head.startswith(b"PK\3\4")
+        self._is_sheet = is_zip and (b"xl/" in head or source.name.endswith(".xlsx"))
+        with self._reading():
             self._open(head)
-        except (pa.ArrowException, OSError, ValueError, zipfile.BadZipFile, struct.error) as error:
-            message = f"cannot be read as a table: {str(error).strip()}"
-            raise source.error(message, "write it again") from error
         if self._whole is None:
             self._open_text(head)
             return
         schema = getattr(self._whole, "schema_arrow", self._whole.schema)
         own = schema.names
-        if twice := repeated(own):
-            raise source.error(f"has the column '{twice}' twice", "remove or rename one of them")
         if isinstance(self._whole, pa.Table):
             self._whole = _flat(self._whole)
         schema = _flat(schema.empty_table()).schema
+        if twice := repeated(schema.names):
+            raise source.error(f"has the column '{twice}' twice", _RENAME)
         self.fields = [name for name in schema.names if name not in own]
         self.nested = [f.name for f in schema if pa.types.is_nested(f.type)]
         self.names = self.first = [f.name for f in schema if f.name not in self.nested]
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[None]:
+        """Name the file in the errors of those that read it."""
+        damage = pa.ArrowException, OSError, ValueError, RuntimeError, zipfile.BadZipFile
+        try:
+            yield
+        except (*damage, struct.error) as error:
+            message = f"cannot be read as a table: {str(error).strip()}"
+            raise self.source.error(message, "write it again") from error
 
     def _open(self, head: bytes) -> None:
         """The table of a file that is not text, by its first bytes."""
@@ -122,8 +132,11 @@ class TableFile:
             self._whole = open_parquet(packed, self.source.where)
         elif head.startswith((b"ARROW1", _STREAM)):
             self._whole = read_arrow(pa.py_buffer(self.source.data), self.source.where)
-        elif self.source.name.endswith(".xlsx"):
+        elif self._is_sheet:
             self._whole = _converted(self._excel())
+        elif head.startswith(b"\xd0\xcf\x11\xe0"):
+            message = "is a spreadsheet protected by a password, or an old one (.xls)"
+            raise self.source.error(message, "save it as .xlsx without a password, or as CSV")
         elif match := re.match(rb"(?:\xef\xbb\xbf)?\s*(\{|\[\s*\{)", head):
             is_lines = match[1] == b"{"
             rows = list(self.source.json_lines() if is_lines else self.source.json())
@@ -154,8 +167,7 @@ class TableFile:
 
             book = load_workbook(data, read_only=True, data_only=True, keep_links=False)
             sheet = next(one for one in book.worksheets if one.sheet_state == "visible")
-            with zipfile.ZipFile(data) as parts:
-                formulas = _FORMULA.findall(parts.read(sheet._worksheet_path))
+            formulas = _FORMULA.findall(book._archive.read(sheet._worksheet_path))
             # What a sheet says of its size may be wrong.
             sheet.reset_dimensions()
             rows = list[list[Any]]()
@@ -186,10 +198,6 @@ class TableFile:
         if 2 * len(named) < width:
             message = f"has {width} columns, but its first row names {len(named)}"
             raise self.source.error(message, _NAMES_FIRST)
-        if twice := repeated(named):
-            raise self.source.error(
-                f"has the column '{twice}' twice", "remove or rename one of them"
-            )
         header += [None] * (width - len(header))
         names = [f"Unnamed: {n}" if name is None else name for n, name in enumerate(header)]
         values = [row + [None] * (width - len(row)) for row in values]
@@ -245,7 +253,7 @@ class TableFile:
         )
         if twice := repeated(self.names):
             message = f"has the column '{twice}' twice"
-            hint = "remove or rename one of them; the first line must name the columns"
+            hint = f"{_RENAME}; the first line must name the columns"
             raise self.source.error(message, hint, line=first + 1)
 
     def _reader(self, lines: Iterable[str]) -> Any:
@@ -318,7 +326,8 @@ class TableFile:
         if self._whole is None:
             table = self._read_text(names, words)
         elif hasattr(self._whole, "read"):
-            table = _flat(self._whole.read(columns=list(names))).select(list(names))
+            with self._reading():
+                table = _flat(self._whole.read(columns=list(names))).select(list(names))
         else:
             table = self._whole.select(list(names))
         empty: Any = None
@@ -341,8 +350,7 @@ class TableFile:
         """Location of a row that was read: the line of a text, the row of a spreadsheet, or the number of the row."""
         row = row if self._kept is None else int(self._kept[row])
         if self._whole is not None:
-            header = self.source.name.endswith(".xlsx")
-            return f"{self.source.where}, row {row + 1 + header}"
+            return f"{self.source.where}, row {row + 1 + self._is_sheet}"
         if self._lines is None:
             self._lines = [*self._line_numbers()]
         return self.source.line(self._lines[row])
@@ -413,7 +421,7 @@ def _flat(table: Any) -> Any:
     """A table with the fields of its objects as columns, such as ``object.name``."""
     while any(map(pa.types.is_struct, table.schema.types)):
         flat = table.flatten()
-        table = pa.table(dict(zip(flat.column_names, flat.columns, strict=True)))
+        table = pa.Table.from_arrays(flat.columns, names=flat.column_names)
     return table
 
 
@@ -424,8 +432,8 @@ def _converted(rows: Any) -> Any:
     """
     import pandas as pd
 
-    columns = {}
-    for name, column in pd.DataFrame(rows, dtype=object).items():
+    frame, columns = pd.DataFrame(rows, dtype=object), []
+    for _, column in frame.items():
         try:
             cells_ = pa.array(column, from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError):
@@ -433,13 +441,13 @@ def _converted(rows: Any) -> Any:
             cells_ = pa.array(text, pa.string())
             if column.map(type).isin((dict, list)).any():
                 cells_ = pa.nulls(len(column), pa.list_(pa.null()))
-        columns[str(name).strip()] = cells_
-    return pa.table(columns)
+        columns.append(cells_)
+    return pa.Table.from_arrays(columns, names=[str(name).strip() for name in frame])
 
 
 def _plain(value: Any) -> Any:
     """The value of a cell of a spreadsheet; None if it is unknown."""
-    if value in _UNKNOWN:
+    if value in ("", "#N/A"):
         return None
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -479,12 +487,18 @@ class Frame:
         columns = columns or {}
         role_of = {role_name(name): role for role, name in columns.items()}
         self._named: list[dict[str, str]] = []
+        self._alike: dict[str, tuple[TableFile | LongFile, str, str]] = {}
         for file in files:
             named: dict[str, str] = {}
+            own = {*file.names}
+            exact = {role: name for role, name in columns.items() if name in own}
             for name in file.names:
                 key = role_name(name)
-                if key in role_of or key not in columns:
-                    named.setdefault(role_of.get(key, key), name)
+                role = role_of.get(key, key)
+                if (key not in role_of and key in columns) or exact.get(role, name) != name:
+                    continue
+                if named.setdefault(role, name) != name:
+                    self._alike[role] = file, named[role], name
             self._named.append(named)
         self.names = list(dict.fromkeys(name for named in self._named for name in named))
         self._by_file = {FILE}
@@ -500,6 +514,8 @@ class Frame:
                 message = f"has no column '{name}' for {role}"
                 if (other := role_of[role_name(name)]) in self.names:
                     message, hint = f"column '{name}' is given for {role} and {other}", "give two"
+                    if columns[other] != name:
+                        message, hint = _ALIKE.format(name, columns[other]), _RENAME
                 raise UserError(message, where=self.where, hint=hint)
         self._tables: list[Any] = []
         self.starts: list[int] = [0]
@@ -530,6 +546,8 @@ class Frame:
 
     def load(self, names: Collection[str], words: Collection[str] = ()) -> Frame:
         """Read these columns from all files, once; ``words`` repeat few words, such as names and states."""
+        for file, *alike in (self._alike[role] for role in names if role in self._alike):
+            raise file.source.error(_ALIKE.format(*alike), _RENAME)
         for file, named in zip(self.files, self._named, strict=True):
             present = {role: named[role] for role in self.names if role in named and role in names}
             table = file.read(
@@ -720,7 +738,8 @@ class Frame:
             if name is not None:
                 cell = self.cell(name, row)
                 fix = without_comma(re.sub(r"[^\d.,]+$", "", cell.strip("'"))) or hint
-                if cell.strip("' ").lower() in map(str.lower, (name, *self.called(name))):
+                plain = cell.strip("' ").lower()
+                if not plain.isdigit() and plain in map(str.lower, (name, *self.called(name))):
                     fix = "this is the header again: remove the line"
                 text = message.format(cell)
             error = UserError(text + more, where=self.place(row), hint=fix)

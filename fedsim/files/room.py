@@ -94,6 +94,7 @@ def read_arrow(content: Any, where: object) -> Any:
     stream = content[8:] if content[:6] == b"ARROW1" else content
     require_arrow_room(stream, len(content), where)
     table = pa.ipc.open_stream(stream).read_all()
+    table.validate(full=True)  # Wrong offsets would end the process.
     require_room(sum(map(text_bytes, table.columns)), len(content), where)
     return table
 

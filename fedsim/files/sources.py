@@ -8,6 +8,7 @@ import hashlib
 import io
 import json
 import lzma
+import os
 import re
 import zipfile
 import zlib
@@ -25,7 +26,8 @@ from fedsim.files.unpickling import DamagedPickle, RefusedPickle, load_plain
 
 # Files that accompany a data set.
 _COMPANION = re.compile(
-    r"\.|readme|licen[cs]e|copying|sha256sums|_(success|metadata|common_metadata|started|committed)",
+    r"\.|readme|licen[cs]e|copying|sha256sums|thumbs\.db|desktop\.ini|"
+    r"_(success|metadata|common_metadata|started|committed)",
     re.IGNORECASE,
 )
 _CHUNK_BYTES = 1 << 24
@@ -236,18 +238,24 @@ class Sources:
     def __iter__(self) -> Iterator[SourceFile]:
         """The files."""
         self._unpacked = self._packed = 0
-        empty = True
+        known = dict[str, str]()
         for path in self.paths:
+            folder = path
             if path.is_dir():
                 files = self._folder(path)
             elif path.suffix.lower() == ".zip" and path.exists():
                 files = self._archive(path)
             else:
-                files = iter([self._file(path, path.name)])
+                files, folder = iter([self._file(path, path.name)]), path.parent
             for file in files:
-                empty = False
+                # Its rows would count twice: a link, or a compressed copy.
+                place = os.path.realpath(folder / file.name)
+                if place in known:
+                    message = f"is given twice, also as {known[place]}"
+                    raise file.error(message, "give one of them")
+                known[place] = file.where
                 yield file
-        if empty:
+        if not known:
             raise UserError("no files to import", where=self.where or None, hint="name a file")
 
     def _folder(self, path: Path) -> Iterator[SourceFile]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,6 +16,8 @@ from pydantic import Field
 
 from fedsim.errors import UserError, raise_all
 from fedsim.files.delimited import repeated
+from fedsim.files.documents import without_advice
+from fedsim.files.sources import Sources
 from fedsim.network.base import NetworkContext
 from fedsim.network.columns import Draw, LinkLatency, LinkRate, drawn
 from fedsim.network.topology import CAPACITY, LATENCY, Topology
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
 
 SERVER = "server"
 _MOST_NODES = 100_000
+_MOST_LINKS = 500_000
 ROLE = "role"
 EDGE_LISTS = (".edges", ".edgelist", ".txt")
 
@@ -190,6 +194,12 @@ class RandomGraph(Generated):
     def _generate(self, nx: Any, seed: int) -> Any:
         """The graph made by networkx (``nx``), its nodes numbered from 0."""
 
+    def _require(self, links_per_node: int) -> None:
+        """Refuse a graph that takes too long."""
+        if self.nodes * links_per_node > _MOST_LINKS:
+            hint = f"give at most {_MOST_LINKS:,} links; waxman, 2,000 nodes"
+            raise UserError("is too large", where="devices.network.topology", hint=hint)
+
 
 class BarabasiAlbert(RandomGraph):
     """A scale-free graph: each new node links to existing ones in proportion to their links."""
@@ -200,6 +210,7 @@ class BarabasiAlbert(RandomGraph):
     """Links per new node."""
 
     def _generate(self, nx: Any, seed: int) -> Any:
+        self._require(self.links)
         return nx.barabasi_albert_graph(self.nodes, self.links, seed=seed)
 
 
@@ -214,6 +225,7 @@ class Waxman(RandomGraph):
     """Decay length of that probability, as a share of the largest distance."""
 
     def _generate(self, nx: Any, seed: int) -> Any:
+        self._require(self.nodes // 8)  # Each pair of nodes takes time.
         return nx.waxman_graph(self.nodes, beta=self.beta, alpha=self.alpha, seed=seed)
 
 
@@ -228,6 +240,7 @@ class WattsStrogatz(RandomGraph):
     """Probability that a link is rewired."""
 
     def _generate(self, nx: Any, seed: int) -> Any:
+        self._require(self.neighbors // 2)
         return nx.connected_watts_strogatz_graph(self.nodes, self.neighbors, self.rewire, seed=seed)
 
 
@@ -266,7 +279,7 @@ def read_graph(path: Path) -> Any:
         graph = readers[extension](path)
     # The readers of networkx raise any error of their parsers, from KeyError to those of expat.
     except Exception as error:
-        message = f"the graph cannot be read: {type(error).__name__}: {error}"
+        message = f"the graph cannot be read: {type(error).__name__}: {without_advice(error)}"
         raise UserError(message, where=where) from error
     if twice := repeated(map(str, graph)):
         message = f"two nodes are labeled {twice}, as text and as a number"
@@ -280,12 +293,14 @@ def _read_edge_list(path: Path) -> Any:
     graph: Any = nx.Graph()
     errors: list[UserError] = []
     readers = ((CAPACITY, parse_rate_bps), (LATENCY, parse_duration_s))
-    text = path.read_text(encoding="utf-8", errors="replace")
-    for number, line in enumerate(text.splitlines(), start=1):
-        fields = line.partition("#")[0].replace(",", " ").split()
+    for number, text in next(iter(Sources([path]))).lines("#"):
+        line = text.partition("#")[0].rstrip(" \t,")
+        fields = line.replace(",", " ").split()
         if not fields:
             continue
         try:
+            if re.search(r"(^|,)\s*,", line):
+                raise ValueError("has an empty cell before another one: give a value")
             if not 2 <= len(fields) <= 4:
                 raise ValueError("a line has two nodes, then optionally a capacity and a latency")
             if graph.has_edge(*fields[:2]):

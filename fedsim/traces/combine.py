@@ -350,7 +350,7 @@ def _paired(
     )
     candidates = candidates[candidates >= 0]
     if not len(candidates):
-        raise _lacking(bundle, table)
+        raise _lacking(bundle, table.removesuffix("_assign"))
     stream = Stream(seed, Purpose.TRACE, key)
     if base is None:
         uniform = stream.uniforms(np.arange(count))

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fedsim.errors import cut
 from fedsim.traces.fitting import Fit
 from fedsim.traces.statistics import AvailabilityStatistics, BundleStatistics, FirstLook, Spread
 from fedsim.vocabulary.formatting import (
@@ -68,7 +69,7 @@ def sections(statistics: BundleStatistics, *, bars: bool = True) -> dict[str, Ro
     """
     result: dict[str, Rows] = {
         "First look": first_rows(statistics.first_look, bars=bars),
-        "Origin": statistics.origin,
+        "Origin": {key: cut(text, 2000) for key, text in statistics.origin.items()},
         "Devices": {
             "devices": format_count(statistics.devices),
             "with a usable trace": format_count(statistics.valid_devices),

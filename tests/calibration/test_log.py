@@ -65,6 +65,8 @@ MISTAKES = [
     ),
     ("client,start,end\nb,1,2\na,2,1\na,3,1\n", r"log.csv:3: end is before .* \(2 such rows\)"),
     ("client,start,end\n", "log.csv: the log has no rows"),
+    ("client,start,end,end_s\na,1,2,9\n", "log.csv: has the columns end and end_s"),
+    ("client,start,end,End\na,1,2,9\n", "log.csv: has the columns 'end' and 'End'"),
     ("client,start,end\na,0,1e308\nb,-1e308,1\n", "log.csv:3: start is '-1e308'"),
     ("client,start,end\na,0,1\nb,1,17000000000\n", "log.csv:3: end is '17000000000'"),
     ("client,start,end\na,1,2\nb,1,2\na,1,2\n", "log.csv:4: repeats an earlier row"),

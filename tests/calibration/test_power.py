@@ -177,6 +177,11 @@ BAD_POWER = {
         "007.csv: does not begin with the names of its columns, but with '2026/05/01 08:00:00.000'",
     ),
     "no power": ("007.csv", "time,load\n1,2\n", "has no power readings|no power readings"),
+    "two columns of power": (
+        "007.csv",
+        "time,power,power_mw\n6,2,2000\n",
+        "007.csv: has the columns power and power_mw",
+    ),
     "another clock": (
         "007.csv",
         "time,power\n2031-05-01T08:00:00Z,2\n",

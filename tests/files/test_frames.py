@@ -118,6 +118,11 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
         (b"a,b\n1,2,3\n", ":2: has 3 cells"),
         (b"a,a\n1,2\n", ":1: has the column 'a' twice"),
         (b"", "is empty"),
+        (b"a,A\n1,2\n", "has the columns 'a' and 'A'"),
+        (b'[{"b.c": 1, "b": {"c": 2}}]', "has the column 'b.c' twice"),
+        (b'[{"a": 1, " a": 2}]', "has the column 'a' twice"),
+        (b"\xd0\xcf\x11\xe0" + bytes(600), "protected by a password"),
+        (b"a,b\na,1\n", "a is 'a'\n  this is the header again"),
         (b"PAR1" + b"x" * 50, "cannot be read as a table"),
         (
             arrow(lambda _, sink: parquet.write_table(pa.table({}), sink)),
@@ -140,8 +145,43 @@ def test_files_are_joined_and_lack_columns(tmp_path: Path) -> None:
 def test_files_that_are_refused(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "a.csv").write_bytes(content)
     with pytest.raises(UserError) as caught:
-        frame_of(tmp_path / "a.csv", {"device": "c"} if "device" in says else None).load(["a", "b"])
+        frame_of(tmp_path / "a.csv", {"device": "c"} if "device" in says else None).load(
+            ["a", "b"]
+        ).number("a")
     assert says in str(caught.value)
+
+
+def test_damage_inside_binary_tables_names_the_file(tmp_path: Path) -> None:
+    """Without a traceback or an end of the process, of which Arrow's own check keeps it."""
+    path, refused = tmp_path / "a", 0
+    plain = arrow(lambda table, sink: parquet.write_table(table, sink, use_dictionary=False))
+    packed = arrow(lambda table, sink: feather.write_feather(table, sink, "uncompressed"))
+    damaged = [(plain, 22)] + [(packed, at) for at in range(8, len(packed) - 8, 3)]
+    for content, at in damaged:
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :])
+        try:
+            frame_of(path).load(["device_id"]).text("device_id")
+        except UserError as error:
+            refused += str(path) in str(error)
+        assert refused
+
+
+def test_a_column_that_is_named_exactly_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("device,Device,x\na,b,1\n")
+    for name, word in (("device", "a"), ("Device", "b")):
+        frame = frame_of(tmp_path / "a.csv", {"device": name}).load(["device"])
+        assert frame.text("device")[1] == [word]
+    assert len(frame_of(tmp_path / "a.csv").load(["x"])) == 1
+
+
+def test_a_number_is_no_name_of_a_column_without_one(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("-1,5\n")
+    [source] = Sources([tmp_path / "a.csv"])
+    frame = Frame([TableFile(source, header=False)], {"rate": "1"}).load(["rate"])
+    with pytest.raises(UserError, match="must be a number"):
+        frame.number("rate")
+    with pytest.raises(UserError, match="must not be"):
+        frame.refuse(np.array([True]), "rate is {}", "it must not be", "rate")
 
 
 def test_a_spreadsheet_needs_its_package(tmp_path: Path) -> None:
@@ -170,6 +210,7 @@ def test_a_spreadsheet_needs_its_package(tmp_path: Path) -> None:
         (lambda sheet: sheet.cell(3, 2, "#DIV/0!"), "the cell B3 is #DIV/0!"),
         (lambda sheet: sheet.cell(1, 2, "a"), "has the column 'a' twice"),
         (lambda sheet: sheet.cell(1 << 20, 1 << 14, 1), "has cells far from the others"),
+        (lambda sheet: sheet.cell(1, 2, " a "), "has the column 'a' twice"),
         (lambda sheet: sheet.delete_rows(1, 3), "is empty"),
         (None, "cannot be read as a spreadsheet"),
     ],
@@ -189,6 +230,19 @@ def test_spreadsheets_that_are_refused(tmp_path: Path, change: Any, says: str) -
         book.save(path)
     with pytest.raises(UserError, match=re.escape(says)):
         frame_of(path)
+
+
+def test_a_name_in_a_spreadsheet_may_be_na(tmp_path: Path) -> None:
+    """As in CSV, whatever the file is called."""
+    book = pytest.importorskip("openpyxl").Workbook()
+    for row in (["device", "down"], ["NA", 1], ["None", "NA"], [7, "#N/A"], ["null", 4]):
+        book.active.append(row)
+    for name in ("a.XLSX", "a.xlsm", "a.csv"):
+        book.save(tmp_path / name)
+        frame = frame_of(tmp_path / name).load(["device", "down"])
+        assert frame.text("device")[1] == ["NA", "None", "7"]
+        np.testing.assert_array_equal(frame.number("down"), [1, np.nan, np.nan, 4])
+        assert frame.place(0) == f"{tmp_path / name}, row 2"
 
 
 def test_numbers_with_a_decimal_comma_are_explained(tmp_path: Path) -> None:

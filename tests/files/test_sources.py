@@ -57,6 +57,24 @@ def test_an_archive_with_a_member_twice_is_refused(tmp_path: Path) -> None:
     assert "a.zip: contains 'a.txt' twice" in refused("pensieve", tmp_path / "a.zip")
 
 
+def test_rows_do_not_count_twice(tmp_path: Path) -> None:
+    """Of a file that is given again, of a link to it, and of its compressed copy; litter of Windows does not count."""
+    folder = tmp_path / "f"
+    folder.mkdir()
+    path = folder / "a.txt"
+    path.write_text("0 1\n1 2\n")
+    (folder / "Thumbs.db").write_bytes(b"\xd0\xcf")
+    assert len(list(Sources([folder]))) == 1
+    for again in (path, folder / ".." / "f" / "a.txt", folder):
+        with pytest.raises(UserError, match=f"is given twice, also as {path}"):
+            list(Sources([path, again]))
+    (folder / "b.txt").symlink_to("a.txt")
+    assert "b.txt: is given twice" in refused("pensieve", folder)
+    (folder / "b.txt").unlink()
+    (folder / "a.txt.gz").write_bytes(gzip.compress(b"0 1\n1 2\n"))
+    assert "a.txt.gz: is given twice" in refused("pensieve", folder)
+
+
 @pytest.mark.parametrize(("at", "value"), [(6, 1), (8, 9)])  # A password, Windows' Deflate64.
 def test_an_archive_that_is_not_unpacked_is_not_called_damaged(
     tmp_path: Path, at: int, value: int

@@ -73,6 +73,9 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
         ({"name": "star", "sites": 10**9}, "less than or equal to 100000"),
         ({"name": "barabasi_albert", "nodes": 3, "links": 5}, "m"),
         ({"name": "waxman", "nodes": 3, "beta": 1e-9}, "no links"),
+        ({"name": "waxman", "nodes": 2100}, "is too large"),
+        ({"name": "barabasi_albert", "nodes": 10_000, "links": 100}, "is too large"),
+        ({"name": "watts_strogatz", "nodes": 100_000, "neighbors": 50_000}, "is too large"),
         ({"name": "file", "path": "absent.gml"}, "no such file"),
         ({"name": "file", "path": "net.graphml"}, "cannot be read"),
         ({"name": "file", "path": "net.gml"}, "two nodes are labeled 1"),
@@ -138,6 +141,19 @@ def test_every_bad_line_of_an_edge_list_is_reported(tmp_path: Path) -> None:
         read_graph(path)
     lines = str(caught.value).splitlines()
     assert [line.split(":")[1] for line in lines] == ["2", "3", "4", "5"]
+    path.write_text("a,b,,1ms\n")
+    with pytest.raises(UserError, match=":1: has an empty cell"):
+        read_graph(path)
+    path.write_bytes("a Köln 1e6 1ms\n".encode("latin-1"))
+    with pytest.raises(UserError, match=":1: is not a text file"):
+        read_graph(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+def test_an_edge_list_of_a_windows_editor(tmp_path: Path, encoding: str) -> None:
+    path = tmp_path / "net.edges"
+    path.write_bytes("server,a,1e6,1ms,\r\n # more\r\nserver,b,1e6\r\n".encode(encoding))
+    assert [*read_graph(path)] == ["server", "a", "b"]
 
 
 def test_the_path_of_a_graph_is_absolute_in_a_resolved_scenario(tmp_path: Path) -> None:

@@ -134,6 +134,8 @@ def test_join_draws_independently_by_default(phones):
     assert set(device_bandwidths(joined)) <= set(device_bandwidths(links))
     assert "network_assign" not in joined.tables
     assert abs(spearmanr(device_speeds(joined), device_bandwidths(joined)).statistic) < 0.15
+    with pytest.raises(UserError, match="table network\n  give --network "):
+        join(phones, network=bundle_of({"a": [(0, HOUR)]}))
     only = join(phones, compute=links, seed=2)
     assert only.tables["compute"] == joined.tables["compute"]
     assert only.tables["network_assign"].num_rows == phones.tables["network_assign"].num_rows

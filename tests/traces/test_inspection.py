@@ -36,6 +36,8 @@ def test_text_and_data_show_bundles_side_by_side(hand):
     (moments,) = (line for line in text.splitlines() if "at full hours" in line)
     assert "mean" not in moments
     assert any("by hour" in label for rows in sections(described[0]).values() for label in rows)
+    described[0].origin["caveats"] = "x" * 10_000
+    assert len(sections(described[0])["Origin"]["caveats"]) < 3000
     data = as_data(described[0])
     assert data["availability"]["by_weekday"][0] is None
     assert data["availability"]["sessions_s"]["percentiles"]["100"] == 14400.0

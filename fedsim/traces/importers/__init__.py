@@ -27,9 +27,10 @@ from fedsim.parts.component import Component, Parameters, is_bundled, users_line
 from fedsim.parts.functions import returned, wrong_return
 from fedsim.traces.bundle import Eligibility, Manifest, TraceBundle, problem_of
 from fedsim.traces.parameters import OnEnd
-from fedsim.traces.tables import TABLES, make_table
+from fedsim.traces.tables import MOST_US, TABLES, make_table
 from fedsim.traces.validation import require_sound
 from fedsim.units import DAY_US
+from fedsim.vocabulary.formatting import format_duration
 
 _ENDINGS = r"(\.(json|pkl|csv|tab|avt|txt|parquet|xlsx|jsonl))?(\.(gz|bz2|xz|zst|zip))?$"
 
@@ -167,6 +168,9 @@ def _imported(importer: Any, sources: Sources, paths: Sequence[Path], params: An
     horizon_us = imported.horizon_us
     if horizon_us is None and "devices" in tables:
         horizon_us = int(np.max(tables["devices"].column("window_end_us").to_numpy(), initial=0))
+    if horizon_us is not None and horizon_us > MOST_US:
+        message = f"covers {format_duration(horizon_us / 1e6)}, more than 142 years"
+        raise sources.error(message, "correct its times or their unit")
     bundle = TraceBundle(
         Manifest(
             name=printable(name, lines=False),

@@ -217,6 +217,9 @@ def numbers_of(
     return numbers
 
 
+_KINDS: Mapping[type, str] = {bool: "true or false", str: "text"}
+
+
 class Records:
     """A file of records by id.
 
@@ -238,12 +241,15 @@ class Records:
         """Location of a record, for messages."""
         return f"{self.source.where}, {self._noun} {self.ids[row]}"
 
-    def field(self, name: str) -> list[Any]:
-        """A field of every record."""
+    def field(self, name: str, kind: type = object) -> list[Any]:
+        """A field of every record, of a ``kind``."""
         for row, key in enumerate(self.ids):
             if name not in self.by_id[key]:
                 hint = f"it has: {', '.join(map(str, self.by_id[key]))}"
                 raise UserError(f"has no '{name}'", where=self.where(row), hint=hint)
+            if not isinstance(value := self.by_id[key][name], kind):
+                message = f"'{name}' is {cut(repr(value))}, not {_KINDS[kind]}"
+                raise UserError(message, where=self.where(row))
         return [self.by_id[key][name] for key in self.ids]
 
     def texts(self, name: str) -> list[str | None]:
@@ -257,6 +263,7 @@ class Records:
 
     def instants_us(self, lists: Sequence[Sequence[Any]], name: str) -> tuple[Ints, Ints]:
         """The record of each of some seconds, of which every record has a list, and the seconds as microseconds."""
+        lists = [each if hasattr(each, "__len__") else [each] for each in lists]
         row = np.repeat(np.arange(len(lists)), [*map(len, lists)])
         values = [*chain.from_iterable(lists)]
         seconds = numbers_of(values, name, lambda at: self.where(int(row[at])), TIME_S, "s")

@@ -111,7 +111,7 @@ class Flash(Importer):
 
 def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, Any]:
     ids = file.ids
-    split = pc.split_pattern(pa.array(file.field("messages"), pa.large_string()), "\n")
+    split = pc.split_pattern(pa.array(file.field("messages", str), pa.large_string()), "\n")
     lengths = pc.list_value_length(split).to_numpy()
     device = np.repeat(np.arange(len(ids)), lengths)
     line = np.arange(len(device)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -190,18 +190,11 @@ def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, 
 
 
 def _timer_tables(file: Records, counts: dict[str, int]) -> dict[str, Any]:
-    for row, success in enumerate(file.field("isSuccess")):
-        if not isinstance(success, bool):
-            where = file.where(row)
-            raise UserError(f"'isSuccess' is {success!r}, not true or false", where=where)
-    valid = np.array(file.field("isSuccess"), np.bool_)
-    ready = [
-        pairs if use else [] for pairs, use in zip(file.field("ready_time"), valid, strict=True)
-    ]
+    valid = np.array(file.field("isSuccess", bool), np.bool_)
+    every = file.field("ready_time")
+    ready = [pairs if use else [] for pairs, use in zip(every, valid, strict=True)]
     counts["invalid_devices"] = int(np.count_nonzero(~valid))
-    counts["intervals_of_invalid_devices"] = sum(map(len, file.field("ready_time"))) - sum(
-        map(len, ready)
-    )
+    counts["intervals_of_invalid_devices"] = sum(map(len, every)) - sum(map(len, ready))
     ends = ([[pair[end] for pair in pairs] for pairs in ready] for end in (0, 1))
     device, start_us = file.instants_us(next(ends), "a start")
     _, end_us = file.instants_us(next(ends), "an end")

@@ -210,6 +210,7 @@ def _regions(frame: Frame, zones: Sequence[str], wanted: Sequence[str]) -> dict[
     texts = {name: frame.text(name) for name in zones}
     zone = next((name for name, (_, words) in texts.items() if set(wanted) <= set(words)), zones[0])
     code, words = texts[zone]
+    frame.refuse(code < 0, f"{zone} is {{}}", "name the region in each row", zone)
     if missing := [name for name in wanted if name not in words]:
         raise source.error(
             f"has no row whose '{zone}' is '{missing[0]}'",

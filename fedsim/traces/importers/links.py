@@ -143,7 +143,7 @@ class Mahimahi(LinkImporter):
         if not direction:
             hint = "end the name in .down or .up, or set direction=down"
             raise source.error("its name does not give the direction", hint)
-        frame = _lines(source, ["the time"], "")
+        frame = _lines(source, ["the time"], "a line is the millisecond of one packet", 1)
         time_ms = frame.number("the time", 1.0, _TIMES, "ms")
         whole = "it must be a whole number of ms"
         frame.refuse(time_ms % 1 != 0, "the time is {}", whole, "the time")

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from fedsim.errors import UserError
-from fedsim.files.cells import POSITIVE
+from fedsim.files.cells import POSITIVE, Bounds
 from fedsim.files.sources import SourceFile, Sources
 from fedsim.traces.importers import Imported, Importer, ImporterParams
 from fedsim.traces.importers._assemble import Records, numbers_of
@@ -88,6 +88,9 @@ def _kind(source: SourceFile, content: Any) -> str:
 
 def _raw(source: SourceFile, content: Any, counts: dict[str, int]) -> pd.DataFrame:
     """Score and memory of each model, in the order in which the models appear first."""
+    for place, record in enumerate(content, start=1):
+        if not isinstance(record.get("Model"), str):
+            raise source.error(f"record {place} has no text 'Model'", "correct or remove it")
     table = pd.DataFrame(content).reindex(columns=["Model", "AI_Score", "RAM"])
     # In "76206 1,6", the text after the first number is a remnant of the web page.
     first = table["AI_Score"].astype(str).str.extract(r"^\s*(\d+(?:\.\d+)?)", expand=False)
@@ -159,7 +162,7 @@ class Mobiperf(Importer):
                     raise UserError("has no list 'tcp_speed_results'", where=where, hint=hint)
                 places = [where] * len(samples)
                 name = "a throughput sample"
-                kbps = numbers_of(samples, name, places.__getitem__, unit="kbit/s")
+                kbps = numbers_of(samples, name, places.__getitem__, Bounds(0, 1e100), "kbit/s")
                 if not kbps.any():
                     counts["all_zero" if len(samples) else "without_samples"] += 1
                     continue

@@ -304,7 +304,7 @@ class _Log:
         named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in ids]
         self.named = np.array([*named, False])[device]
         other = "name it in each row, or take another column: " + columns_option({"device": "..."})
-        frame.refuse(~self.named, "has no device", other)
+        frame.refuse(~self.named, "has no device (it is {})", other, "device")
         lists = np.array([bool(re.search(r"\[\d+[,-][\d,-]*\]", name)) for name in ids])
         expand = "write one row per device; for lists of Slurm's nodes, use scontrol show hostnames"
         frame.refuse(lists[device], "device is {}, several devices", expand, "device")

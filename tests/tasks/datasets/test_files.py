@@ -240,6 +240,11 @@ def test_names_that_are_the_same_number_stay_apart(tmp_path: Path) -> None:
     path.write_text("a,b,c\n" + "1,007,01\n2, 7,1\n3,7,1\n4,007,01\n" * 3)
     dataset = load("table", path=path, target="c", group="b")
     assert (dataset.class_names, dataset.group_names) == (("01", "1"), ("007", "7"))
+    path.write_text("a,b,c\n" + "1,NA,1\n2,EU,2\n3,null,1\n" * 4)
+    assert load("table", path=path, target="c", group="b").group_names == ("EU", "NA", "null")
+    path.write_text("a,b,c\n" + "1,,1\n2,EU,2\n" * 4)
+    with pytest.raises(UserError, match="has an empty cell"):
+        load("table", path=path, target="c", group="b")
     path.write_text("a,b,c\n" + "1,1.10,12e3\n2,1.1,12000\n" * 4)
     dataset = load("table", path=path, target="c", group="b")
     assert (dataset.class_names, dataset.group_names) == (("12000", "12e3"), ("1.1", "1.10"))

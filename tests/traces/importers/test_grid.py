@@ -151,6 +151,7 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
         (HOURLY.replace("intensity g/kWh", "load"), {}, "", "no column of carbon intensity"),
         (HOURLY.replace("datetime", "hour"), {}, "", "no column of times"),
         (HOURLY, {"regions": ["FR"]}, "", "no column of regions"),
+        (MAPS.replace("Zone name", "zone id") + "2024-01-01,F,F,FR,1,1\n", {}, "", "read as one"),
         (
             MAPS + "2024-01-01,F,F,FR,1,1\n2024-01-02,F,F,FR,1,1\n",
             {"regions": ["DE"]},
@@ -158,6 +159,8 @@ HOURLY = series("intensity g/kWh", "1", "2", "3")
             "no row whose 'Zone id' is 'DE'",
         ),
         (MAPS + "2024-01-01,F,F,FR,1,1\n", {}, "", "fewer than two intervals"),
+        (MAPS + "2024-01-01,F,F,FR,1,1\n2024-01-02,F,F,null,1,1\n", {}, ":3", "Zone id is 'null'"),
+        (HOURLY.replace("2024-01-01 02", "9999-01-01 02"), {}, "", "covers .* more than 142 years"),
         (
             "time,forecast intensity g/kWh,intensity kg/kWh\n2024-01-01,1,2\n2024-01-02,1,2\n",
             {},
