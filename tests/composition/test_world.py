@@ -75,7 +75,7 @@ server.schedule.deadline=13 | raise server.schedule.deadline to at least 13.1s f
 server.schedule={name: async, timeout: 1ns} | no client can finish
 server.schedule={name: window, deadline: 13} | no client can finish
 server={schedule: {deadline: 4}, partial_work: send} | no client can finish one local step within 4 s
-server.schedule.over_selection=1e308 | over_selection.* 1000
+server.schedule.over_selection=1e38 | over_selection.* 1000
 server.selection.cohort=2000000000 | cohort.* 1000000000
 server.schedule.min_cohort=4 | a round needs 4 clients, but there are 3
 """
