@@ -20,8 +20,8 @@ from fedsim.scenario.source import to_yaml
 from fedsim.vocabulary.outcomes import OUTCOME_LABELS, Outcome
 from fedsim.vocabulary.timeline import Aggregate, Contribution
 
-_COUNTS = ["round", "steps", "bytes_down", "bytes_up"]
-_NEEDS = {"lost_steps": ["steps"], "bytes": _COUNTS[2:], "lost_bytes": _COUNTS[2:]}
+_COUNTS = ["steps", "bytes_down", "bytes_up"]
+_NEEDS = {"lost_steps": ["steps"], "bytes": _COUNTS[1:], "lost_bytes": _COUNTS[1:]}
 """Columns without which a figure is unknown, if an update that arrived lacks them."""
 _OF_CLIENTS = (
     "client_updates_per_h",
@@ -87,6 +87,7 @@ def write_run(path: Path, folder: RunFolder) -> None:
         "dispatch_id": np.arange(len(rows)),
         "client_id": rows["client"].to_numpy(),
         "version": version,
+        "round": version,
         "dispatched_s": start_s,
         "arrived_s": arrived_s,
         **{f"steps_{name}": counts["steps"].to_numpy() for name in ("assigned", "done")},
@@ -117,7 +118,6 @@ def write_run(path: Path, folder: RunFolder) -> None:
             waited = not len(ids) or (entered[version == number - 1] < 0).any()
             made_s = begin_s[number] if waited and number < len(begin_s) else arrived_s[ids[-1]]
             updates = map(Contribution, ids.tolist(), clients_of.tolist(), stale.tolist())
-            closed = int(rounds[number - 1])
-            writer.append_aggregation(Aggregate(number, made_s, closed, tuple(updates)))
+            writer.append_aggregation(Aggregate(number, made_s, number - 1, tuple(updates)))
         writer.finish()
         folder.close(Status.COMPLETE)

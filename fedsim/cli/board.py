@@ -193,9 +193,9 @@ def _suite(
     if knob is not None:
         path, _, listed = knob.partition("=")
         choices = tuple(parse_yaml(f"[{listed}]", "option --knob").data)
-        if len(choices) != 3:
+        if not path or len(choices) != 3:
             raise UserError(
-                "give three values",
+                "give a key and three values",
                 where=f"option --knob {knob}",
                 hint="for example server.method.mu=0.001,0.01,0.1",
             )

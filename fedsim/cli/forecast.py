@@ -70,13 +70,19 @@ def command(
     folder = output or default_folder(loaded, "forecast")
     if is_run:
         from fedsim.calibration import calibrate
+        from fedsim.files.durable import remove_matching
+        from fedsim.runs import RunFolder
         from fedsim.runs.records import FORECAST
         from fedsim.sweeps.folder import claimed
 
-        own = load_scenario(scenario / "scenario.yaml")
+        run = RunFolder(scenario)
+        run.require_unchanged(run.read_info(), run.scenario)
+        own = load_scenario(run.scenario)
         bundle = folder / "devices" / "calibrated"
         with claimed(folder, FORECAST):
             on_devices = calibrate(scenario, bundle, own, overwrite=True).scenario
+            if on_devices is None:
+                remove_matching(bundle.parent, [bundle.name])
         if on_devices is None:
             raise UserError(
                 "the log of its Flower app has fewer than two rounds",

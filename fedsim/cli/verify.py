@@ -17,7 +17,8 @@ from fedsim.vocabulary.formatting import format_counted
 def command(folders: tuple[Path, ...], as_json: bool) -> int:
     """Check every file of each of FOLDERS against its checksum: of runs, sweeps, decisions, forecasts, boards, bundles.
 
-    Exit code 0: nothing is damaged; 2: something is. The report page and any files you added have no checksum.
+    Exit code 0: nothing is damaged; 2: something is, or is too large to be read. The report page and any files
+    you added have no checksum.
     """
     from fedsim.runs.verification import verify
 
@@ -40,4 +41,4 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         click.echo(f"{path}: {each.state} ({damaged}{files}){reason}")
         for line in (*each.problems, *filter(None, [each.next_step])):
             click.echo(f"  {line}")
-    return 2 if any(verdict.state == "damaged" for verdict in verdicts) else 0
+    return 2 if any(verdict.problems for verdict in verdicts) else 0

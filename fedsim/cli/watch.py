@@ -21,7 +21,7 @@ from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.listing import DAMAGED, contents
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
-from fedsim.runs.records import BOARD, RUN, is_sweep
+from fedsim.runs.records import BOARD, RUN, answer_of, is_sweep
 from fedsim.sweeps.folder import Sweep
 from fedsim.vocabulary.formatting import format_command, format_duration
 
@@ -78,9 +78,11 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
         if RunFolder(folder).info.exists():
             yield snapshot(RunFolder(folder))
             return
+        answer, content, begin = answer_of(folder)
         for path in contents(folder):
             above = (path if is_sweep(path) else path.parent).relative_to(folder)
             try:
+                require_same(answer, content, begin + path.relative_to(folder).as_posix())
                 for one in _snapshots(path):
                     yield replace(one, name=str(above / one.name))
             except UserError as problem:  # It does not hide the others.

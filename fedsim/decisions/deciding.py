@@ -71,6 +71,7 @@ _CONFIRMED = 3
 """Number of settings that are run with fresh seeds."""
 _FRONT = 6
 """The same for several objectives."""
+_STEADY = ": a throughput needs 100 server updates, and twice as much time as the warm-up takes"
 _LATER = 2.0
 """How many times as long as the scenario as given takes to the target a run of the search may last."""
 
@@ -462,8 +463,10 @@ class _Work:
                 binding.append(
                     f"{limit} (exceeded by {count} and {fresh} of {len(runs)} fresh runs)"
                 )
-        every = " or ".join([self._ends(), *map(str, self.limits)])
-        return f"limits that bind: {', '.join(binding)}" if binding else f"no limit binds: {every}"
+        every = " or ".join(filter(None, [self._ends(), *map(str, self.limits)]))
+        if binding:
+            return f"limits that bind: {', '.join(binding)}"
+        return f"no limit binds: {every}" if every else ""
 
     def _ends(self) -> str:
         stop, target = self.loaded.scenario.stop, self.goal.target
@@ -490,7 +493,8 @@ class _Work:
         else:
             closest, _ = min(known, key=lambda row: row[1].shortfall)
             what, more = f"within {self._within}", ""
-            hint = f"let runs last longer (stop: {self._ends()}), or choose an easier target"
+            hint = f"let runs last longer (stop: {self._ends()})"
+            hint += ", or choose an easier target" if self.goal.target is not None else _STEADY
             if self._given.reached:
                 hint = "keep the scenario as given, or vary more"
         fact = f"none of {count} reached {self.goal.words()} {what}"

@@ -170,6 +170,14 @@ def forecast(
     goal = Goal(target)
     with claimed(folder, FORECAST):
         _require_same_devices(folder)
+        first = loaded.scenario.seed + 1
+        clients = build_task(loaded).clients
+        shared = Shared()
+        scenarios = [
+            goal.applied(replicate(loaded, seed, clients, folder / "devices", shared, same_devices))
+            for seed in range(first, first + runs)
+        ]
+        drawn = folder.glob(f"devices/{'?' * _DIGITS}-*/{MANIFEST_NAME}")
         record: dict[str, Any] = {
             "asked": {
                 "scenario": loaded.resolved(),
@@ -178,16 +186,9 @@ def forecast(
                 "confidence": confidence,
                 "same_devices": same_devices,
             },
-            "files": {},
+            "files": {str(path.relative_to(folder)): file_sha256(path) for path in drawn},
         }
         FORECAST.write(folder, record)
-        first = loaded.scenario.seed + 1
-        clients = build_task(loaded).clients
-        shared = Shared()
-        scenarios = [
-            goal.applied(replicate(loaded, seed, clients, folder / "devices", shared, same_devices))
-            for seed in range(first, first + runs)
-        ]
         performer = Runs(folder / "runs", timing_only=goal.timing_only, **settings)
         done = performer.perform(scenarios, lambda share: on_progress(Progress(share, "")))
         complete = []
@@ -210,8 +211,6 @@ def forecast(
             confidence,
         )
         record["complete"] = performer.complete
-        drawn = folder.glob(f"devices/{'?' * _DIGITS}-*/{MANIFEST_NAME}")
-        record["files"] = {str(path.relative_to(folder)): file_sha256(path) for path in drawn}
         FORECAST.write_listed(folder, record, {TABLE: csv_text(result.table)})
         write_page(folder / PAGE, _page(result, f"Forecast: {loaded.scenario.name}"))
         return result

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fedsim.composition.build import check_scenario
 from fedsim.composition.shared import Shared
 from fedsim.errors import UserError, UserErrors, raise_all
+from fedsim.files.delimited import repeated
 from fedsim.parts.parameters import UNKNOWN_KEY
 from fedsim.scenario.comparing import short_names, text
 from fedsim.scenario.loading import LoadedScenario
@@ -146,6 +147,12 @@ class Space:
         # Parts come before their parameters.
         self.dimensions = sorted(dimensions, key=lambda dimension: dimension.path.count("."))
         paths = [dimension.path for dimension in self.dimensions]
+        if twice := repeated(paths):
+            raise UserError(
+                "the key is given twice",
+                where=f"--over {twice}",
+                hint="give all its values at once",
+            )
         self.names = short_names(paths)
         self._brings_schedule = _METHOD in paths and _SCHEDULE not in paths
         self._known: dict[str, UserError | None] = {}

@@ -248,11 +248,12 @@ class RunFolder:
         """Remove the files that fedsim wrote; the folder is removed when its lock is released, if it is empty."""
         # run.json last, so that what is left is recognized as fedsim's.
         files = [*self._results, *self._streams, self.report, self.facts, self.info]
-        tracked = self.read_info().get("tracking") if self.info.exists() else None
+        info = self.read_info() if self.info.exists() else {}
+        tracked = info.get("tracking")
         inside: dict[Path, Iterable[str]] = {
             self.models: (_MODELS,),
             self.tracking: ("*",) if tracked is None else map(glob.escape, tracked),
-            self.path / own_code.FOLDER: [glob.escape(path.name) for path in self._code],
+            self.path / own_code.FOLDER: [glob.escape(path.name) for path in self._code(info)],
         }
         what = "cannot remove the files of the earlier run"
         with writing(self.path, what, "choose another output folder with -o"):
@@ -269,10 +270,8 @@ class RunFolder:
         tables = [self.parquet(table.name) for table in TABLES]
         return [self.scenario, self.model, *tables]
 
-    @property
-    def _code(self) -> list[Path]:
+    def _code(self, info: Mapping[str, Any]) -> list[Path]:
         """The files with the source of classes that had none."""
-        info = self.read_info() if self.info.exists() else {}
         names = {name.rpartition(":")[0] for name in info.get("user_code", {})}
         files = (self.path / own_code.FOLDER).glob("*.py")
         return [path for path in files if self._name(path) in names]
@@ -305,7 +304,7 @@ class RunFolder:
             *self._results,
             *self._streams,
             *self.models.glob(_MODELS),
-            *self._code,
+            *self._code(self.read_info()),
         ]
         files = {self._name(path): file_sha256(path) for path in paths if path.is_file()}
         # A model kept before an interruption has the checksum that it had then.
@@ -388,7 +387,7 @@ class RunFolder:
             there = [path for path in self._results if path.exists()]
             names = dict.fromkeys([*info["files"], *map(self._name, there)])
         for name in names:
-            if not (self.path / name).exists():
+            if not os.path.exists(self.path / name):  # Of Path, a name can be too long.
                 problems.append(self.missing(info, self.path / name))
                 continue
             try:

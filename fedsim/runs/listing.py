@@ -23,7 +23,7 @@ import pyarrow as pa
 from fedsim.errors import UserError, writing
 from fedsim.runs.folder import RunFolder, require_same
 from fedsim.runs.progress import WAITING
-from fedsim.runs.records import DECISION, FORECAST, SweepRecord, is_sweep, read_sweep
+from fedsim.runs.records import DECISION, FORECAST, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.metrics import definition, require_target
@@ -119,9 +119,12 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     elif is_sweep(folder) and (record := read_sweep(folder))["runs"]:
         rows = _runs(folder, record, goals, sections)
     else:
-        rows = [
-            (_sweep if is_sweep(path) else _run)(path, goals, sections) for path in contents(folder)
-        ]
+        answer, content, begin = answer_of(folder)
+        names = [path.relative_to(folder).as_posix() for path in contents(folder)]
+        complete = (name for name in content.get("complete", ()) if name.startswith(begin))
+        names += [name.removeprefix(begin) for name in complete]
+        content = {**content, "runs": [{"run": name} for name in dict.fromkeys(names)]}
+        rows = _runs(folder, content, goals, sections, answer, begin)
     measured = dict.fromkeys(name for row in rows for name in row.metrics)
     for metric, value in (goals or {}).items() if measured else ():
         where = f"target {metric}={value:g}"
@@ -130,13 +133,19 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
 
 
 def _runs(
-    folder: Path, record: SweepRecord, goals: Goals | None, sections: Sections
+    folder: Path,
+    record: Mapping[str, Any],
+    goals: Goals | None,
+    sections: Sections,
+    answer: Path | None = None,
+    begin: str = "",
 ) -> list[Listed]:
+    """The runs of a record; their names in it begin with ``begin`` if it is that of the folder ``answer``."""
     runs = []
     for path in (folder / entry["run"] for entry in record["runs"]):
         try:
-            require_same(folder, record, path.name)
-            runs.append(_run(path, goals, sections))
+            require_same(answer or folder, record, f"{begin}{path.relative_to(folder).as_posix()}")
+            runs.append((_sweep if is_sweep(path) else _run)(path, goals, sections))
         except UserError:
             runs.append(Listed(path, {DAMAGED: 1}))
     return runs

@@ -259,15 +259,19 @@ def read_sweep(folder: Path) -> SweepRecord:
         ) from None
 
 
+def record_of(folder: Path, inside: str = "") -> Record | None:
+    """The record in the folder of a sweep or an answer, one that has runs ``inside``; None if there is none."""
+    records = (record for record in ANSWERS if not inside or inside in record.beside)
+    return next((record for record in records if (folder / record.file).exists()), None)
+
+
 def answer_of(runs: Path) -> tuple[Path, Mapping[str, Any], str]:
     """The folder of the sweep or the answer to which the runs in a folder belong, its record, which is empty if there
     is none, and what the names of these runs begin with in it."""
     runs = named(runs)
     for folder, begin in ((runs, ""), (runs.parent, f"{runs.name}/")):
-        for record in ANSWERS:
-            may_be = not begin or runs.name in record.beside
-            if may_be and (folder / record.file).exists():
-                return folder, record.read(folder), begin
+        if record := record_of(folder, begin[:-1]):
+            return folder, record.read(folder), begin
     return runs, {}, ""
 
 

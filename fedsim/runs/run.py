@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SECTIONS = ("task", "devices", "server", "training", "evaluation", "stop")
+_PARTS = {"method", "schedule", "selection", "network"}
 _RECORDED = ("name", "seed", "tags", "target")
 """Values of a scenario that ``run.json`` repeats."""
 _NULLABLE = {"staleness", "aggregated_version", "staleness_max"}
@@ -134,18 +135,21 @@ class Run:
 
     def require_scenario(self, content: Any) -> dict[str, Any]:
         """The content of a scenario's file; refuse one of another run."""
-        if not isinstance(content, dict) or not all(
-            isinstance(content.get(name) or {}, dict) for name in _SECTIONS
-        ):
+        plain: dict[str, Any] = content if isinstance(content, dict) else {}
+        sections = [plain.get(key) or {} for key in _SECTIONS]
+        parts = [
+            each[key] for each in sections if isinstance(each, dict) for key in _PARTS & each.keys()
+        ]
+        if plain is not content or not all(isinstance(each, dict) for each in (*sections, *parts)):
             raise RUN.damaged(self.folder.scenario, "is not a scenario")
-        given = {**content, "target": (content.get("stop") or {}).get("target")}
+        given = {**plain, "target": (plain.get("stop") or {}).get("target")}
         for key in _RECORDED:
             now, then = given.get(key), self.info.get(key)
             if now is not None and then is not None and printable(now, lines=False) != then:
                 raise RUN.damaged(
                     self.folder.scenario, f"its {key} is {now!r}, but that of run.json is {then!r}"
                 )
-        return content | {name: content.get(name, {}) for name in ("stop", "server")}
+        return {**plain, **{name: plain.get(name) or {} for name in ("stop", "server")}}
 
     def read_scenario(self, sections: dict[str, dict[str, Any]]) -> None:
         """Read the scenario; ``sections`` caches parsed sections of scenarios by their text, because parsing YAML takes

@@ -16,9 +16,12 @@ import pyarrow.parquet as pq
 
 from fedsim.errors import UserError, printable
 from fedsim.files.durable import replacing
+from fedsim.files.locks import is_owned
 from fedsim.files.room import open_parquet, require_arrow_room
+from fedsim.runs.records import SWEEP
 from fedsim.runs.schema import METRICS, METRICS_FIXED, Table
 
+INDEX = "index"
 ROW_GROUP = 65_536
 _FORMULA_MARKS = ("=", "+", "-", "@", "\t", "\r")
 """Beginnings of cells that spreadsheets interpret as formulas (OWASP, "CSV injection")."""
@@ -54,6 +57,21 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
         return table
     except (pa.ArrowException, OSError, IndexError, ValueError) as error:
         raise unreadable(path, error) from error
+
+
+def read_index(folder: Path, record: Mapping[str, Any]) -> pd.DataFrame:
+    """The index of a sweep with this record, whose runs, statuses and errors are text."""
+    path = folder / f"{INDEX}.parquet"
+    if not is_owned(folder):  # The checksum of a sweep in progress may follow later.
+        SWEEP.require_intact(folder, record, path.name)
+    try:
+        frame: pd.DataFrame = open_parquet(path, path).read().to_pandas(ignore_metadata=True)
+    except (OSError, ValueError, pa.ArrowException) as error:
+        raise SWEEP.damaged(path, f"cannot be read: {error}") from error
+    for name in ("run", "status", "error"):
+        if name not in frame or not all(isinstance(text, str) for text in frame[name]):
+            raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
+    return frame
 
 
 def unreadable(path: Path, error: Exception) -> UserError:

@@ -14,7 +14,7 @@ from fedsim.files.room import NoRoom, most_unpacked
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.invariants import verify_run
-from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP, SWEEP_SCENARIO
+from fedsim.runs.records import ANSWERS, FACTS, RUN, SWEEP, SWEEP_SCENARIO, record_of
 from fedsim.runs.run import Run
 from fedsim.runs.schema import TABLES
 from fedsim.traces.bundle import MANIFEST_NAME, compare_files
@@ -28,8 +28,9 @@ class Verdict:
 
     Attributes:
         path: the folder.
-        state: ``intact``, ``damaged``, ``not verifiable`` (a trace bundle without checksums), or ``unfinished`` or
-            ``failed``: the files that have checksums so far are intact, and the rest is written when the run ends.
+        state: ``intact``, ``damaged``, ``not verifiable`` (a trace bundle without checksums, or a file that is too
+            large to be read), or ``unfinished`` or ``failed``: the files that have checksums so far are intact, and the
+            rest is written when the run ends.
         files: files compared.
         problems: one error per file that is missing or has changed.
         error: why the run failed.
@@ -47,14 +48,14 @@ class Verdict:
 def verify(folder: Path) -> list[Verdict]:
     """The verdict on a run, a trace bundle, or a sweep or answer and each of its runs that has been started."""
     most_unpacked(0)  # Not a problem of the files.
-    record = next((record for record in ANSWERS if (folder / record.file).exists()), None)
+    record = record_of(folder)
     if record is None:
         tables = {name: each for each in ANSWERS for name in each.beside if name.endswith(".csv")}
         for name in filter(lambda name: (folder / name).is_file(), tables):
             lost = tables[name].damaged(folder / tables[name].file, f"no such file beside {name}")
             inside = sorted({*folder.glob(f"*/{RUN.file}"), *folder.glob(f"runs/*/{RUN.file}")})
             verdicts = [verify_folder(path.parent) for path in inside]
-            return [Verdict(folder, "damaged", 1, (lost,)), *verdicts]
+            return [_refused(folder, 1, lost), *verdicts]
         if not any((folder / name).exists() for name in (RUN.file, SWEEP_SCENARIO, MANIFEST_NAME)):
             hint = "give the folder of a run, a sweep, a decision, a forecast, a board run or a trace bundle"
             raise UserError("the folder has no files with checksums", where=str(folder), hint=hint)
@@ -62,14 +63,13 @@ def verify(folder: Path) -> list[Verdict]:
     try:
         content = record.read(folder)
     except UserError as error:
-        return [Verdict(folder, "damaged", 1, (error,))]
+        return [_refused(folder, 1, error)]
     problems: list[UserError] = []
     # A process that works in the folder may be writing them.
     for name in () if is_owned(folder) else content["files"]:
         with _noted(problems):
             record.require_intact(folder, content, name)
-    state: State = "damaged" if problems else "intact"
-    verdicts = [Verdict(folder, state, 1 + len(content["files"]), tuple(problems))]
+    verdicts = [_refused(folder, 1 + len(content["files"]), *problems)]
     if record is SWEEP:
         inside = [folder / entry["run"] for entry in content["runs"]]
     else:
@@ -80,19 +80,24 @@ def verify(folder: Path) -> list[Verdict]:
         try:
             require_same(folder, content, path.relative_to(folder).as_posix())
         except UserError as error:
-            verdicts.append(Verdict(path, "damaged", 1, (error,)))
+            verdicts.append(_refused(path, 1, error))
             continue
         if path.name not in SWEEP.beside and path.is_dir() and any(path.iterdir()):
             verdicts.append(verify_folder(path))
     return verdicts
 
 
+def _refused(path: Path, files: int, *problems: UserError) -> Verdict:
+    """The verdict on a folder with these problems, if any; what has no room may be intact."""
+    is_unknown = problems and all(isinstance(problem, NoRoom) for problem in problems)
+    state: State = "not verifiable" if is_unknown else "damaged" if problems else "intact"
+    return Verdict(path, state, files, problems)
+
+
 @contextlib.contextmanager
 def _noted(problems: list[UserError]) -> Iterator[None]:
     try:
         yield
-    except NoRoom:
-        raise
     except UserError as error:
         problems.append(error)
 
@@ -101,10 +106,8 @@ def verify_folder(path: Path) -> Verdict:
     """Compare the files of a run and of its checkpoints, or those of a trace bundle, with their checksums."""
     try:
         return (_bundle if (path / MANIFEST_NAME).exists() else _run)(path)
-    except NoRoom:
-        raise
     except UserError as error:
-        return Verdict(path, "damaged", 1, (error,))
+        return _refused(path, 1, error)
 
 
 def _run(path: Path) -> Verdict:
@@ -120,10 +123,8 @@ def _run(path: Path) -> Verdict:
             _require_consistent(Run(folder))
     files = 1 + folder.facts.exists() + len(info["files"])
     files += len(list(folder.checkpoint.glob("[0-9]*/*")))
-    if problems:
-        return Verdict(path, "damaged", files, tuple(problems))
-    if info["status"] == Status.COMPLETE:
-        return Verdict(path, "intact", files, ())
+    if problems or info["status"] == Status.COMPLETE:
+        return _refused(path, files, *problems)
     state: State = "failed" if info["status"] == Status.FAILED else "unfinished"
     return Verdict(path, state, files, (), info.get("error") or "", folder.next_step(info))
 
@@ -142,5 +143,6 @@ def _require_consistent(run: Run) -> None:
 
 def _bundle(path: Path) -> Verdict:
     files, problems, verifiable = compare_files(path)
-    state: State = "damaged" if problems else "intact" if verifiable else "not verifiable"
-    return Verdict(path, state, files, tuple(problems))
+    if not problems and not verifiable:
+        return Verdict(path, "not verifiable", files, ())
+    return _refused(path, files, *problems)

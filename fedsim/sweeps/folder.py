@@ -19,9 +19,8 @@ from fedsim.analysis.run import Run, load_run
 from fedsim.errors import UserError, raise_all
 from fedsim.files.checksums import text_sha256
 from fedsim.files.durable import remove_temporaries
-from fedsim.files.locks import is_owned, locked
+from fedsim.files.locks import locked
 from fedsim.files.records import Record
-from fedsim.files.room import open_parquet
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import (
@@ -31,7 +30,7 @@ from fedsim.runs.records import (
     is_sweep,
     read_sweep,
 )
-from fedsim.runs.tables import csv_text
+from fedsim.runs.tables import INDEX, csv_text, read_index
 from fedsim.scenario.comparing import differences, text
 from fedsim.scenario.loading import LoadedScenario, load_scenario
 from fedsim.scenario.own_code import FOLDER
@@ -41,7 +40,6 @@ from fedsim.vocabulary.formatting import format_counted, format_names
 if TYPE_CHECKING:
     from fedsim.analysis.comparison import Comparison
 
-INDEX = "index"
 _SUMMARY = ("simulated_s", "wall_s", "rounds", "versions_made", "dispatches")
 _SHOWN_DIFFERENCES = 3
 _NO_RESULTS = frozenset({"ignore", "logging", "tags"})
@@ -64,17 +62,7 @@ class Sweep:
 
         A run that the file lists as running has its present status: the sweep may have been killed since.
         """
-        path = self.path / f"{INDEX}.parquet"
-        if not is_owned(self.path):  # The checksum of a sweep in progress may follow later.
-            SWEEP.require_intact(self.path, self.record, path.name)
-        try:
-            table = open_parquet(path, path).read()
-            frame: pd.DataFrame = table.to_pandas(ignore_metadata=True)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            raise SWEEP.damaged(path, f"cannot be read: {error}") from error
-        for name in ("run", "status", "error"):
-            if name not in frame or not all(isinstance(text, str) for text in frame[name]):
-                raise SWEEP.damaged(path, f"the column {name} is missing, or is not text")
+        frame = read_index(self.path, self.record)
         for row in frame.index[frame["status"] == Status.RUNNING]:
             folder = RunFolder(self.path / frame.loc[row, "run"])
             exists = folder.info.exists()

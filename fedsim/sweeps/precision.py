@@ -22,8 +22,7 @@ from fedsim.analysis.run import load_run
 from fedsim.analysis.steady import throughput
 from fedsim.composition.build import build, check
 from fedsim.errors import UserError
-from fedsim.files.durable import write_text
-from fedsim.runs.records import SWEEP_PRECISION, is_sweep, read_sweep
+from fedsim.runs.records import SWEEP, SWEEP_PRECISION, is_sweep, read_sweep
 from fedsim.runs.tables import csv_text
 from fedsim.scenario.comparing import text
 from fedsim.scenario.loading import LoadedScenario
@@ -120,7 +119,7 @@ def sweep_to_precision(
                 ratio = paired_ratio(logs, precision.half_width)
                 rows.append({**names, **vars(ratio), "low": ratio.low, "high": ratio.high})
             table = pd.DataFrame(rows).astype({"needed": "Int64"})
-            write_text(folder / SWEEP_PRECISION, csv_text(table))
+            SWEEP.write_listed(folder, {**read_sweep(folder)}, {SWEEP_PRECISION: csv_text(table)})
             return outcome, table
 
 

@@ -58,6 +58,13 @@ def test_rounds_by_hand(tmp_path: Path) -> None:
     assert all(np.isnan(figures[name]) for name in ("energy_j", "compute_s", "lost_seconds"))
 
 
+def test_an_excerpt_of_a_log_is_compared(tmp_path: Path) -> None:
+    """Its rounds have large numbers, with gaps."""
+    rows = ["a,0,10,100", "a,20,30,200", "a,40,50,300"]
+    (tmp_path / "real.csv").write_text("\n".join(["client,start,end,round", *rows]))
+    assert fedsim.compare([tmp_path / "real.csv"]).facts[0].figures["rounds"] == 3
+
+
 def test_versions_of_an_asynchronous_run_by_hand(tmp_path: Path) -> None:
     """Every arrival makes a version, with which its client begins at once."""
     rows = ["a,0,10,0", "b,0,25,0", "a,10,20,1", "a,20,30,2", "b,25,,3", "a,30,,4"]

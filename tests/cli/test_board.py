@@ -31,6 +31,7 @@ evaluation: {every: 1s}
         (["--schedule", "bufered"], "buffered"),
         (["--method", "fedavg", "--knob", "server.method.server_l=1,2,3"], "server_lr"),
         (["--method", "fedavg", "--knob", "server.method.server_lr=1,2"], "three values"),
+        (["--method", "fedavg", "--knob", "=1,2,3"], "three values"),
     ],
 )
 def test_mistakes_are_named_before_anything_runs(arguments, message, tmp_path):

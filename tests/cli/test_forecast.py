@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import fedsim
+from fedsim.files.checksums import file_sha256
+from fedsim.runs import RunFolder
 from tests.calibration.test_scenario import DEVICES
 from tests.composition.worlds import JITTERY, timed
 from tests.sweeps.worlds import command, write
@@ -37,7 +39,14 @@ def test_a_run_is_forecast_on_its_devices(tmp_path: Path) -> None:
 
 def test_a_flower_app_of_one_round_is_refused(tmp_path: Path) -> None:
     fedsim.run(timed(devices=JITTERY, stop={"rounds": 1}), tmp_path / "run")
-    write(tmp_path / "run" / "scenario.yaml", DEVICES)
-    done = command("forecast", tmp_path / "run", "--target", "rounds=1", "-o", tmp_path / "f")
+    call = ["forecast", tmp_path / "run", "--target", "rounds=1", "-o", tmp_path / "f"]
+    file = tmp_path / "run" / "scenario.yaml"
+    write(file, DEVICES)
+    assert "scenario.yaml: it has changed" in command(*call).output
+    folder = RunFolder(tmp_path / "run")
+    files = folder.read_info()["files"] | {file.name: file_sha256(file)}
+    folder.update_info(files=files)
+    done = command(*call)
     assert done.exit_code == 2
     assert "fewer than two rounds" in done.output
+    assert not (tmp_path / "f" / "devices").exists()

@@ -56,9 +56,11 @@ def test_times_are_those_of_the_first_evaluation_that_reached_the_target(runs: P
 def test_the_runs_of_a_decision_are_listed_only_in_its_folder(runs: Path) -> None:
     made(runs / "best" / "runs" / "0a1b", 0)
     assert runs / "best" / "runs" / "0a1b" in contents(runs)
-    (runs / "best" / DECISION.file).touch()
+    begun = {"asked": {}, "batch": 1, "batches": 1, "spent_s": 0.0, "files": {}}
+    DECISION.write(runs / "best", {**begun, "complete": {"runs/0a1b": "x", "runs/lost": "x"}})
     assert contents(runs) == [runs / "deep" / "alone", runs / "sweep"]
-    assert len(listed(runs / "best")) == 1
+    for folder in (runs / "best", runs / "best" / "runs"):
+        assert [set(row.statuses) for row in listed(folder)] == [{DAMAGED}, {DAMAGED}]
 
 
 def test_a_link_to_the_folder_above_is_not_followed(runs: Path) -> None:

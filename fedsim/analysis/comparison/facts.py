@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pydantic import ConfigDict, TypeAdapter, with_config
+from typing_extensions import TypedDict
 
 from fedsim.analysis import statistics
 from fedsim.analysis.figures.base import costs_by, population
@@ -262,12 +264,33 @@ def _kept(run: Run) -> dict[str, Any] | None:
     raise_all(run.folder.problems(run.info, [name for name in names if name in run.info["files"]]))
     try:
         return _read(kept["facts"])
-    except (ValueError, LookupError, TypeError, AttributeError) as error:
-        raise FACTS.damaged(run.path / FACTS.file, f"cannot be read: {error}") from error
+    except (ValueError, LookupError) as error:
+        problem = " ".join(str(error).splitlines()[:3])
+        raise FACTS.damaged(run.path / FACTS.file, f"cannot be read: {problem}") from error
+
+
+@with_config(ConfigDict(strict=True, extra="forbid"))
+class _Kept(TypedDict):
+    """The types of the numbers in ``facts.json``."""
+
+    progress: dict[str, list[float]]
+    metrics: list[str]
+    figures: dict[str, float]
+    spent_s: dict[str, float]
+    client_accuracy: list[float]
+    lorenz: list[float]
+    digest: str
+    unequal_samples: bool
+    lost: list[str]
+    waits_s: dict[str, float]
+    diverged_s: float
+
+
+_KEPT = TypeAdapter(_Kept)
 
 
 def _read(text: str) -> dict[str, Any]:
-    facts: dict[str, Any] = parsed(text)
+    facts: dict[str, Any] = dict(_KEPT.validate_python(parsed(text)))
     facts |= {name: tuple(facts[name]) for name in ("metrics", "lost")}
     facts |= {name: np.array(facts[name], np.float64) for name in ("client_accuracy", "lorenz")}
     by_name = facts["progress"].items()

@@ -459,7 +459,16 @@ def _bars(axes: Any, summary: pd.DataFrame, name: str, variants: Mapping[str, Lo
 def save(figure: Figure, paths: Iterable[Path], style: FigureStyle) -> None:
     """Write a figure into files; the suffix of each gives its format."""
     with style.context():
-        figure.draw_without_rendering()
+        try:
+            figure.draw_without_rendering()
+        except ValueError as error:
+            formula, _, problem = str(error).strip().partition("\n")
+            if "Parse" not in problem:
+                raise
+            what = f"cannot be drawn as a formula, which text between dollar signs is: {formula}"
+            raise UserError(
+                what, where="labels", hint="correct the formula, or name the variant otherwise"
+            ) from error
         figure.set_layout_engine(None)
         for path in paths:
             dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)

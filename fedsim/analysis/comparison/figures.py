@@ -33,7 +33,7 @@ from fedsim.analysis.comparison.targets import FEW, INTERVAL_RUNS, Target, sprea
 from fedsim.analysis.figures.base import Column, Columns, Figure, columns_of, sentence
 from fedsim.analysis.figures.lines import cumulative, round_times
 from fedsim.analysis.figures.time import PHASE_LABELS, RARE_PHASES
-from fedsim.runs.records import SWEEP_PRECISION
+from fedsim.runs.records import SWEEP, SWEEP_PRECISION, is_sweep, read_sweep
 from fedsim.scenario.comparing import by_section, flattened
 from fedsim.scenario.description import with_units
 from fedsim.vocabulary.formatting import (
@@ -348,10 +348,15 @@ def pairs(comparison: ComparisonTables) -> Figure | None:
 
 def precision(comparison: ComparisonTables) -> Figure | None:
     """The seeds that each variant of a sweep needed; None if seeds were not added to a precision."""
-    files = {facts.path.parent / SWEEP_PRECISION for facts in comparison.facts}
-    if len(files) > 1 or not (file := files.pop()).exists():
+    folder, *others = {facts.path.parent for facts in comparison.facts}
+    if (
+        others
+        or not is_sweep(folder)
+        or SWEEP_PRECISION not in (record := read_sweep(folder))["files"]
+    ):
         return None
-    frame = pd.read_csv(file)
+    SWEEP.require_intact(folder, record, SWEEP_PRECISION)
+    frame = pd.read_csv(folder / SWEEP_PRECISION)
     rows = frame.to_dict("records")
     shown = frame.assign(
         needed=[
@@ -481,7 +486,9 @@ def summaries(comparison: ComparisonTables) -> Iterator[Figure]:
 def _unused(run: RunFacts) -> float:
     """Share of the client time of a run that was spent waiting or idle."""
     spent = pd.Series(run.spent_s, dtype=float)
-    return float(spent.reindex(["waiting", "idle"]).sum() / spent.sum()) if len(spent) else math.nan
+    return (
+        float(spent.reindex(["waiting", "idle"]).sum() / spent.sum()) if spent.any() else math.nan
+    )
 
 
 def _worst_tenth(run: RunFacts) -> float:

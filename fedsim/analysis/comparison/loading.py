@@ -16,7 +16,7 @@ from fedsim.errors import UserError, raise_all
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.records import RUN, SWEEP_SCENARIO, answer_of, is_sweep, read_sweep
 from fedsim.runs.run import Run
-from fedsim.runs.tables import read_parquet
+from fedsim.runs.tables import INDEX, read_index
 from fedsim.vocabulary.formatting import format_command, format_names
 
 PathLike = str | os.PathLike[str]
@@ -84,9 +84,10 @@ def load(
     @functools.cache
     def errors(sweep: Path) -> dict[str, str]:
         """The errors that occurred before the folder of a run was created."""
-        index = sweep / "index.parquet"
-        rows = read_parquet(index).to_pylist() if index.is_file() else ()
-        return {row.get("run"): row.get("error") for row in rows}
+        if not (sweep / f"{INDEX}.parquet").exists():
+            return {}
+        index = read_index(sweep, record(sweep)[1])
+        return dict(zip(index["run"], index["error"], strict=True))
 
     runs: list[RunFacts] = []
     left_out: list[LeftOut] = []
