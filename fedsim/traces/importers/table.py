@@ -300,8 +300,9 @@ class _Log:
         frame = self.frame
         device, ids = frame.ids("device")
         frame.chosen = self.measuring
-        # Names such as * or ?, under which several devices would be one.
-        named = [re.fullmatch(r"(?i)\W*|unknown|none", name) is None for name in ids]
+        # Names such as *, ? or #REF!, under which several devices would be one.
+        nobody = re.compile(r"(?i)\W*|unknown|none|#(N/A|[A-Z/0]+[!?])")
+        named = [nobody.fullmatch(name) is None for name in ids]
         self.named = np.array([*named, False])[device]
         other = "name it in each row, or take another column: " + columns_option({"device": "..."})
         frame.refuse(~self.named, "has no device (it is {})", other, "device")

@@ -233,6 +233,8 @@ def _rates(
     if is_counter:
         if unit in RATES:
             raise source.error(f"{unit} is no amount, as counters have", "write, for example, B")
+        if (values > _WRAPS[-1]).any():
+            raise source.error("a counter is above 64 bits", "correct it, or remove its row")
         # Over an empty cell, a counter grows on.
         heads = run_starts(link)
         kept = ~np.isnan(values) | heads | np.roll(heads, -1)

@@ -262,6 +262,7 @@ REFUSED: list[tuple[Any, ...]] = [
     ("table", "device,start,end\n\na,1,1e300\n", ":3: end is '1e300'"),
     ("table", "device,start,end\na,,1\n", ":2: has an end without a start"),
     ("table", "device,start,end\n,1,2\n", ":2: has no device"),
+    ("table", "device,start,end\na,1,2\n#REF!,1,2\n", ":3: has no device (it is '#REF!')"),
     ("table", "device,start,end\na,08:00,12:30\n", ":2: start is '08:00'"),
     ("table", "device,start,end\na,-5,-1\n", "-s window="),
     ("table", "device,score,model\na,1,X\na,2,Y\n", ":3: gives a different model"),

@@ -1419,6 +1419,13 @@ KINDS: dict[str, tuple[Any, ...]] = {
         lambda bundle: (pieces(bundle), counted(bundle)),
         ([(0, 600, 3e6 * 8 / 600 / 1e6), (600, 300, 0)], {}),
     ),
+    "a counter that no 64 bits hold": (
+        "throughput",
+        "t,in\n0,99999999999999999999\n300,5\n",
+        OCTETS,
+        refused,
+        ("a counter is above 64 bits", "correct it"),
+    ),
     "a counter of a rate": (
         "throughput",
         "t,in\n0,0\n300,5\n",
