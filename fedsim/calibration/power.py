@@ -86,6 +86,8 @@ def read_power(paths: Sequence[Path], log: Log) -> tuple[dict[str, float], list[
     part = frame.text(column["part"])[0] if "part" in column else 0
     rows = {"client": client, "part": part, "lasts_s": duration_s, "to_s": to_s, "w": power_w}
     every = pd.DataFrame(rows).dropna(subset=["to_s", "w"])
+    if every.empty:
+        raise frame.error("has no reading with a time and a power", "measure again")
     by_time = every.groupby(["client", "part", "to_s"])
     differing = int((by_time["w"].nunique() > 1).sum())
     readings = by_time.mean().reset_index().sort_values("to_s", kind="stable")

@@ -187,6 +187,11 @@ BAD_POWER = {
         "time,power\n2031-05-01T08:00:00Z,2\n",
         "no power reading lies in a dispatch of its client\n  give each file the name",
     ),
+    "no known power": (
+        "a.csv",
+        "time,power.draw [W]\n6,[N/A]\n",
+        "no reading with a time and a power",
+    ),
     "another client": ("x.csv", "time,power\n6,2\n", "no power reading lies in a dispatch"),
     "negative": ("007.csv", "time,power\n6,-2\n", "007.csv:2: power is '-2'"),
     "absurd": ("007.csv", "time,power\n6,2\n7,1e308\n", "007.csv:3: power is '1e308'\n  .*at most"),
