@@ -83,12 +83,11 @@ def command(
             on_devices = calibrate(scenario, bundle, own, overwrite=True).scenario
             if on_devices is None:
                 remove_matching(bundle.parent, [bundle.name])
-        if on_devices is None:
-            raise UserError(
-                "the log of its Flower app has fewer than two rounds",
-                where=str(scenario),
-                hint="forecast a run of more rounds",
-            )
+                raise UserError(
+                    "the log of its Flower app has fewer than two rounds",
+                    where=str(scenario),
+                    hint="forecast a run of more rounds",
+                )
         loaded = load_scenario_dict(on_devices, scenario).changed(overrides)
     loaded = loaded.ignoring(ignore)
     with following(

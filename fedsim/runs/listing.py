@@ -13,7 +13,7 @@ import logging
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,15 +116,15 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     sections: Sections = {}
     if RunFolder(folder).info.exists():
         rows = [_run(folder, goals, sections)]
-    elif is_sweep(folder) and (record := read_sweep(folder))["runs"]:
-        rows = _runs(folder, record, goals, sections)
     else:
-        answer, content, begin = answer_of(folder)
-        names = [path.relative_to(folder).as_posix() for path in contents(folder)]
-        complete = (name for name in content.get("complete", ()) if name.startswith(begin))
-        names += [name.removeprefix(begin) for name in complete]
-        content = {**content, "runs": [{"run": name} for name in dict.fromkeys(names)]}
-        rows = _runs(folder, content, goals, sections, answer, begin)
+        owner = _, record, begin = answer_of(folder)
+        if not begin and record.get("runs"):
+            names = [entry["run"] for entry in record["runs"]]
+        else:
+            names = [path.relative_to(folder).as_posix() for path in contents(folder)]
+            complete = (name for name in record.get("complete", ()) if name.startswith(begin))
+            names += [name.removeprefix(begin) for name in complete]
+        rows = _runs(folder, names, owner, goals, sections)
     measured = dict.fromkeys(name for row in rows for name in row.metrics)
     for metric, value in (goals or {}).items() if measured else ():
         where = f"target {metric}={value:g}"
@@ -134,17 +134,18 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
 
 def _runs(
     folder: Path,
-    record: Mapping[str, Any],
+    names: Iterable[str],
+    owner: tuple[Path, Mapping[str, Any], str],
     goals: Goals | None,
     sections: Sections,
-    answer: Path | None = None,
-    begin: str = "",
 ) -> list[Listed]:
-    """The runs of a record; their names in it begin with ``begin`` if it is that of the folder ``answer``."""
+    """The runs and sweeps of these names, each once; ``owner`` is the :func:`answer_of` their folder."""
+    answer, record, begin = owner
     runs = []
-    for path in (folder / entry["run"] for entry in record["runs"]):
+    for name in dict.fromkeys(names):
+        path = folder / name
         try:
-            require_same(answer or folder, record, f"{begin}{path.relative_to(folder).as_posix()}")
+            require_same(answer, record, begin + name)
             runs.append((_sweep if is_sweep(path) else _run)(path, goals, sections))
         except UserError:
             runs.append(Listed(path, {DAMAGED: 1}))
@@ -186,7 +187,8 @@ def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
         record = read_sweep(path)
     except UserError:
         return Listed(path, {DAMAGED: 1})
-    runs = _runs(path, record, goals, sections)
+    names = [entry["run"] for entry in record["runs"]]
+    runs = _runs(path, names, (path, record, ""), goals, sections)
     all_seeds = (
         run.seeds or (entry["seed"],) for run, entry in zip(runs, record["runs"], strict=True)
     )

@@ -55,7 +55,7 @@ def verify(folder: Path) -> list[Verdict]:
             lost = tables[name].damaged(folder / tables[name].file, f"no such file beside {name}")
             inside = sorted({*folder.glob(f"*/{RUN.file}"), *folder.glob(f"runs/*/{RUN.file}")})
             verdicts = [verify_folder(path.parent) for path in inside]
-            return [_refused(folder, 1, lost), *verdicts]
+            return [_judged(folder, 1, lost), *verdicts]
         if not any((folder / name).exists() for name in (RUN.file, SWEEP_SCENARIO, MANIFEST_NAME)):
             hint = "give the folder of a run, a sweep, a decision, a forecast, a board run or a trace bundle"
             raise UserError("the folder has no files with checksums", where=str(folder), hint=hint)
@@ -63,13 +63,13 @@ def verify(folder: Path) -> list[Verdict]:
     try:
         content = record.read(folder)
     except UserError as error:
-        return [_refused(folder, 1, error)]
+        return [_judged(folder, 1, error)]
     problems: list[UserError] = []
     # A process that works in the folder may be writing them.
     for name in () if is_owned(folder) else content["files"]:
         with _noted(problems):
             record.require_intact(folder, content, name)
-    verdicts = [_refused(folder, 1 + len(content["files"]), *problems)]
+    verdicts = [_judged(folder, 1 + len(content["files"]), *problems)]
     if record is SWEEP:
         inside = [folder / entry["run"] for entry in content["runs"]]
     else:
@@ -80,14 +80,14 @@ def verify(folder: Path) -> list[Verdict]:
         try:
             require_same(folder, content, path.relative_to(folder).as_posix())
         except UserError as error:
-            verdicts.append(_refused(path, 1, error))
+            verdicts.append(_judged(path, 1, error))
             continue
         if path.name not in SWEEP.beside and path.is_dir() and any(path.iterdir()):
             verdicts.append(verify_folder(path))
     return verdicts
 
 
-def _refused(path: Path, files: int, *problems: UserError) -> Verdict:
+def _judged(path: Path, files: int, *problems: UserError) -> Verdict:
     """The verdict on a folder with these problems, if any; what has no room may be intact."""
     is_unknown = problems and all(isinstance(problem, NoRoom) for problem in problems)
     state: State = "not verifiable" if is_unknown else "damaged" if problems else "intact"
@@ -107,7 +107,7 @@ def verify_folder(path: Path) -> Verdict:
     try:
         return (_bundle if (path / MANIFEST_NAME).exists() else _run)(path)
     except UserError as error:
-        return _refused(path, 1, error)
+        return _judged(path, 1, error)
 
 
 def _run(path: Path) -> Verdict:
@@ -124,7 +124,7 @@ def _run(path: Path) -> Verdict:
     files = 1 + folder.facts.exists() + len(info["files"])
     files += len(list(folder.checkpoint.glob("[0-9]*/*")))
     if problems or info["status"] == Status.COMPLETE:
-        return _refused(path, files, *problems)
+        return _judged(path, files, *problems)
     state: State = "failed" if info["status"] == Status.FAILED else "unfinished"
     return Verdict(path, state, files, (), info.get("error") or "", folder.next_step(info))
 
@@ -145,4 +145,4 @@ def _bundle(path: Path) -> Verdict:
     files, problems, verifiable = compare_files(path)
     if not problems and not verifiable:
         return Verdict(path, "not verifiable", files, ())
-    return _refused(path, files, *problems)
+    return _judged(path, files, *problems)

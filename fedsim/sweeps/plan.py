@@ -104,12 +104,12 @@ def plan_runs(loaded: LoadedScenario) -> list[PlannedRun]:
         if variant:
             values = {VARIANT: variant, **values}
             of_values = [variants[text(variant)], *of_values]
+        problems |= {str(one): one for one in _replaced(chosen)}
         for seed in seeds:
             name = "_".join([*of_values, f"seed{seed}"])
             if len(problems) > MOST_SHOWN:
                 break
             try:
-                raise_all(_replaced(chosen))
                 changed = single.changed([*chosen, Override("seed", seed, location)])
             except UserError as error:
                 for one in error.errors if isinstance(error, UserErrors) else (error,):
