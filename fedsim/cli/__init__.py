@@ -55,6 +55,8 @@ _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
 EXIT_DEFECT, EXIT_USER = 1, 2
+EXIT_CODE = "fedsim.exit_code"
+"""In the ``meta`` of Click's context, what a command will return that prints first, for a reader who may be gone."""
 
 
 class Suggesting(click.Group):
@@ -114,7 +116,7 @@ class Commands(Suggesting):
         except SystemExit as error:
             if not isinstance(error.__context__, BrokenPipeError):  # Of a table by rich.
                 raise
-        return 0
+        return ctx.meta.get(EXIT_CODE, 0)
 
     def main(self, args: Sequence[str] | None = None, **settings: Any) -> Any:  # type: ignore[override]
         """Run a command line and exit with its :meth:`exit_code`."""
@@ -203,7 +205,10 @@ def _show(errors: Iterable[UserError]) -> None:
 
 def _show_json(errors: Iterable[UserError]) -> None:
     rows = [{key: getattr(error, key) for key in ("where", "message", "hint")} for error in errors]
-    click.echo(json.dumps({"errors": rows}, indent=2))
+    try:
+        click.echo(json.dumps({"errors": rows}, indent=2))
+    except OSError:  # The exit code says it as well.
+        _drop_output()
 
 
 def _require_memory() -> None:

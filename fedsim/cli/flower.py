@@ -52,8 +52,8 @@ def command(
     # Lines, because the app writes to the terminal as well.
     with following(source.name, folder, again, quiet=as_json, bar=False) as on_progress:
         run = execute(source, scenario, folder, overwrite=overwrite, on_progress=on_progress)
+    code = options.exit_code(0 if run.info["messages"] else 2)
     print_summary(run, as_json=as_json)
-    if run.info["messages"]:
-        return 0
-    click.echo("error: the app sent no message to a node, so nothing was simulated", err=True)
-    return 2
+    if code:
+        click.echo("error: the app sent no message to a node, so nothing was simulated", err=True)
+    return code

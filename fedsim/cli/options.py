@@ -18,6 +18,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from fedsim import bundled
+from fedsim.cli import EXIT_CODE
 from fedsim.errors import UserError, printable
 from fedsim.files import terminal
 from fedsim.files.documents import json_text
@@ -293,6 +294,12 @@ def engine_settings(
 
         chosen = Slurm.parse(partition, limit, memory)
     return {**others, "jobs": jobs, "engine": chosen}
+
+
+def exit_code(code: int) -> int:
+    """Set the exit code of the command before it prints, because the reader of its output may be gone."""
+    click.get_current_context().meta[EXIT_CODE] = code
+    return code
 
 
 def print_json(data: Any) -> None:

@@ -95,12 +95,12 @@ def command(
             from fedsim.sweeps.precision import sweep_to_precision
 
             outcome, ratios = sweep_to_precision(loaded, folder, precision, **settings)
+    is_users = all(result.users for result in outcome.failures)
+    code = options.exit_code((2 if is_users else 1) if outcome.failures else 0)
     _print(outcome, as_json, ratios)
     if precision is not None and ratios is not None and len(ratios) and not as_json:
         _print_ratios(ratios, precision)
-    if not outcome.failures:
-        return 0
-    return 2 if all(result.users for result in outcome.failures) else 1
+    return code
 
 
 def _print_ratios(ratios: pd.DataFrame, precision: Precision) -> None:

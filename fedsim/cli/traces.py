@@ -366,6 +366,7 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
     loaded = TraceBundle.read(bundle, verify=False)
     with advancing("checking"):
         findings = validate_bundle(loaded, limit=limit)
+    code = options.exit_code(2 if findings else 0)
     _warn(loaded)
     if as_json:
         options.print_json([vars(finding) for finding in findings])
@@ -377,7 +378,7 @@ def validate(bundle: Path, limit: int, as_json: bool) -> int:
         rows = sum(table.num_rows for table in loaded.tables.values())
         size = f"{format_counted(loaded.device_count, 'device')}, {format_counted(rows, 'row')}"
         click.echo(f"{loaded.manifest.name}: sound ({size})")
-    return 2 if findings else 0
+    return code
 
 
 def _warn(bundle: TraceBundle) -> None:

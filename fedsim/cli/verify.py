@@ -26,6 +26,7 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         UserError("no such folder", where=str(folder)) for folder in folders if not folder.is_dir()
     )
     verdicts = [verdict for folder in folders for verdict in verify(folder)]
+    code = options.exit_code(2 if any(verdict.problems for verdict in verdicts) else 0)
     if as_json:
         options.print_json(
             [
@@ -41,4 +42,4 @@ def command(folders: tuple[Path, ...], as_json: bool) -> int:
         click.echo(f"{path}: {each.state} ({damaged}{files}){reason}")
         for line in (*each.problems, *filter(None, [each.next_step])):
             click.echo(f"  {line}")
-    return 2 if any(verdict.problems for verdict in verdicts) else 0
+    return code

@@ -49,7 +49,14 @@ CALLS = {
     "calibrate": ("calibrate", "no.csv", "-o", "calibrated"),
     "export": ("export", "run", "--format", "perfetto", "-o", "trace.json"),
 }
-REFUSED = ("flower", "decide", "board", "calibrate")
+MISTAKES = {
+    "refused": ("run", "no.yaml", "--json"),
+    "damaged": ("verify", "damaged"),
+    "damaged, as JSON": ("verify", "damaged", "--json"),
+    "failed": ("sweep", "sweep.yaml", "-j", "1", "-o", "failed"),
+}
+"""What ends with 2 also if nobody reads the output."""
+REFUSED = ("flower", "decide", "board", "calibrate", *MISTAKES)
 HEAVY = (
     "fedsim.analysis.comparison",
     "fontTools.subset",
@@ -134,7 +141,7 @@ def serve() -> None:
     with empty_reports():
         for line in sys.stdin:
             for name, change in STREAMS.items():
-                code = outcome(CALLS[line.strip()], change)
+                code = outcome((CALLS | MISTAKES)[line.strip()], change)
                 print(json.dumps([name, code, Path("log").read_text()]), flush=True)
 
 
@@ -144,6 +151,11 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pope
     (path / "s.yaml").write_text(PARABOLAS)
     (path / "sweep.yaml").write_text(f"{PARABOLAS}sweep: {{seeds: [0]}}\n")
     assert invoke("run", path / "s.yaml", "-o", path / "run").exit_code == DONE
+    shutil.copytree(path / "run", path / "damaged")
+    (path / "damaged" / "dispatches.parquet").unlink()
+    assert invoke("sweep", path / "sweep.yaml", "-j", "1", "-o", path / "failed").exit_code == DONE
+    for file in (path / "failed" / "seed0").glob("*.*"):
+        file.rename(file.with_suffix(".txt"))
     root = str(Path(__file__).resolve().parents[2])
     with subprocess.Popen(
         [sys.executable, "-c", "from tests.cli.test_streams import serve; serve()"],
@@ -161,7 +173,7 @@ def test_every_command_is_called() -> None:
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-@pytest.mark.parametrize("command", CALLS)
+@pytest.mark.parametrize("command", CALLS | MISTAKES)
 def test_outputs_may_be_closed_or_full(command: str, server: subprocess.Popen[str]) -> None:
     assert server.stdin is not None
     assert server.stdout is not None
