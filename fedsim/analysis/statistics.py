@@ -133,6 +133,7 @@ def delays(dispatches: pd.DataFrame, clients: int, updates: int) -> Integers:
     It is the number of updates since the longest-absent client last contributed; t + 1 if a client never has.
     """
     entered = aggregated_versions(dispatches)
+    entered = np.where(entered > updates, 0, entered)  # Of a killed run, whose last rows may lack.
     order = np.argsort(entered, kind="stable")[(entered == 0).sum() :]
     sizes = np.bincount(entered[order], minlength=updates + 1)[1:]
     client_ids = dispatches["client_id"].to_numpy()[order]

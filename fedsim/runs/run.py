@@ -18,7 +18,7 @@ from fedsim.errors import UserError, argument_error, printable
 from fedsim.parts.component import is_user_reference
 from fedsim.runs.checkpoint import load_model
 from fedsim.runs.folder import RunFolder, Status
-from fedsim.runs.phases import phases
+from fedsim.runs.phases import aggregated_versions, phases
 from fedsim.runs.records import RUN
 from fedsim.runs.schema import (
     AGGREGATIONS,
@@ -201,7 +201,27 @@ class Run:
 
         See :func:`fedsim.runs.phases.phases`.
         """
+        if self.status is not Status.COMPLETE:
+            self._require_one_run()
         return phases(self.work, self.device_aggregations, self.simulated_s)
+
+    def _require_one_run(self) -> None:
+        """Refuse streams, which have no checksums, of two runs; each may have rows that the other still lacks."""
+        listed = self.device_aggregations["contributor_ids"]
+        ids = np.concatenate([np.zeros(0, np.int64), *listed])
+        dispatches = self.dispatches
+        entered = pd.Series(aggregated_versions(dispatches), dispatches["dispatch_id"])
+        versions = np.repeat(self.device_aggregations["version"].to_numpy(), listed.map(len))
+        known = entered.reindex(ids).to_numpy(np.float64)  # NaN if it is not there yet.
+        contradicts = ids[~np.isnan(known) & (known != versions)]
+        if len(contradicts):
+            made = EDGE_AGGREGATIONS if self.has_edges else AGGREGATIONS
+            other = self.folder.stream(DISPATCHES.name).name
+            raise UserError(
+                f"contradicts {other}, for example in dispatch {contradicts[0]}",
+                where=str(self.folder.stream(made.name)),
+                hint=self.folder.next_step(self.info),
+            )
 
     @property
     def phases(self) -> pd.DataFrame:

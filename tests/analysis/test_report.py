@@ -3,11 +3,14 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from fedsim.analysis.figures import base
 from fedsim.analysis.figures.timeline import MAX_BARS_SHOWN
 from fedsim.analysis.pages import TEMPLATES
 from fedsim.analysis.report import render
 from fedsim.analysis.run import Run, load_run
+from fedsim.errors import UserError
 from fedsim.runs import RunFolder
 from fedsim.runs.folder import Status
 from tests.analysis.documents import columns, embedded
@@ -19,6 +22,17 @@ def test_failed_run_shows_its_error(tmp_path: Path) -> None:
     RunFolder(tmp_path / "run").update_info(status="failed", error="ValueError: no <b>luck</b>")
     page = render(load_run(tmp_path / "run"))
     assert "ended with an error (ValueError: no &lt;b&gt;luck&lt;/b&gt;)" in page
+
+
+@pytest.mark.parametrize("name", ["dispatches", "aggregations"])
+def test_streams_of_two_killed_runs_contradict_each_other(name: str, tmp_path: Path) -> None:
+    for seed in (0, 1):
+        build_run(tmp_path / str(seed), clients=10, hours=6, finish=False, seed=seed)
+    assert render(load_run(tmp_path / "0"))
+    (tmp_path / "1" / f"{name}.arrows").replace(tmp_path / "0" / f"{name}.arrows")
+    problem = r"aggregations\.arrows: contradicts dispatches\.arrows, for example in dispatch \d"
+    with pytest.raises(UserError, match=problem):
+        render(load_run(tmp_path / "0"))
 
 
 def test_page_is_self_contained(run: Run) -> None:
