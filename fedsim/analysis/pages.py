@@ -52,9 +52,10 @@ def real_time(page: str) -> str:
 def refuse_folder(path: Path, file: str) -> None:
     """Raise a :class:`UserError` if the path of a file to write is that of a folder; its hint names ``file`` in it."""
     if path.is_dir():
-        raise UserError(
-            "is a folder", where=str(path), hint=f"name a file in it, such as {path / file}"
-        )
+        hint = f"name a file in it, such as {path / file}"
+        if path.suffix == Path(file).suffix:
+            hint = "rename or remove the folder, or choose another path with -o"
+        raise UserError("is a folder", where=str(path), hint=hint)
 
 
 def require_own(path: Path) -> None:

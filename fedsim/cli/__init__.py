@@ -46,7 +46,8 @@ COMMANDS = {
     "calibrate": "Make a trace bundle from the log of a real run.",
     "export": "Export a run for other tools.",
 }
-_LEAST_BYTES = 1 << 30
+_LEAST_BYTES, _LEAST_FILES = 1 << 30, 64
+_TOO_MANY_FILES = UserError("too many open files", hint="raise the limit: ulimit -n 1024")
 _OF_A_PATH = (
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENXIO),
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # Changed while it was in use.
@@ -137,12 +138,14 @@ class Commands(Suggesting):
         arguments = sys.argv[1:] if args is None else list(args)
         show = _show_json if "--json" in arguments else _show
         try:
-            _require_memory()
+            _require_limits()
             # Its streams show styles in the text of files, which Click would remove.
             settings |= {"standalone_mode": False, "obj": arguments, "color": True}
             result = super().main(list(arguments), **settings)
         except UserError as error:
-            show(error.errors if isinstance(error, UserErrors) else (error,))
+            errors = error.errors if isinstance(error, UserErrors) else (error,)
+            has_too_many = any(_is_of_limit(each.__cause__) for each in errors)
+            show([_TOO_MANY_FILES] if has_too_many else errors)
             for note in getattr(error, "__notes__", ()):
                 click.echo(note, err=True)
             return EXIT_USER
@@ -211,11 +214,13 @@ def _show_json(errors: Iterable[UserError]) -> None:
         _drop_output()
 
 
-def _require_memory() -> None:
-    """Refuse a limit of memory with which libraries cannot be loaded: OpenBLAS then tries again, forever."""
+def _require_limits() -> None:
+    """Refuse limits with which libraries cannot be loaded: without memory, OpenBLAS tries again, forever."""
     with contextlib.suppress(ImportError):  # Windows.
         import resource
 
+        if resource.getrlimit(resource.RLIMIT_NOFILE)[0] in range(_LEAST_FILES):
+            raise _TOO_MANY_FILES
         limit, _ = resource.getrlimit(resource.RLIMIT_AS)
         if limit != resource.RLIM_INFINITY and limit < _LEAST_BYTES:
             raise UserError(
@@ -240,8 +245,8 @@ def _by_system(error: BaseException) -> UserError | None:
         detail = (str(error).splitlines() or [type(error).__name__])[0]
         hint = "use a smaller model, batch or population, or a machine (or 'ulimit -v') with more memory"
         return UserError(f"out of memory: {detail}", hint=hint)
-    if isinstance(error, OSError) and error.errno == errno.EMFILE:
-        return UserError("too many open files", hint="raise the limit: ulimit -n 1024")
+    if _is_of_limit(error):
+        return _TOO_MANY_FILES
     # Without memory or another open file, nothing can be imported.
     from fedsim.parts.component import users_traceback
 
@@ -257,6 +262,11 @@ def _by_system(error: BaseException) -> UserError | None:
         name = error.object[max(0, error.start - 60) : error.end + 20]
         return UserError("a name is not UTF-8", where=name, hint="rename the file or folder")
     return None
+
+
+def _is_of_limit(error: BaseException | None) -> bool:
+    """Whether no other file could be opened, which is no fault of the file."""
+    return isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)
 
 
 def _lacks_memory(error: BaseException) -> bool:

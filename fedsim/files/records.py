@@ -7,6 +7,7 @@ it checks both, and the type of every entry, so that nothing downstream needs to
 from __future__ import annotations
 
 import contextlib
+import errno
 import functools
 import os
 from collections.abc import Callable, Mapping
@@ -28,6 +29,8 @@ Number = Annotated[float, Field(allow_inf_nan=False)] | None
 _PROSE = ("error", "notes", "asked")
 """Entries whose text may have several lines."""
 _MOST_BYTES = 100_000_000
+_NOT_OF_THE_FILE = (errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE)
+"""Errors of the system that say nothing about what is in a file."""
 
 
 @functools.lru_cache
@@ -129,8 +132,7 @@ class Record:
             what = f"the entry '{entry}'" if entry else "its entries"
             raise self.damaged(path, f"{what}: {first['msg']}") from None
         except (OSError, ValueError) as error:
-            problem = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-            raise self.damaged(path, f"cannot be read: {problem}") from error
+            raise self._unreadable(path, error) from error
         # Without escapes, no text in it can have invisible characters. Thousands of runs are read for a comparison.
         is_plain = text.isascii() and "\\" not in text and "\x7f" not in text
         if is_plain:
@@ -139,6 +141,12 @@ class Record:
         for name, value in document.items():
             content |= printable({name: value}, lines=name in _PROSE)
         return content
+
+    def _unreadable(self, path: Path, error: OSError | ValueError) -> UserError:
+        text = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        if getattr(error, "errno", None) in _NOT_OF_THE_FILE:
+            return UserError(f"cannot be read: {text}", where=str(path))
+        return self.damaged(path, f"cannot be read: {text}")
 
     def damaged(self, path: Path, problem: str) -> UserError:
         """The error for the record or a file that it lists, with the way to continue without it."""
@@ -156,7 +164,7 @@ class Record:
         try:
             intact = file_sha256(path) in expected.split(" ")
         except OSError as error:
-            raise self.damaged(path, f"cannot be read: {error.strerror}") from error
+            raise self._unreadable(path, error) from error
         if not intact:
             raise self.damaged(path, "it has changed since fedsim wrote it")
 

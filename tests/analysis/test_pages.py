@@ -43,6 +43,12 @@ def test_a_page_has_the_suffix_of_a_page(tmp_path: Path, name: str, message: str
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_folder_in_the_place_of_a_page_is_moved_away(tmp_path: Path) -> None:
+    (tmp_path / "board.html").mkdir()
+    with pytest.raises(UserError, match="rename or remove the folder"):
+        write_page(tmp_path / "board.html", "")
+
+
 def test_a_page_that_cannot_be_written_is_the_users_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(UserError, match="cannot write the page"):

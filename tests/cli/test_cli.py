@@ -84,13 +84,20 @@ def test_exit_codes_of_expected_ends(
     assert "Traceback" not in result.stderr
 
 
-@pytest.mark.parametrize("kib", [400_000, 600_000])
-def test_too_little_memory_is_one_message_at_once(kib: int) -> None:
-    """OpenBLAS would try forever to get memory while it is loaded."""
-    command = f"ulimit -v {kib}; {sys.executable} -m fedsim run quickstart"
+@pytest.mark.parametrize(
+    ("limit", "message"),
+    [
+        ("-v 400000", "out of memory: the limit of 390 MiB"),
+        ("-v 600000", "out of memory: the limit of 585 MiB"),
+        ("-n 12", "too many open files\n  raise the limit: ulimit -n 1024"),
+    ],
+)
+def test_a_limit_that_is_too_low_is_one_message_at_once(limit: str, message: str) -> None:
+    """Without memory, OpenBLAS would try forever to get it while it is loaded."""
+    command = f"ulimit {limit}; {sys.executable} -m fedsim run quickstart"
     result = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60)
     assert result.returncode == 2
-    assert result.stderr.startswith(f"error: out of memory: the limit of {kib >> 10} MiB")
+    assert result.stderr.startswith(f"error: {message}")
 
 
 def test_a_reader_that_has_seen_enough_is_no_error() -> None:

@@ -1,5 +1,6 @@
 """Records: what was written is read, and every damage is one error that names the file and the way on."""
 
+import errno
 import json
 import os
 import random
@@ -62,6 +63,19 @@ def test_every_damage_is_one_error(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(FileNotFoundError):
         RECORD.read(tmp_path)
+
+
+def test_an_intact_record_that_may_not_be_opened_is_not_to_be_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    RECORD.write(tmp_path, CONTENT)
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(UserError, match="Too many open files") as caught:
+        RECORD.read(tmp_path)
+    assert caught.value.hint is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from fedsim.analysis.comparison.facts import RunFacts
 from fedsim.analysis.comparison.groups import Group, listed
 from fedsim.analysis.comparison.tables import ComparisonTables
 from fedsim.analysis.figures.base import sentence
+from fedsim.errors import printable
 from fedsim.parts.component import is_user_reference
 from fedsim.scenario.comparing import differing, text
 from fedsim.vocabulary.formatting import format_counted, format_duration, format_names
@@ -58,7 +59,7 @@ def left_out(comparison: ComparisonTables) -> Iterator[str]:
     """Runs are missing."""
     reasons = Counter(item.reason for item in comparison.left_out)
     if reasons:
-        names = listed([item.path.name for item in comparison.left_out], 3)
+        names = listed(printable([item.path.name for item in comparison.left_out], lines=False), 3)
         yield f"{format_counted(reasons.total(), 'run')} left out ({names}): {'; '.join(reasons)}."
 
 

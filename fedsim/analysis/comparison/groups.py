@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedsim.analysis.comparison.facts import RunFacts
+from fedsim.errors import printable
 from fedsim.scenario.comparing import Namer, Values, differing, distinct_tail, flattened, key_of
 from fedsim.scenario.description import with_units
 from fedsim.vocabulary.formatting import format_names
@@ -133,6 +134,7 @@ def group_runs(
         if key in copied:
             elsewhere = [run.path.resolve().parts for run in runs if run is not chosen[0]]
             label = "/".join(distinct_tail(chosen[0].path.resolve().parts, elsewhere))
+        setting, label = printable([setting, label], lines=False)
         seen[setting, label] += 1
         label += f" #{seen[setting, label]}" if seen[setting, label] > 1 else ""
         values = {path: first[path] for path in between_groups if path in first}

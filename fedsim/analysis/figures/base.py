@@ -18,6 +18,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from fedsim.analysis import statistics
+from fedsim.errors import printable
 from fedsim.runs import Run
 from fedsim.vocabulary.formatting import ABSENT, Kind, format_duration, format_value
 
@@ -53,8 +54,9 @@ Columns = Sequence[tuple[str, str, Kind]]
 
 
 def columns_of(table: pd.DataFrame, columns: Columns) -> tuple[Column, ...]:
-    """The columns of a table that a figure shows."""
-    return tuple(Column(key, label, kind, table[key].tolist()) for key, label, kind in columns)
+    """The columns of a table that a figure shows, with :func:`printable` text."""
+    shown = {key: printable(table[key].tolist(), lines=False) for key, _, _ in columns}
+    return tuple(Column(key, label, kind, shown[key]) for key, label, kind in columns)
 
 
 @dataclass(frozen=True)

@@ -131,6 +131,22 @@ def test_files(sweep: Sweep, comparison: Comparison, page: Path, tmp_path: Path)
     assert first == {path.name: path.read_bytes() for path in (tmp_path / "again").iterdir()}
 
 
+def test_names_of_folders_control_no_page(sweep: Sweep, tmp_path: Path) -> None:
+    names = ["\x1b[31mred", "two\nlines", "\u202elatot", "not\x1bfinished"]
+    copies = [shutil.copytree(next(sweep.path.glob("*/")), tmp_path / name) for name in names]
+    RunFolder(copies[-1]).update_info(status="failed", error="\x1b")
+    compare(copies).write(tmp_path / "written")
+    texts = {
+        path.suffix: path.read_text("utf-8")
+        for path in (tmp_path / "written").iterdir()
+        if path.suffix in (".html", ".svg", ".tex", ".csv")
+    }
+    assert r"two\nlines" in texts[".html"]
+    assert r"two\textbackslash{}nlines" in texts[".tex"]
+    for suffix, text in texts.items():
+        assert not any(mark in text for mark in ("\x1b", "\u202e", "two\nlines")), suffix
+
+
 def test_only_an_earlier_comparison_is_replaced(
     comparison: Comparison, page: Path, tmp_path: Path
 ) -> None:
