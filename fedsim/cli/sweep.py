@@ -76,7 +76,7 @@ def command(
     With --until-halfwidth, the sweep begins with at least ten seeds and adds more until every ratio is precise, or
     --max-seeds is reached. Runs that miss a target count with the time at which the first of them ended.
 
-    Exit code 2 means that runs failed because of the scenario, 1 that one failed because of a bug in fedsim.
+    Exit code 2 means that runs failed because of the scenario, 1 that one was killed or met a bug in fedsim.
     """
     from fedsim.sweeps.execution import default_folder, sweep
 

@@ -145,7 +145,7 @@ def _record(folder: Path, asked: Mapping[str, Any], batch: int) -> dict[str, Any
         if known["batches"]:  # Before the first batch of settings there is nothing to lose.
             changed = ", ".join(key for key in plain if known["asked"].get(key) != plain[key])
             raise UserError(
-                f"the folder answers another question: its {changed} differ",
+                f"the folder answers another question: another {changed}",
                 where=str(folder),
                 hint="choose another folder with -o (in Python: output)",
             )
