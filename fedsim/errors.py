@@ -115,6 +115,10 @@ def printable(data: Any, *, lines: bool = True) -> Any:
     return [printable(each, lines=lines) for each in data] if isinstance(data, list) else data
 
 
+class Unreadable(UserError):
+    """A file that this process may not open or has no room for, and that may be intact."""
+
+
 class ProcessLost(UserError):
     """A process that trains for a run has ended, for which the scenario need not be the cause."""
 

@@ -42,7 +42,7 @@ ended_s: ended ended_s | instant | end of a dispatch without an arrival
 steps: steps steps_done local_steps | number | local steps done
 bytes_down: bytes_down download_bytes | number | bytes that the client received
 bytes_up: bytes_up upload_bytes | number | bytes that the client sent
-round: round server_round | number | round, or version of the model that was dispatched
+round: round server_round | whole | round, or version of the model that was dispatched
 outcome: outcome | outcome | what became of the update
 download_s: download_s | number | seconds of the download, without pauses
 compute_s: compute_s | number | seconds of the local steps, without pauses
@@ -129,6 +129,7 @@ def json_schema() -> dict[str, Any]:
         "name": {"type": ["string", "integer"], "minLength": 1},
         "instant": {"type": ["number", "string", "null"]},
         "number": {"type": ["number", "null"], "minimum": 0},
+        "whole": {"type": ["integer", "null"], "minimum": 0},
         "outcome": {"enum": [*OUTCOME_LABELS, None]},
     }
     properties = {
@@ -204,7 +205,7 @@ def read_log(path: Path, *, every_row: bool = False) -> Log:
         unknown = log[name].isna().to_numpy()
         frame.refuse(unknown, f"{column[name]} is {{}}", every, column[name])
     frame.drop([column[name] for name in ("client", "outcome", *INSTANTS) if name in column])
-    for name in (each for each, column_ in FORMAT.items() if column_.cell == "number"):
+    for name in (each for each, column_ in FORMAT.items() if column_.cell in ("number", "whole")):
         log[name] = frame.number(column[name], 1.0, _EXACT) if name in column else np.nan
     raise_all(error for _, error in sorted((frame.mistakes or {}).items()))
     frame.drop(column.values())
@@ -261,9 +262,19 @@ def _complete(
     for name in ("steps", "bytes_down", "bytes_up"):
         message = f"{name} is {{:g}}, but cannot be negative"
         check(log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name])
+    is_round = log["round"].isna() | ((log["round"] >= 0) & (log["round"] % 1 == 0))
+    check(
+        ~is_round, "round is {:g}, but rounds are counted", f"correct it, {_OR_EMPTY}", log["round"]
+    )
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
+    message, fix = (
+        "outcome is {}, but it has no end",
+        "the end is the arrival of the update; if it never",
+    )
+    never = log["outcome"].notna() & delivered & ends.isna()
+    check(never, message, f"{fix} arrived, the outcome is dropped", log["outcome"])
     spans_s = {name: log[end] - log[begin] for name, (begin, end) in WORK.items()}
     computed_s, has_steps = spans_s["compute_s"].fillna(log["compute_s"]), log["steps"] != 0
     message = "steps is 0, but the client computed for {:g} s"

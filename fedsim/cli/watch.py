@@ -19,7 +19,7 @@ from fedsim.files import terminal
 from fedsim.files.durable import TEMPORARY_PREFIX
 from fedsim.files.locks import is_owned
 from fedsim.runs.folder import RunFolder, Status, require_same
-from fedsim.runs.listing import DAMAGED, contents
+from fedsim.runs.listing import DAMAGED, UNREADABLE, contents, status_of
 from fedsim.runs.progress import WAITING, Pace, Snapshot, snapshot
 from fedsim.runs.records import BOARD, RUN, answer_of, is_sweep
 from fedsim.sweeps.folder import Sweep
@@ -87,7 +87,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
                     yield replace(one, name=str(above / one.name))
             except UserError as problem:  # It does not hide the others.
                 damaged = Snapshot.waiting(str(path.relative_to(folder)))
-                yield replace(damaged, status=DAMAGED, error=problem.message)
+                yield replace(damaged, status=status_of(problem), error=problem.message)
         return
     sweep = Sweep(folder)
     failures: dict[str, str] = {}
@@ -101,7 +101,7 @@ def _snapshots(folder: Path) -> Iterator[Snapshot]:
             require_same(folder, sweep.record, entry["run"])
         except UserError as problem:
             damaged = Snapshot.waiting(entry["run"])
-            yield replace(damaged, status=DAMAGED, error=problem.message)
+            yield replace(damaged, status=status_of(problem), error=problem.message)
             continue
         if run.info.exists():
             yield snapshot(run)
@@ -124,7 +124,7 @@ def _is_going_on(folder: Path, shown: list[Snapshot]) -> bool:
 def _cells(one: Snapshot, paces: dict[str, Pace]) -> tuple[str, str]:
     if one.status == WAITING:
         return "", ""
-    if one.status in (Status.FAILED, DAMAGED) and not one.progress.share:
+    if one.status in (Status.FAILED, DAMAGED, UNREADABLE) and not one.progress.share:
         return "", one.error
     left_s = paces.setdefault(one.name, Pace()).left_s(one.progress.share)
     text = one.progress.text(left_s if one.status == Status.RUNNING else None, one.definitions)

@@ -180,7 +180,10 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
             key = "device_id" if "device_id" in columns else "client"
             for row in reader:
                 since_ns = to_ns(float(row.get("time_s") or 0)) // 1000 * 1000
-                rows.append((row[key], since_ns, float(row.get("latency_s") or 0), row["edge"]))
+                latency_s = float(row.get("latency_s", 0) or "nan")
+                if not latency_s >= 0:
+                    raise ValueError(f"line {reader.line_num} has no latency_s of 0 or more")
+                rows.append((row[key], since_ns, latency_s, row["edge"]))
         found: dict[str, dict[int, str]] = {}
         for name, since_ns, _, edge in sorted(rows):
             found.setdefault(name, {}).setdefault(since_ns, edge)

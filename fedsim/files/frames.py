@@ -512,7 +512,7 @@ class Frame:
                 hint = f"{nearest(str(name), known)}its columns are {', '.join(known)}"
                 hint += nested and f"; the lists {nested} are left out"
                 message = f"has no column '{name}' for {role}"
-                if (other := role_of[role_name(name)]) in self.names:
+                if name in known and (other := role_of[role_name(name)]) in self.names:
                     message, hint = f"column '{name}' is given for {role} and {other}", "give two"
                     if columns[other] != name:
                         message, hint = _ALIKE.format(name, columns[other]), _RENAME

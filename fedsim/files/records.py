@@ -17,7 +17,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, ConfigDict, Field, TypeAdapter, ValidationError, with_config
 
-from fedsim.errors import UserError, printable
+from fedsim.errors import Unreadable, UserError, printable
 from fedsim.files.checksums import file_sha256, is_unchanged, later_format, require_regular, stamped
 from fedsim.files.documents import json_text, parsed
 from fedsim.files.durable import replacing, write_text
@@ -132,7 +132,7 @@ class Record:
             what = f"the entry '{entry}'" if entry else "its entries"
             raise self.damaged(path, f"{what}: {first['msg']}") from None
         except (OSError, ValueError) as error:
-            raise self._unreadable(path, error) from error
+            raise self.unreadable(path, error) from error
         # Without escapes, no text in it can have invisible characters. Thousands of runs are read for a comparison.
         is_plain = text.isascii() and "\\" not in text and "\x7f" not in text
         if is_plain:
@@ -142,10 +142,11 @@ class Record:
             content |= printable({name: value}, lines=name in _PROSE)
         return content
 
-    def _unreadable(self, path: Path, error: OSError | ValueError) -> UserError:
+    def unreadable(self, path: Path, error: OSError | ValueError) -> UserError:
+        """The error for the record or a file that it lists, from what reading it raised."""
         text = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         if getattr(error, "errno", None) in _NOT_OF_THE_FILE:
-            return UserError(f"cannot be read: {text}", where=str(path))
+            return Unreadable(f"cannot be read: {text}", where=str(path))
         return self.damaged(path, f"cannot be read: {text}")
 
     def damaged(self, path: Path, problem: str) -> UserError:
@@ -164,7 +165,7 @@ class Record:
         try:
             intact = file_sha256(path) in expected.split(" ")
         except OSError as error:
-            raise self._unreadable(path, error) from error
+            raise self.unreadable(path, error) from error
         if not intact:
             raise self.damaged(path, "it has changed since fedsim wrote it")
 

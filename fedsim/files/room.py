@@ -8,17 +8,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
-from fedsim.errors import UserError
+from fedsim.errors import Unreadable, UserError
 from fedsim.files.delimited import repeated
 from fedsim.units import parse_size_bytes
 
 _LIMIT = "FEDSIM_MAX_UNPACKED"
 _PLAIN = {"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"}
 """Encodings of Parquet that repeat no text."""
-
-
-class NoRoom(UserError):
-    """A file unpacks to more than the limit, which may be too low."""
 
 
 def most_unpacked(packed_bytes: float) -> float:
@@ -32,7 +28,7 @@ def most_unpacked(packed_bytes: float) -> float:
 def require_room(unpacked_bytes: float, packed_bytes: float, where: object) -> None:
     """Refuse what unpacks to more than :func:`most_unpacked`."""
     if unpacked_bytes > (limit := most_unpacked(packed_bytes)):
-        raise NoRoom(
+        raise Unreadable(
             f"unpacks to more than {limit / 2**30:.3g} GiB",
             where=str(where),
             hint=f"if the file is correct, raise the limit: export {_LIMIT}=16GiB",

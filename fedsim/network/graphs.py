@@ -11,6 +11,7 @@ import math
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
+from xml.etree import ElementTree
 
 from pydantic import Field
 
@@ -281,10 +282,24 @@ def read_graph(path: Path) -> Any:
     except Exception as error:
         message = f"the graph cannot be read: {type(error).__name__}: {without_advice(error)}"
         raise UserError(message, where=where) from error
+    if extension == ".graphml":
+        _require_one_value_each(path)
     if twice := repeated(map(str, graph)):
         message = f"two nodes are labeled {twice}, as text and as a number"
         raise UserError(message, where=where, hint="give one of them a different label")
     return graph
+
+
+def _require_one_value_each(path: Path) -> None:
+    """Refuse a node or link of GraphML with two values of one key, of which networkx takes the last."""
+    for element in ElementTree.parse(path).iter():
+        if twice := repeated(key for child in element if (key := child.get("key"))):
+            kind = element.tag.rpartition("}")[2]
+            raise UserError(
+                f"one <{kind}> has the key '{twice}' twice",
+                where=str(path),
+                hint="remove one of them",
+            )
 
 
 def _read_edge_list(path: Path) -> Any:

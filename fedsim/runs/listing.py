@@ -20,7 +20,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from fedsim.errors import UserError, writing
+from fedsim.errors import Unreadable, UserError, writing
 from fedsim.runs.folder import RunFolder, require_same
 from fedsim.runs.progress import WAITING
 from fedsim.runs.records import DECISION, FORECAST, answer_of, is_sweep, read_sweep
@@ -28,8 +28,8 @@ from fedsim.runs.run import Run
 from fedsim.vocabulary.formatting import format_count
 from fedsim.vocabulary.metrics import definition, require_target
 
-DAMAGED = "damaged"
-"""Status of a run or a sweep whose files cannot be read."""
+DAMAGED, UNREADABLE = "damaged", "unreadable"
+"""Statuses of a run or a sweep with files that cannot be read; unreadable ones may be intact."""
 _MOST_FOLDERS = 20_000
 """Folders without a run that are searched."""
 Goals = Mapping[str, float]
@@ -132,6 +132,11 @@ def listed(folder: Path, goals: Goals | None = None) -> list[Listed]:
     return rows
 
 
+def status_of(error: UserError) -> str:
+    """The status of a run or a sweep whose files cannot be read for this reason."""
+    return UNREADABLE if isinstance(error, Unreadable) else DAMAGED
+
+
 def _runs(
     folder: Path,
     names: Iterable[str],
@@ -147,8 +152,8 @@ def _runs(
         try:
             require_same(answer, record, begin + name)
             runs.append((_sweep if is_sweep(path) else _run)(path, goals, sections))
-        except UserError:
-            runs.append(Listed(path, {DAMAGED: 1}))
+        except UserError as error:
+            runs.append(Listed(path, {status_of(error): 1}))
     return runs
 
 
@@ -161,8 +166,8 @@ def _run(path: Path, goals: Goals | None, sections: Sections) -> Listed:
         scenario, seed = run.entry("name"), run.entry("seed")
         if folder.scenario.exists():  # It is written after run.json.
             run.read_scenario(sections)
-    except UserError:
-        return Listed(path, {DAMAGED: 1})
+    except UserError as error:
+        return Listed(path, {status_of(error): 1})
     chosen = (run.info.get("target") or {}) if goals is None else goals
     method = run.info.get("method") or run.info.get("app") or ""
     metrics = _measured(run) if chosen else ()
@@ -185,8 +190,8 @@ def _measured(run: Run) -> tuple[str, ...]:
 def _sweep(path: Path, goals: Goals | None, sections: Sections) -> Listed:
     try:
         record = read_sweep(path)
-    except UserError:
-        return Listed(path, {DAMAGED: 1})
+    except UserError as error:
+        return Listed(path, {status_of(error): 1})
     names = [entry["run"] for entry in record["runs"]]
     runs = _runs(path, names, (path, record, ""), goals, sections)
     all_seeds = (

@@ -126,7 +126,7 @@ class Run:
             self.folder.require_unchanged(self.info, path)
             return path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
-            raise RUN.damaged(path, f"cannot be read: {error}") from error
+            raise RUN.unreadable(path, error) from error
 
     @functools.cached_property
     def scenario(self) -> dict[str, Any]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from fedsim.errors import InvariantViolation, UserError
+from fedsim.errors import InvariantViolation, Unreadable, UserError
 from fedsim.files.locks import is_owned
-from fedsim.files.room import NoRoom, most_unpacked
+from fedsim.files.room import most_unpacked
 from fedsim.runs.checkpoint import Checkpoints
 from fedsim.runs.folder import RunFolder, Status, require_same
 from fedsim.runs.invariants import verify_run
@@ -28,9 +28,9 @@ class Verdict:
 
     Attributes:
         path: the folder.
-        state: ``intact``, ``damaged``, ``not verifiable`` (a trace bundle without checksums, or a file that is too
-            large to be read), or ``unfinished`` or ``failed``: the files that have checksums so far are intact, and the
-            rest is written when the run ends.
+        state: ``intact``, ``damaged``, ``not verifiable`` (a trace bundle without checksums, or a file that may not be
+            opened or is too large), or ``unfinished`` or ``failed``: the files that have checksums so far are intact,
+            and the rest is written when the run ends.
         files: files compared.
         problems: one error per file that is missing or has changed.
         error: why the run failed.
@@ -89,7 +89,7 @@ def verify(folder: Path) -> list[Verdict]:
 
 def _judged(path: Path, files: int, *problems: UserError) -> Verdict:
     """The verdict on a folder with these problems, if any; what has no room may be intact."""
-    is_unknown = problems and all(isinstance(problem, NoRoom) for problem in problems)
+    is_unknown = problems and all(isinstance(problem, Unreadable) for problem in problems)
     state: State = "not verifiable" if is_unknown else "damaged" if problems else "intact"
     return Verdict(path, state, files, problems)
 

@@ -97,7 +97,9 @@ def require_sound(bundle: TraceBundle, *tables: str, where: str = "") -> TraceBu
     """
     findings = [str(finding) for finding in validate_bundle(bundle, *tables, limit=_SHOWN)]
     if len(findings) > _SHOWN:
-        findings[_SHOWN:] = ["and more; `fedsim traces validate` lists them all"]
+        findings[_SHOWN:] = ["and more"]
+        if not where:
+            findings[-1] += "; `fedsim traces validate` lists them all"
     raise_all(UserError(finding, where=where or bundle.where) for finding in findings)
     return bundle
 

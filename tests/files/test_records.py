@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from typing_extensions import TypedDict
 
-from fedsim.errors import UserError
+from fedsim.errors import Unreadable, UserError
 from fedsim.files.checksums import stamped
 from fedsim.files.records import Checksums, Number, Record, Whole, entries
 
@@ -73,7 +73,7 @@ def test_an_intact_record_that_may_not_be_opened_is_not_to_be_removed(
 
     RECORD.write(tmp_path, CONTENT)
     monkeypatch.setattr(Path, "read_text", refuse)
-    with pytest.raises(UserError, match="Too many open files") as caught:
+    with pytest.raises(Unreadable, match="Too many open files") as caught:
         RECORD.read(tmp_path)
     assert caught.value.hint is None
 

@@ -205,7 +205,7 @@ class Table(DatasetComponent):
             where = str(path)
             if text and not leaks:
                 column = frame[text[0]]
-                numbers = pd.to_numeric(column.astype(str), errors="coerce")
+                numbers = pd.to_numeric(column.map(str), errors="coerce")
                 unread = numbers.isna() & column.notna()
                 where = row_place(path, int(unread.to_numpy().argmax()))
             usable = [name for name in features if name not in (*leaks, *text, *unnamed)]

@@ -102,6 +102,10 @@ class NyuMets(LinkImporter):
     @classmethod
     def links(cls, name: str, source: SourceFile, params: Any, notes: Notes) -> pd.DataFrame:
         layout = "a line is value,unit or the multivariate set's eight columns"
+        for number, text in enumerate(source.text().rstrip().splitlines(), 1):
+            if not text.strip(" \t,"):
+                hint = "each line is a second: write one without a rate as ,Mbits/sec"
+                raise source.error("is empty", hint, line=number)
         frame = _lines(source, ("the rate", "the unit"), layout, 2, 8)
         bits: Any = 1e6
         if len(frame.files[0].names) == 2:
