@@ -180,7 +180,7 @@ def _of_file(devices: Devices, source: EdgeFile) -> Stays:
             key = "device_id" if "device_id" in columns else "client"
             for row in reader:
                 since_ns = to_ns(float(row.get("time_s") or 0)) // 1000 * 1000
-                latency_s = float(row.get("latency_s", 0) or "nan")
+                latency_s = float(row.get("latency_s", "0") or "nan")
                 if not latency_s >= 0:
                     raise ValueError(f"line {reader.line_num} has no latency_s of 0 or more")
                 rows.append((row[key], since_ns, latency_s, row["edge"]))

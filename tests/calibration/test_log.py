@@ -90,6 +90,11 @@ MISTAKES = [
     ("client,start,end,steps\na,1,2,3\n\nb,1,2\n", "log.csv:4: has 3 cells"),
     ("clien;start;end\na;1;2\n", r"no column client\n  did you mean 'clien'\? it needs client"),
     ("client,start,end,outcome\na,1,2,\na,1,2,ok\n", "log.csv:3: unknown outcome 'ok'"),
+    (
+        "client,start,end,outcome\na,1,2,aggregated\na,3,,late\n",
+        "log.csv:3: outcome is late, but it has no end",
+    ),
+    ("client,start,end,round\na,1,2,0\na,3,4,1.5\n", "log.csv:3: round is 1.5, but rounds are"),
 ]
 
 

@@ -448,6 +448,17 @@ def test_members_are_read_from_a_file(rows: str, at: list[int], tmp_path: Path) 
     assert run.clients["edge"].tolist() == at
 
 
+@pytest.mark.parametrize("latency", ["", "nan", "-1"])
+def test_an_unknown_latency_of_a_member_is_not_the_lowest(latency: str, tmp_path: Path) -> None:
+    rows = f"client,edge,latency_s\n0,a,0.1\n0,b,{latency}\n"
+    (tmp_path / "edges.csv").write_text(rows)
+    members = {"name": "file", "path": str(tmp_path / "edges.csv")}
+    scenario = hierarchy(1, members=members, network=FREE)
+    del scenario["server"]["edges"]["count"]
+    with pytest.raises(UserError, match="line 3 has no latency_s of 0 or more"):
+        fedsim.run(scenario, tmp_path / "run")
+
+
 def test_a_pipe_of_members_is_refused_rather_than_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "edges.csv")
     members = {"name": "file", "path": str(tmp_path / "edges.csv")}

@@ -78,6 +78,7 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
         ({"name": "watts_strogatz", "nodes": 100_000, "neighbors": 50_000}, "is too large"),
         ({"name": "file", "path": "absent.gml"}, "no such file"),
         ({"name": "file", "path": "net.graphml"}, "cannot be read"),
+        ({"name": "file", "path": "twice.graphml"}, "one <edge> has the key 'k' twice"),
         ({"name": "file", "path": "net.gml"}, "two nodes are labeled 1"),
         ({"name": "file", "path": "net.json"}, "is not a known extension"),
         ({"name": "file", "path": "net.txt"}, "has 0 server nodes"),
@@ -86,6 +87,12 @@ def test_random_graphs_follow_the_seed(spec: dict[str, Any]) -> None:
 def test_graphs_that_cannot_be_made(spec: dict[str, Any], message: str, tmp_path: Path) -> None:
     for name, text in (
         ("net.graphml", "<graphml><edge"),
+        (
+            "twice.graphml",
+            '<graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="k" for="edge" attr.name="capacity_bps"'
+            ' attr.type="double"/><graph edgedefault="undirected"><node id="a"/><node id="b"/><edge source="a" target='
+            '"b"><data key="k">1</data><data key="k">2</data></edge></graph></graphml>',
+        ),
         ("net.gml", 'graph [ node [ id 1 label "1" ] node [ id 2 label 1 ] ]'),
         ("net.json", "{}"),
         ("net.txt", "a b 1 1s"),

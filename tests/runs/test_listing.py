@@ -1,13 +1,17 @@
 """The list of a folder: runs, sweeps and what lies between them."""
 
+import errno
 import math
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedsim.errors import UserError
-from fedsim.runs.listing import DAMAGED, contents, listed
+from fedsim.runs.listing import DAMAGED, UNREADABLE, contents, listed
 from fedsim.runs.records import DECISION
+from fedsim.runs.verification import verify
 from tests.runs.synthetic_runs import build_run
 from tests.sweeps.worlds import record
 
@@ -71,6 +75,18 @@ def test_a_link_to_the_folder_above_is_not_followed(runs: Path) -> None:
 def test_a_damaged_run_does_not_hide_the_others(runs: Path) -> None:
     (runs / "deep" / "alone" / "run.json").write_text("{")
     assert [set(row.statuses) for row in listed(runs)] == [{DAMAGED}, {"complete", "waiting"}]
+
+
+def test_what_may_not_be_opened_is_not_called_damaged(
+    runs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    assert [set(row.statuses) for row in listed(runs)] == [{UNREADABLE}, {UNREADABLE}]
+    (verdict,) = verify(runs / "sweep")
+    assert verdict.state == "not verifiable"
 
 
 @pytest.mark.parametrize(("folder", "problem"), [("no", "no such"), (".hidden", "contains no run")])

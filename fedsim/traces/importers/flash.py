@@ -121,8 +121,8 @@ def _raw_tables(file: Records, rule: Rule, counts: dict[str, int]) -> dict[str, 
         fields.field("time"), format="%Y-%m-%d %H:%M:%S", unit="s", error_is_null=True
     )
     # The 30th of February is read as a day of March.
-    day = pc.cast(pc.utf8_slice_codeunits(fields.field("time"), 8, 10), pa.int64())
-    is_day = pc.fill_null(pc.equal(pc.day(time), day), False)
+    day = pc.utf8_slice_codeunits(fields.field("time"), 8, 10)
+    is_day = pc.fill_null(pc.equal(pc.strftime(time, format="%d"), day), False)
     event = pc.utf8_lower(fields.field("event"))
     known = pc.index_in(event, value_set=pa.array(list(EVENTS), pa.large_string()))
     is_level = pc.fill_null(pc.match_substring_regex(event, _BATTERY), False)

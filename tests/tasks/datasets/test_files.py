@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from fedsim.errors import UserError
@@ -232,6 +233,13 @@ def test_a_table_that_does_not_fit_says_why(
     (tmp_path / "own.csv").write_text(text)
     with pytest.raises(UserError, match=message):
         load("table", path=tmp_path / "own.csv", **params)
+
+
+def test_bytes_are_no_feature(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": [1.0, 2.0], "b": [b"\xff", b"\xfe"], "c": [0, 1]})
+    frame.to_parquet(tmp_path / "own.parquet")
+    with pytest.raises(UserError, match="'b' cannot be a feature"):
+        load("table", path=tmp_path / "own.parquet", target="c")
 
 
 def test_names_that_are_the_same_number_stay_apart(tmp_path: Path) -> None:

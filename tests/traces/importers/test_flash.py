@@ -120,15 +120,16 @@ def test_an_unknown_line_invalidates_its_device_alone(tmp_path: Path) -> None:
         good,
         good + f"\n{at(120)}\tphone_on_fire",
         good + "\nyesterday\twifi",
+        good + "\n2020-02-30 10:00:00\twifi",
         good.replace("\t", " ", 1),
         "",
         messages((5, "wifi")),
     )
     bundle = import_("flash", path)
-    assert [row["valid"] for row in bundle.devices.to_pylist()] == [True] + [False] * 5
+    assert [row["valid"] for row in bundle.devices.to_pylist()] == [True] + [False] * 6
     assert online(bundle, us(50)) == {"0"}
     counts = bundle.manifest.counts
-    assert (counts["invalid_devices"], counts["invalid_lines"]) == (3, 3)
+    assert (counts["invalid_devices"], counts["invalid_lines"]) == (4, 4)
     assert counts["devices_without_span"] == 2
     message = refused("flash", raw(tmp_path / "bad.json", "2020-02-01 00:00:00 wifi"))
     assert "device 0, line 1 of messages" in message
