@@ -18,12 +18,12 @@ from fedsim.analysis.figures.lines import (
     legend_names,
     line_figure,
     places,
+    save_picture,
 )
 from fedsim.analysis.headline import Tile
 from fedsim.analysis.pages import refuse_folder, rendered, write_page
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError, writing
-from fedsim.files.durable import replacing
 from fedsim.traces.inspection import WEEKDAYS, sections
 from fedsim.traces.statistics import BundleStatistics, Spread
 from fedsim.vocabulary.formatting import (
@@ -60,8 +60,8 @@ def write_plot(all_statistics: Sequence[BundleStatistics], path: Path) -> None:
     if path.suffix.lower() == ".html":
         write_page(path, _page(all_statistics, panels))
         return
-    with writing(path), drawing(), replacing(path) as temporary:
-        _picture(all_statistics, panels).savefig(temporary, dpi=130)
+    with writing(path), drawing():
+        save_picture(_picture(all_statistics, panels), path, dpi=130)
 
 
 # -- panels ----------------------------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ _OF_A_PATH = (
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENXIO),
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # Changed while it was in use.
 )
+_OF_A_STREAM = (errno.EBADF, errno.EIO, errno.EAGAIN, errno.ECONNRESET)
+"""Of a stream that is closed, a terminal or a connection that is gone, and a pipe that does not wait."""
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -101,6 +103,14 @@ class Commands(Suggesting):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse the arguments; --help and --version print, perhaps for a reader who has seen enough."""
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:
+            _drop_output()
+            ctx.exit()
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader of the output that has seen enough (head, less) is not an error."""
@@ -170,7 +180,7 @@ class Commands(Suggesting):
         return result if isinstance(result, int) else 0
 
     def _failed(self, error: BaseException, show: Callable[[Iterable[UserError]], None]) -> int:
-        is_refused = is_disk_full(error) or getattr(error, "errno", None) == errno.EBADF
+        is_refused = is_disk_full(error) or getattr(error, "errno", None) in _OF_A_STREAM
         if isinstance(error, OSError) and error.filename is None and is_refused:
             _drop_output()
             click.echo(f"error: cannot write: {error.strerror}", err=True)

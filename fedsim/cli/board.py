@@ -113,8 +113,10 @@ def run(output: Path | None, as_json: bool, jobs: int | None, **chosen: Any) -> 
         rows = pd.concat([rows, others[~others["entry"].isin(suite.entries) & fresh]])
     tables = [table(rows, question) for question in suite.scenarios.values()]
     marked = label if label in suite.entries else BASELINE
+    is_useless = all(marked in each.refused for each in tables)
+    options.exit_code(2 if is_useless else 0)
     _show(folder, tables, suite, marked, as_json)
-    if all(marked in each.refused for each in tables):
+    if is_useless:
         hint = "fix what made its runs fail, and repeat the command"
         raise UserError(f"{marked} works in no scenario", where=str(folder), hint=hint)
 

@@ -25,7 +25,6 @@ from fedsim.files.documents import json_text
 from fedsim.files.durable import named
 from fedsim.parts.component import NO_USER_CODE
 
-_WIDEST = 10_000
 Completion = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
@@ -332,7 +331,7 @@ def print_table(
     shown = [["\n".join(map(printable, text.split("\n"))) for text in row] for row in rows]
     columns = [each for each in zip(headings, *shown, strict=True) if any(each[1:])]
     heads, *cells = zip(*columns, strict=True)
-    console = terminal.console(width=None if sys.stdout.isatty() else _WIDEST)
+    console = terminal.console(width=None if sys.stdout.isatty() else terminal.WIDEST)
     table = Table(*heads, **{"show_edge": False, **look})
     for row in cells:
         table.add_row(*row)
@@ -342,7 +341,7 @@ def print_table(
         [max(cell_len(part) for text in each for part in (split(text) or [""])) for each in columns]
         for split in (str.splitlines, str.split)
     )
-    whole = console.measure(table, options=console.options.update(width=_WIDEST)).maximum
+    whole = console.measure(table, options=console.options.update(width=terminal.WIDEST)).maximum
     room = console.width - (whole - sum(lines))
     same = {
         head: text
@@ -376,13 +375,13 @@ def print_table(
 
 def _filled(text: str, width: int, first: str) -> str:
     """Text in lines that break between words, never at the hyphen of a name."""
-    wrapper = textwrap.TextWrapper(width, first, "  ", break_on_hyphens=False)
+    wrapper = textwrap.TextWrapper(max(width, 1), first, "  ", break_on_hyphens=False)
     return wrapper.fill(text)
 
 
 def echo_bullet(text: str, **style: Any) -> None:
     """Print an item of a list, wrapped to the width of a terminal."""
-    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else _WIDEST
+    columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else terminal.WIDEST
     terminal.secho(_filled(text, columns - 1, "• "), **style)
 
 
@@ -419,7 +418,7 @@ def print_parameters(
 def echo_text(text: str, indent: str = "") -> None:
     """Print prose with its paragraphs, wrapped to the width of a terminal; elsewhere each line stays whole."""
     if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns - 1
+        width = max(shutil.get_terminal_size().columns - 1, 1)
         text = click.wrap_text(text, width, indent, indent, preserve_paragraphs=True)
     else:
         text = indent + text

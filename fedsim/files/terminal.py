@@ -13,6 +13,9 @@ from fedsim.errors import printable
 if TYPE_CHECKING:
     from rich.console import Console
 
+WIDEST = 10_000
+"""Characters of a line, also of one that is not to be broken."""
+
 
 class Escaping:
     """A standard stream whose text is :func:`printable`; ``styled`` is the one behind it, for fedsim's own styles."""
@@ -47,7 +50,10 @@ def console(*, stderr: bool = False, **look: Any) -> Console:
 
     stream = sys.stderr if stderr else sys.stdout
     file = getattr(stream, "styled", stream)
-    return Printing(**{"file": file, "highlight": False, "markup": False, **look})
+    made = Printing(**{"file": file, "highlight": False, "markup": False, **look})
+    if not 0 < made.width <= WIDEST:  # COLUMNS may be any number.
+        made.width = min(max(made.width, 1), WIDEST)
+    return made
 
 
 def secho(text: str, **style: Any) -> None:

@@ -34,8 +34,11 @@ def read_stream(path: Path, table: Table) -> pa.Table:
     """
     batches: list[pa.RecordBatch] = []
     schema = table.schema
-    with pa.OSFile(os.fsencode(path)) as source:
-        require_arrow_room(source, path.stat().st_size, path)
+    try:
+        with pa.OSFile(os.fsencode(path)) as source:
+            require_arrow_room(source, path.stat().st_size, path)
+    except OSError as error:
+        raise unreadable(path, error) from error
     with pa.OSFile(os.fsencode(path)) as source:
         try:
             with pa.ipc.open_stream(source) as reader:

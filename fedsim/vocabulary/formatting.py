@@ -262,7 +262,7 @@ def format_names(names: Sequence[str], most: int | None = None) -> str:
     """Names in a sentence: ``A``, ``A and B``, ``A, B and C``; beyond ``most`` names, ``A, B and 5 more``."""
     if most is not None and len(names) > most:
         names = [*names[:most], f"{format_count(len(names) - most)} more"]
-    return " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
 
 
 def format_command(*words: object) -> str:

@@ -1,7 +1,10 @@
 """The plots of trace bundles: what they show, and nothing that is not in the bundles."""
 
 import dataclasses
+import errno
+import os
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -57,6 +60,20 @@ def test_every_kind_of_file(described: list[BundleStatistics], tmp_path: Path) -
         assert (tmp_path / name).read_bytes().startswith(beginning)
     with pytest.raises(UserError, match="cannot draw"):
         write_plot(described, tmp_path / "p.doc")
+
+
+@pytest.mark.parametrize("suffix", ["html", "pdf", "png", "svg"])
+def test_a_full_disk_is_named(
+    described: list[BundleStatistics], tmp_path: Path, suffix: str
+) -> None:
+    path, limits = tmp_path / f"p.{suffix}", resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        with pytest.raises(UserError, match=os.strerror(errno.EFBIG)):
+            write_plot(described[:1], path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert not path.exists()
 
 
 def test_the_picture_names_its_hours_and_dashes(described: list[BundleStatistics]) -> None:

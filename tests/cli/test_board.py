@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from fedsim.board import suite as suites
+from fedsim.cli import cli
 from fedsim.cli.board import command
 
 SCENARIO = """# Two clients and their mean.
@@ -69,12 +70,19 @@ def test_a_method_is_measured_beside_fedavg(tiny, tmp_path):
     assert "1.00\u00a0to 1.00" in page
 
 
-def test_a_selection_that_works_in_no_scenario(tiny, tmp_path):
+def test_a_selection_that_works_in_no_scenario(tiny, tmp_path, monkeypatch):
     selection = "{name: uniform, cohort: 999}"
     arguments = ["run", "--selection", selection, "--seeds", "3", "-o", str(tmp_path / "b")]
     result = CliRunner().invoke(command, arguments)
     assert "does not work in silos" in result.stdout
     assert str(result.exception.message) == "mine works in no scenario"
+
+    def gone(*_):
+        raise BrokenPipeError
+
+    monkeypatch.setattr("fedsim.cli.board._show", gone)
+    monkeypatch.setattr("fedsim.cli._drop_output", lambda: None)
+    assert CliRunner().invoke(cli, ["board", *arguments]).exit_code == 2
 
 
 def test_the_results_of_the_suite_are_shown_without_a_run(tmp_path):

@@ -61,6 +61,7 @@ def test_an_output_that_exists_is_refused_and_replaced_with_force(tmp_path):
 MISTAKES = r"""
 synthesize martians -n 3 -o {}/x | no population 'martians'
 synthesize desktops -n 3 -o {}/x | did you mean 'desktop'?
+synthesize always -n 3 -o {}/x --days 1e-300 | days
 synthesize always -n 3 | give the number of devices
 synthesize always -n 3 -o {}/x -s mood=1 | -s mood
 synthesize bernoulli -n 3 -o {}/x -s availability.p=2 | less than or

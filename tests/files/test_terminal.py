@@ -10,7 +10,8 @@ import pytest
 from rich.table import Table
 
 from fedsim.cli import command_line
-from fedsim.files.terminal import Escaping, console, secho
+from fedsim.cli.options import echo_bullet, echo_text, print_table
+from fedsim.files.terminal import WIDEST, Escaping, console, secho
 
 TEXT = "a\x1b[31mb\x1b[2Jc\u202ed\r"
 
@@ -62,3 +63,15 @@ def test_an_output_that_is_ascii_gets_replaced_characters(
     assert written.isascii()
     assert written
     assert command[0] != "ls" or rb"\xe9" in written
+
+
+@pytest.mark.parametrize("columns", ["0", "1", "-7", "99999999"])
+def test_a_width_may_be_any_number(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setenv("COLUMNS", columns)
+    with contextlib.redirect_stdout(Escaping(terminal)):
+        print_table(["", "status"], [["run", "complete"]])
+        echo_text("two words")
+        echo_bullet("two words")
+        console(force_terminal=True).print(table(), Table(expand=True))
+    assert max(map(len, terminal.getvalue().splitlines())) < 2 * WIDEST

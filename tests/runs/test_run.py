@@ -140,6 +140,10 @@ def test_a_file_missing_from_a_complete_run_is_not_to_be_had_by_resuming(tmp_pat
         writer.write_table(wrong)
     with pytest.raises(UserError, match=r"metrics\.arrows: lacks the column"):
         _ = load_run(folder.path).metrics
+    folder.stream("metrics").unlink()
+    folder.stream("metrics").mkdir()
+    with pytest.raises(UserError, match=r"metrics\.arrows: cannot be read"):
+        _ = load_run(folder.path).metrics
     folder.update_info(status="complete", timing_only=True)
     with pytest.raises(UserError, match=r"--overwrite --timing-only$"):
         _ = load_run(folder.path).clients

@@ -125,7 +125,7 @@ def test_other_texts() -> None:
     assert by_seed == "0.0 pp to +1.4 pp"
     assert format_interval(math.nan, math.nan, format_duration) == "–"
     assert format_duration(1e300) == "1.16e+295 d"
-    assert [format_names("ABC"[:n]) for n in (1, 2, 3)] == ["A", "A and B", "A, B and C"]
+    assert [format_names("ABC"[:n]) for n in range(4)] == ["", "A", "A and B", "A, B and C"]
     assert [format_counted(n, "row") for n in (0, 1, 12_345)] == ["0 rows", "1 row", "12,345 rows"]
     assert format_watt_hours(4500.0) == "1.25 Wh"
     rates = [format_rate(bps) for bps in (0, 950, 12_500_000, 1e11)]

@@ -21,10 +21,9 @@ import pandas as pd
 from fedsim.analysis.comparison.curves import RUNS_UP_TO, late_range
 from fedsim.analysis.comparison.facts import COSTS, FIGURES, TIMING, require_cost
 from fedsim.analysis.comparison.tables import ComparisonTables
-from fedsim.analysis.figures.lines import drawing, filled, label_plainly, legend_names
+from fedsim.analysis.figures.lines import drawing, filled, label_plainly, legend_names, save_picture
 from fedsim.analysis.palette import Look, looks
 from fedsim.errors import UserError, nearest_or_all
-from fedsim.files.durable import replacing
 from fedsim.units import parse_duration_s, parse_size_bytes, share_of, without_comma
 from fedsim.vocabulary.formatting import Kind, axis_unit, format_level, format_value
 
@@ -472,5 +471,4 @@ def save(figure: Figure, paths: Iterable[Path], style: FigureStyle) -> None:
         figure.set_layout_engine(None)
         for path in paths:
             dates = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(path.suffix)
-            with replacing(path) as temporary:
-                figure.savefig(temporary, metadata=dates, dpi=300)
+            save_picture(figure, path, metadata=dates, dpi=300)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import math
 import os
 import textwrap
@@ -17,6 +18,7 @@ import numpy.typing as npt
 from fedsim.analysis.figures.base import Column, Figure, drawn_as_lines, shortened
 from fedsim.analysis.palette import LOOKS
 from fedsim.errors import UserError
+from fedsim.files.durable import replacing
 from fedsim.vocabulary.formatting import Kind, format_duration
 
 _POINTS = 200
@@ -123,6 +125,14 @@ def drawing(*sheets: Path) -> Iterator[None]:
     finally:
         if epoch is not None:
             os.environ["SOURCE_DATE_EPOCH"] = epoch
+
+
+def save_picture(figure: Any, path: Path, **settings: Any) -> None:
+    """Save a figure of Matplotlib, whose own writer of a PDF hides the error of a full disk behind another."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format=path.suffix[1:], **settings)
+    with replacing(path) as temporary:
+        temporary.write_bytes(picture.getvalue())
 
 
 def _width(text: str, size: float) -> float:

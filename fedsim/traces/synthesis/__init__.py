@@ -48,7 +48,7 @@ class Synthesis(Parameters):
     """A preset or a family of availability."""
     devices: int = Field(ge=1, le=100_000_000)
     """Number of devices."""
-    days: float = Field(7.0, gt=0, le=3660)
+    days: float = Field(7.0, ge=1e-6, le=3660)
     """Length of the traces in days, from local midnight of a Monday; they repeat at their end."""
     seed: int = Field(0, ge=0)
     """Seed of all random numbers."""
