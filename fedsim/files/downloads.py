@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
 
+_MOST_BYTES = 1 << 30
+"""Size above which a download ends; the largest file, EMNIST, has half of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """A file that can be downloaded.
@@ -79,5 +83,11 @@ def _bar(progress: Progress, file: str) -> SimpleNamespace:
     """A progress bar with pooch's interface: pooch sets ``total`` and calls the functions."""
     task = progress.add_task(file, total=None)
     bar = SimpleNamespace(total=0, reset=lambda: progress.reset(task), close=lambda: None)
-    bar.update = lambda size: progress.update(task, advance=size, total=bar.total)
+
+    def update(size: int) -> None:
+        progress.update(task, advance=size, total=bar.total)
+        if progress.tasks[task].completed > _MOST_BYTES:
+            raise ValueError(f"has more than {_MOST_BYTES / 2**30:g} GiB")
+
+    bar.update = update
     return bar
