@@ -240,7 +240,6 @@ def execute(
                 folder.close(
                     Status.INTERRUPTED if interrupted else Status.FAILED,
                     error=f"{type(error).__name__}: {error}",
-                    **{DEFINITIONS_KEY: to_document(recording.definitions())},
                 )
                 with contextlib.suppress(Exception):  # The reason why the run ended comes first.
                     Run(folder).report()
@@ -253,8 +252,7 @@ def execute(
             samples = np.zeros(params.clients, dtype=np.int64)
             samples[list(grid.samples)] = list(grid.samples.values())
             simulated_s = exchange.now_ns / NS_PER_S
-            definitions = {DEFINITIONS_KEY: to_document(recording.definitions())}
-            finished.info = folder.update_info(simulated_s=simulated_s, **definitions)
+            finished.info = folder.update_info(simulated_s=simulated_s)
             write_population(finished, population, samples, exchange.now_ns, names=names)
         if model := recording.model():
             save_model(folder.model, model, {})
@@ -282,6 +280,7 @@ def execute(
             offline_messages=exchange.refused,
             timing_only=not exchange.dispatched and not recording.last,
             notes=notes,
+            **{DEFINITIONS_KEY: to_document(recording.definitions())},
         )
         Checkpoints(folder.checkpoint).remove()
         waited = grid.waited_for_nodes or (

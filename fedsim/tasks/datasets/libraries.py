@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -92,26 +93,16 @@ class Torchvision(DatasetComponent):
         if key is None and "kwargs" in accepted and "train" not in given:
             key = "train"
         each = [given] if key is None else [{**given, key: value} for value in kinds[key]]
-        try:
+        hint = "put its files into the folder root, or correct arguments; they are those of "
+        with _reading(where, f"{hint}{params.dataset}{inspect.signature(make)}"), _plain_files():
             for file in root.rglob("*"):
                 if not file.is_dir():
                     require_regular(file)
-            with _plain_files():
-                splits = [make(**arguments) for arguments in each]
-                files = ((file, file.lstat()) for file in sorted(root.rglob("*")))
-                state = [(str(file), each.st_size, each.st_mtime_ns) for file, each in files]
-                content = [params.dataset, given, state]
-                return dataset_of_splits(splits, where, params, name=params.dataset, key=content)
-        except UserError:
-            raise
-        # The classes raise errors of many kinds: of arguments, files, archives and the network.
-        except Exception as error:
-            raise UserError(
-                f"it cannot be read: {type(error).__name__}: {error}",
-                where=where,
-                hint=f"put its files into the folder root, or correct arguments; they are those of {params.dataset}"
-                f"{inspect.signature(make)}",
-            ) from error
+            splits = [make(**arguments) for arguments in each]
+            files = ((file, file.stat()) for file in sorted(root.rglob("*")))
+            state = [(str(file), each.st_size, each.st_mtime_ns) for file, each in files]
+            content = [params.dataset, given, state]
+            return dataset_of_splits(splits, where, params, name=params.dataset, key=content)
 
 
 @contextmanager
@@ -121,15 +112,26 @@ def _plain_files() -> Iterator[None]:
 
     open_image = Image.open
 
-    def load(file: Any, **options: Any) -> Any:
-        return load_plain(file.read(), **options)
-
     def open_plainly(file: Any, *_: Any) -> Any:
         name, is_path = str(getattr(file, "name", file)), isinstance(file, str | Path)
         return opened(Path(file) if is_path else file.read(), name, open_image)
 
-    with mock.patch("pickle.load", load), mock.patch.object(Image, "open", open_plainly):
+    plain_load = mock.patch("pickle.load", lambda file, **given: load_plain(file.read(), **given))
+    with plain_load, mock.patch.object(Image, "open", open_plainly):
         yield
+
+
+@contextmanager
+def _reading(where: str, hint: str | None, message: str = "it cannot be read") -> Iterator[None]:
+    """Turn an error of a library inside, which may be of any kind, into one that says where it is."""
+    try:
+        yield
+    except (KeyboardInterrupt, UserError):
+        raise
+    except BaseException as error:  # A panic of a library in Rust is not an Exception.
+        cause = error.__cause__ or error
+        text = f"{message}: {type(cause).__name__}: {str(cause).strip()}"
+        raise UserError(text, where=where, hint=hint) from error
 
 
 _BATCH_TOKENS = 128_000
@@ -205,7 +207,11 @@ class HuggingFace(DatasetComponent):
             raise NotOnDisk("it is not on this disk", where=f"data set {params.path}")
         # Without a network it would print a line for each of its attempts.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-        try:
+        hint = (
+            "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a data "
+            "set on the hub (with a network); relative paths refer to the scenario's folder"
+        )
+        with _reading(f"data set {params.path}", hint):
             if (path / "state.json").is_file():
                 loaded = _saved(path)
             elif (path / "dataset_dict.json").is_file():
@@ -226,14 +232,6 @@ class HuggingFace(DatasetComponent):
                         _checked(file, file.suffix.lower())
                 builder.download_and_prepare()
                 loaded = builder.as_dataset()
-        # The library raises errors of many kinds.
-        except Exception as error:
-            cause = error.__cause__ or error
-            raise self._wrong(
-                f"it cannot be read: {type(cause).__name__}: {str(cause).strip()}",
-                "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a "
-                "data set on the hub (with a network); relative paths refer to the scenario's folder",
-            ) from error
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
 
     def _wrong(self, message: str, hint: str) -> UserError:
@@ -424,7 +422,8 @@ def _tokenized(
     path = resolve(params.tokenizer, folder)
     require_file(path)
     tokenizers = required("tokenizers", "transformers", where)
-    with _using(path):
+    usable = partial(_reading, str(path), None, "it is not a tokenizer of these texts")
+    with usable():
         tokenizer = tokenizers.Tokenizer.from_file(str(path))
         tokenizer.enable_truncation(params.length)
         fixed = {"length": params.length, "pad_to_multiple_of": None}
@@ -441,22 +440,9 @@ def _tokenized(
                 if wrong := [word for word in words if not isinstance(word, str)]:
                     message = f"column '{params.text}' contains {wrong[0]!r}, which is not text"
                     raise UserError(message, where=where, hint="drop such rows, and save it again")
-                with _using(path):
+                with usable():
                     codes = [each.ids for each in tokenizer.encode_batch(words)]
                     samples = np.array(codes, np.int32)
                 yield from samples
 
     return path.read_bytes(), coded()
-
-
-@contextmanager
-def _using(path: Path) -> Iterator[None]:
-    """Turn an error of the library tokenizers inside into one that names the file of the tokenizer."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise
-    except BaseException as error:  # A panic of its Rust code is not an Exception.
-        raise UserError(
-            f"it is not a tokenizer of these texts: {error}", where=str(path)
-        ) from error
