@@ -165,7 +165,7 @@ class HuggingFace(DatasetComponent):
         """Column of images; by default the only one, if neither text nor features is given."""
         text: str | None = None
         """Column of text, from which the tokenizer makes tokens."""
-        features: list[str] | None = Field(default=None, min_length=1)
+        features: list[str] | None = None
         """Columns of numbers, or one column of arrays of equal shape."""
         tokens: bool = False
         """The features are integer codes from 0, such as tokens, which the model receives as int64."""
@@ -191,7 +191,9 @@ class HuggingFace(DatasetComponent):
         for split in chosen:
             if split not in splits:
                 hint = f"its splits are: {', '.join(splits)}"
-                raise self._wrong(f"it has no split '{split}'", hint)
+                raise UserError(
+                    f"it has no split '{split}'", where=f"data set {params.path}", hint=hint
+                )
         return dataset_of_table(
             [splits[split] for split in chosen],
             params,
@@ -233,9 +235,6 @@ class HuggingFace(DatasetComponent):
                 builder.download_and_prepare()
                 loaded = builder.as_dataset()
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
-
-    def _wrong(self, message: str, hint: str) -> UserError:
-        return UserError(message, where=f"data set {self.params.path}", hint=hint)
 
 
 def _saved(folder: Path) -> Any:
@@ -295,7 +294,7 @@ def dataset_of_table(
     columns = splits[0].column_names
     pictures = [key for key, kind in splits[0].features.items() if isinstance(kind, datasets.Image)]
     image = params.image
-    if image is None and params.text is None and params.features is None:
+    if image is None and params.text is None and not params.features:
         if len(pictures) != 1:
             message = f"its samples may be in any of the columns {', '.join(columns)}"
             raise UserError(message, where=where, hint="name one with image, text or features")
