@@ -331,6 +331,7 @@ ZEROS = pa.table({"a": np.zeros(1_000_000)})
         ("saved/data-00000-of-00001.arrow", stream(ZEROS), "unpacks to more than"),
         ("saved/data-00000-of-00001.arrow", b"x", "it cannot be read"),
     ],
+    ids=lambda each: "" if isinstance(each, bytes) else each,
 )
 def test_files_of_others_run_nothing_and_have_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str

@@ -72,6 +72,7 @@ class Stored(Street):
         ("a.pickle", pickle.dumps(Path("x")), "it cannot be read: RefusedPickle: pathlib"),
         ("pipe", None, "it cannot be read: OSError.*pipe"),
     ],
+    ids=lambda each: each if isinstance(each, str) else "",
 )
 def test_files_of_others_are_plain_data(
     tmp_path: Path, file: str, content: bytes | None, message: str
