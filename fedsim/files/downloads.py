@@ -79,5 +79,11 @@ def _bar(progress: Progress, file: str) -> SimpleNamespace:
     """A progress bar with pooch's interface: pooch sets ``total`` and calls the functions."""
     task = progress.add_task(file, total=None)
     bar = SimpleNamespace(total=0, reset=lambda: progress.reset(task), close=lambda: None)
-    bar.update = lambda size: progress.update(task, advance=size, total=bar.total)
+
+    def update(size: int) -> None:
+        progress.update(task, advance=size, total=bar.total)
+        if progress.tasks[task].completed > 1 << 30:  # Twice the largest file, that of EMNIST.
+            raise ValueError("it does not end after 1 GiB")
+
+    bar.update = update
     return bar

@@ -162,14 +162,14 @@ def serialized(message: fl.Message) -> bytes:
 
 
 def apps_traceback(error: BaseException) -> str:
-    """The traceback of an app's error, from the first line outside Flower and fedsim on."""
+    """The traceback of an app's error, from the first line outside Flower and fedsim on; without one, the error."""
     trace = error.__traceback__
     while trace is not None:
         name = trace.tb_frame.f_globals.get("__name__", "").partition(".")[0]
         if name not in ("flwr", "fedsim"):
             break
         trace = trace.tb_next
-    return "".join(traceback.format_exception(type(error), error, trace or error.__traceback__))
+    return "".join(traceback.format_exception(type(error), error, trace))
 
 
 def importable(app: fl.ClientApp) -> str | None:

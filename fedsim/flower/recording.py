@@ -61,6 +61,7 @@ class Recording:
         self._row: tuple[int, int, int] | None = None
         self._values: dict[str, float] = {}
         self._result: fl.Result | None = None
+        self._beyond = set[str]()
         self.last: dict[str, float] = {}
         self.errors = 0
         self.notes: list[str] = []
@@ -80,6 +81,10 @@ class Recording:
             for name, value in values.items()
             if isinstance(value, int | float) and name not in ("num-examples", "num_examples")
         }
+        for name, value in numbers.items():
+            known = METRICS.get(name, METRICS["accuracy"])
+            if value < known.low - 1e-6 or value > known.high + 1e-6:
+                self._beyond.add(name)
         self._values |= numbers
         self.last |= numbers
         if self._target_reached(self.last):
@@ -93,15 +98,15 @@ class Recording:
         self._values = {}
 
     def definitions(self) -> list[MetricDefinition]:
-        """Definitions of the metrics that fedsim does not know, inferred from their names."""
+        """Definitions of metrics that fedsim does not know, or only with other bounds, inferred from their names."""
         return [
             MetricDefinition(
                 name,
                 higher_is_better=not any(word in name.lower() for word in _LESS_IS_BETTER),
-                unit="share" if "acc" in name.lower() else "number",
+                unit="share" if "acc" in name.lower() and name not in self._beyond else "number",
             )
             for name in self.last
-            if name not in METRICS
+            if name not in METRICS or name in self._beyond
         ]
 
     def model(self) -> dict[str, torch.Tensor]:

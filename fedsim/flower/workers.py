@@ -42,7 +42,7 @@ class AppSource:
             announce_user_code(folder / f"{reference.partition(':')[0].replace('.', '/')}.py")
         try:
             app = fl.load_app(reference, fl.LoadServerAppError, folder)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise UserError(
                 f"cannot load the app\n{details(apps_traceback(error))}",
                 where=f"{folder or Path.cwd()}: {reference}",

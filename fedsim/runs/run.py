@@ -346,7 +346,8 @@ class Run:
         known = data.select([name for name in data.column_names if name in types])
         if problem := impossible(table, known, self.info):
             raise RUN.damaged(path, problem)
-        for name in set(data.column_names) & KNOWN_METRICS.keys() - self.metric_definitions.keys():
+        own = data.column_names if "run_config" in self.info else self.metric_definitions.keys()
+        for name in set(data.column_names) & KNOWN_METRICS.keys() - {*own}:  # Apps may use percent.
             bounds, values = KNOWN_METRICS[name], data.column(name).to_numpy()
             if ((values < bounds.low - 1e-6) | (values > bounds.high + 1e-6)).any():
                 raise RUN.damaged(

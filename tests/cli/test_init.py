@@ -57,6 +57,16 @@ def test_no_file_is_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "scenario.yaml").read_text() == "mine"
 
 
+@pytest.mark.parametrize("name", ["pyproject.toml", "digits_app"])
+def test_nothing_is_written_through_a_link(name: str, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / name).symlink_to(tmp_path / "elsewhere" / name.rpartition(".")[0])
+    assert exit_code(f"fedsim init {tmp_path / 'project'} --template flower") == 2
+    assert not [*(tmp_path / "elsewhere").iterdir()]
+    assert len([*(tmp_path / "project").iterdir()]) == 1
+
+
 def test_an_unknown_template_suggests_the_nearest() -> None:
     with pytest.raises(UserError, match="did you mean 'sweep'"):
         bundled.template_files("sweeps")

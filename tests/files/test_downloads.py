@@ -4,9 +4,10 @@ from hashlib import sha256
 from pathlib import Path
 
 import pytest
+from rich.progress import Progress
 
 from fedsim.errors import UserError
-from fedsim.files.downloads import Remote, cache_folder, retrieve
+from fedsim.files.downloads import Remote, _bar, cache_folder, retrieve
 
 DIGEST = f"sha256:{sha256(b'12345').hexdigest()}"
 
@@ -32,6 +33,13 @@ def test_a_file_put_there_by_hand_is_checked(server: tuple[str, Path], tmp_path:
     assert caught.value.hint == "carry it"
     (tmp_path / "numbers.bin").write_bytes(b"12345")
     assert _retrieve(tmp_path, f"{address}numbers.bin") == tmp_path / "numbers.bin"
+
+
+def test_a_download_without_an_end_is_ended() -> None:
+    bar = _bar(Progress(), "endless.bin")
+    bar.update(1 << 30)
+    with pytest.raises(ValueError, match="does not end"):
+        bar.update(1)
 
 
 def test_the_cache_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -48,6 +48,21 @@ def test_a_metric_with_the_name_of_a_column_gets_another(run_app: RunApp) -> Non
     assert set(metrics["round"]) == {0, 1}
 
 
+def test_metrics_of_an_app_may_have_other_bounds(run_app: RunApp) -> None:
+    def evaluate(server_round: int, arrays: Any) -> MetricRecord:
+        return MetricRecord({"accuracy": 93.5, "mse": -1.0, "acc": 40.0, "macro_f1": 0.5})
+
+    run = run_app(apps.strategy_server(rounds=1, evaluate_fn=evaluate), apps.torch_client())
+    assert run.info["status"] == "complete"
+    assert set(run.metrics["accuracy"].dropna()) == {93.5}
+    assert (
+        run.metric_definition("accuracy").format(93.5)
+        == run.metric_definition("acc").format(93.5)
+        == "93.5"
+    )
+    assert run.metric_definition("macro_f1").format(0.5) == "50.0%"
+
+
 def test_an_error_of_the_serverapp_is_shown_with_its_traceback(run_app: RunApp) -> None:
     def broken(server_round: int, arrays: Any) -> Any:
         raise RuntimeError(f"no test data in round {server_round}")

@@ -175,6 +175,9 @@ def test_the_folder_and_the_configuration_of_an_app(checkout: Path, tmp_path: Pa
     for reference in ("../../x:app", "5", "digits_app"):
         with pytest.raises(UserError, match="is not a module and an app"):
             AppSource(reference, folder).load()
+    (tmp_path / "exits.py").write_text("raise SystemExit(0)")
+    with pytest.raises(UserError, match="cannot load the app"):
+        AppSource("exits:app", tmp_path).load()
 
 
 def test_comparing_apps_names_them_by_their_configuration(run_app: RunApp) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import struct
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,13 @@ def equal(first: Dataset, second: Dataset) -> bool:
         np.array_equal(getattr(first, name), getattr(second, name))
         for name in ("train_x", "train_y", "test_x", "test_y")
     )
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n"
+
+
+def bitmap(width: int) -> bytes:
+    return b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, width, width, 1, 24, *[0] * 6)
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -121,7 +121,7 @@ def _images(x: list[Any], y: list[Any]) -> npt.NDArray[np.uint8]:
         raise ValueError(f"the label {wrong[0]!r} is not a whole number from 0 to {_CLASSES - 1}")
     try:
         pixels = np.array(x, dtype=np.float64).reshape(len(x), _PIXELS)
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ValueError(f"a sample does not have {_PIXELS} numbers") from error
     if not ((pixels >= 0) & (pixels <= 1)).all():
         raise ValueError("pixels are outside 0 to 1")
@@ -177,8 +177,8 @@ class Shakespeare(DatasetComponent):
         lengths = set[int]()
 
         def joined(x: list[Any], y: list[Any]) -> list[str]:
-            if not all(isinstance(text, str) for text in (*x, *y)):
-                raise ValueError("samples and labels must be text")
+            if not all(isinstance(text, str) for text in (*x, *y)) or {*map(len, y)} - {1}:
+                raise ValueError("samples must be text, and labels single characters")
             texts = [sample + label for sample, label in zip(x, y, strict=True)]
             lengths.update(map(len, texts))
             if len(lengths) > 1 or 1 in lengths:
@@ -187,6 +187,8 @@ class Shakespeare(DatasetComponent):
 
         train, test, roles = read_leaf(self.name, source, joined)
         texts = train[0] + test[0]
+        if not texts:
+            raise damaged(source, "it has no samples")
         characters = _alphabet(texts, source)
         codes, cut = np.stack([_codes(text, characters) for text in texts]), len(train[1])
         return self._dataset(characters, ([codes[:cut]], [codes[cut:]]), (train[2], test[2]), roles)
@@ -257,7 +259,7 @@ def _codes(text: str, characters: list[str]) -> Codes:
 def _speeches(path: Path) -> dict[str, str]:
     """All speeches of each role, joined by line ends, roles by first appearance."""
     try:
-        text = read_bytes(path).decode("utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         raise damaged(path, str(error)) from error
     speeches: dict[str, list[str]] = {}

@@ -5,10 +5,14 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +21,9 @@ from pydantic import Field
 from fedsim.errors import UserError, nearest_or_all
 from fedsim.files.checksums import require_regular
 from fedsim.files.documents import parsed
+from fedsim.files.room import open_parquet, read_arrow
 from fedsim.files.sources import CODECS
+from fedsim.files.unpickling import load_plain
 from fedsim.parts.extras import required
 from fedsim.tasks.dataset import Dataset, DatasetComponent, TargetKind
 from fedsim.tasks.reading.files import (
@@ -87,24 +93,49 @@ class Torchvision(DatasetComponent):
         if key is None and "kwargs" in accepted and "train" not in given:
             key = "train"
         each = [given] if key is None else [{**given, key: value} for value in kinds[key]]
-        try:
+        hint = "put its files into the folder root, or correct arguments; they are those of "
+        with _reading(where, f"{hint}{params.dataset}{inspect.signature(make)}"), _plain_files():
+            for file in root.rglob("*"):
+                if not file.is_dir():
+                    require_regular(file)
             splits = [make(**arguments) for arguments in each]
-        # The classes raise errors of many kinds: of arguments, files, archives and the network.
-        except Exception as error:
-            raise UserError(
-                f"it cannot be made: {type(error).__name__}: {error}",
-                where=where,
-                hint=f"put its files into the folder root, or correct arguments; they are those of {params.dataset}"
-                f"{inspect.signature(make)}",
-            ) from error
-        files = ((file, file.stat()) for file in sorted(root.rglob("*")))
-        state = [(str(file), each.st_size, each.st_mtime_ns) for file, each in files]
-        return dataset_of_splits(
-            splits, where, params, name=params.dataset, key=[params.dataset, given, state]
-        )
+            files = ((file, file.stat()) for file in sorted(root.rglob("*")))
+            state = [(str(file), each.st_size, each.st_mtime_ns) for file, each in files]
+            content = [params.dataset, given, state]
+            return dataset_of_splits(splits, where, params, name=params.dataset, key=content)
 
 
-_BATCH = 1000
+@contextmanager
+def _plain_files() -> Iterator[None]:
+    """Let torchvision load pickles of plain data only, and images of no format that Pillow gives to an interpreter."""
+    from PIL import Image
+
+    open_image = Image.open
+
+    def open_plainly(file: Any, *_: Any) -> Any:
+        name, is_path = str(getattr(file, "name", file)), isinstance(file, str | Path)
+        return opened(Path(file) if is_path else file.read(), name, open_image)
+
+    plain_load = mock.patch("pickle.load", lambda file, **given: load_plain(file.read(), **given))
+    with plain_load, mock.patch.object(Image, "open", open_plainly):
+        yield
+
+
+@contextmanager
+def _reading(where: str, hint: str | None, message: str = "it cannot be read") -> Iterator[None]:
+    """Turn an error of a library inside, which may be of any kind, into one that says where it is."""
+    try:
+        yield
+    except (KeyboardInterrupt, UserError):
+        raise
+    except BaseException as error:  # A panic of a library in Rust is not an Exception.
+        cause = error.__cause__ or error
+        text = f"{message}: {type(cause).__name__}: {str(cause).strip()}"
+        raise UserError(text, where=where, hint=hint) from error
+
+
+_BATCH_TOKENS = 128_000
+_PACKED = re.compile(rb"\x1f\x8b|BZh|\xfd7zXZ|\(\xb5/\xfd|\x04\"M\x18|PK\x03\x04|7z\xbc\xaf|Rar!")
 
 
 class HuggingFace(DatasetComponent):
@@ -140,7 +171,7 @@ class HuggingFace(DatasetComponent):
         """The features are integer codes from 0, such as tokens, which the model receives as int64."""
         tokenizer: Path | None = None
         """File of the tokenizer of a text (`tokenizer.json`, as the library tokenizers saves it)."""
-        length: int = Field(default=128, ge=1)
+        length: int = Field(default=128, ge=1, le=1_000_000)
         """Tokens of a text; longer ones are cut, shorter ones are padded."""
         label: str = "label"
         """Column of the label, or of the quantity to be predicted."""
@@ -160,7 +191,9 @@ class HuggingFace(DatasetComponent):
         for split in chosen:
             if split not in splits:
                 hint = f"its splits are: {', '.join(splits)}"
-                raise self._wrong(f"it has no split '{split}'", hint)
+                raise UserError(
+                    f"it has no split '{split}'", where=f"data set {params.path}", hint=hint
+                )
         return dataset_of_table(
             [splits[split] for split in chosen],
             params,
@@ -176,37 +209,32 @@ class HuggingFace(DatasetComponent):
             raise NotOnDisk("it is not on this disk", where=f"data set {params.path}")
         # Without a network it would print a line for each of its attempts.
         logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-        try:
+        hint = (
+            "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a data "
+            "set on the hub (with a network); relative paths refer to the scenario's folder"
+        )
+        with _reading(f"data set {params.path}", hint):
             if (path / "state.json").is_file():
                 loaded = _saved(path)
             elif (path / "dataset_dict.json").is_file():
                 names = parsed((path / "dataset_dict.json").read_bytes())["splits"]
                 loaded = {one: _saved(_inside(path, f"{one}/state.json").parent) for one in names}
-            elif path.is_file():
-                kind = path.suffix.removeprefix(".")
-                loaded = datasets.load_dataset(kind, data_files={params.split: str(path)})
             else:
                 source = str(path) if path.is_dir() else params.path
-                builder = datasets.load_dataset_builder(
-                    source, params.config, revision=params.revision
-                )
-                files = (builder.config.data_files or {}).values() if path.is_dir() else ()
-                for file in chain.from_iterable(files):
-                    if _inside(path, file).suffix.lower() in CODECS:
-                        read_bytes(Path(file))  # Refuses what unpacks to too much.
+                given: dict[str, Any] = {"name": params.config, "revision": params.revision}
+                if path.is_file():
+                    source = path.suffix.removeprefix(".")
+                    given = {"data_files": {params.split: str(path)}}
+                builder = datasets.load_dataset_builder(source, **given)
+                if type(builder).__name__ == "Pandas":
+                    raise ValueError("pickles could run any program")
+                if path.exists():
+                    for name in chain.from_iterable((builder.config.data_files or {}).values()):
+                        file = _inside(path if path.is_dir() else path.parent, name)
+                        _checked(file, file.suffix.lower())
                 builder.download_and_prepare()
                 loaded = builder.as_dataset()
-        # The library raises errors of many kinds.
-        except Exception as error:
-            raise self._wrong(
-                f"it cannot be read: {type(error).__name__}: {str(error).strip()}",
-                "give the folder of save_to_disk, a .parquet or .arrow file, a folder of such files, or the id of a "
-                "data set on the hub (with a network); relative paths refer to the scenario's folder",
-            ) from error
         return dict(loaded) if isinstance(loaded, dict) else {params.split: loaded}
-
-    def _wrong(self, message: str, hint: str) -> UserError:
-        return UserError(message, where=f"data set {self.params.path}", hint=hint)
 
 
 def _saved(folder: Path) -> Any:
@@ -219,8 +247,25 @@ def _saved(folder: Path) -> Any:
     names = [
         each["filename"] for each in parsed((folder / "state.json").read_bytes())["_data_files"]
     ]
-    files = [str(_inside(folder, name)) for name in names]
+    files = [str(_checked(_inside(folder, name), ".arrow")) for name in names]
     return datasets.concatenate_datasets([*map(datasets.Dataset.from_file, files)])
+
+
+def _checked(path: Path, ending: str) -> Path:
+    """A file of the library; refused if it unpacks to too much, or is damaged so that Arrow would end the process."""
+    import pyarrow as pa
+
+    with path.open("rb") as file:
+        head = file.read(8)
+    if head.startswith(b"PAR1"):
+        open_parquet(path, path)
+    elif ending == ".arrow":
+        read_arrow(pa.memory_map(str(path)).read_buffer(), path)
+    elif ending in CODECS:
+        read_bytes(path)
+    elif _PACKED.match(head):  # Whatever its name, the library unpacks it.
+        raise ValueError(f"{path.name} is a compressed file or an archive: unpack it")
+    return path
 
 
 def _inside(folder: Path | None, file: str) -> Path:
@@ -249,7 +294,7 @@ def dataset_of_table(
     columns = splits[0].column_names
     pictures = [key for key, kind in splits[0].features.items() if isinstance(kind, datasets.Image)]
     image = params.image
-    if image is None and params.text is None and params.features is None:
+    if image is None and params.text is None and not params.features:
         if len(pictures) != 1:
             message = f"its samples may be in any of the columns {', '.join(columns)}"
             raise UserError(message, where=where, hint="name one with image, text or features")
@@ -337,7 +382,8 @@ def _identity(split: Any) -> tuple[Any, ...]:
 
 
 def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
-    values = table[column][:]
+    # Not table[column], which would decode images, whatever they are.
+    values = table.select_columns(column).with_format("arrow")[:][column].to_pylist()
     if None in values:
         message = f"row {values.index(None)} has no value in column '{column}'"
         raise UserError(message, where=where, hint="drop such rows, and save the data set again")
@@ -353,8 +399,10 @@ def _values(table: Any, column: str, where: str) -> npt.NDArray[Any]:
 
 def _numbers(table: Any, columns: list[str], where: str) -> npt.NDArray[Any]:
     """The values of columns of numbers (n, columns), or those of one column of arrays (n, ...)."""
-    rows = table.with_format("numpy")
-    values = [np.asarray(rows[column][:]) for column in columns]
+    rows, schema = table.with_format("numpy"), table.data.schema
+    # Images and the like are not decoded.
+    is_file = ["struct" in str(schema.field(column).type) for column in columns]
+    values = [np.asarray({} if is_file[n] else rows[each][:]) for n, each in enumerate(columns)]
     for column, array in zip(columns, values, strict=True):
         if array.dtype.kind not in "fiub" or (len(columns) > 1 and array.ndim != 1):
             message = f"column '{column}' does not contain numbers, or arrays of one shape"
@@ -373,16 +421,27 @@ def _tokenized(
     path = resolve(params.tokenizer, folder)
     require_file(path)
     tokenizers = required("tokenizers", "transformers", where)
-    try:
+    usable = partial(_reading, str(path), None, "it is not a tokenizer of these texts")
+    with usable():
         tokenizer = tokenizers.Tokenizer.from_file(str(path))
-    except Exception as error:
-        raise UserError(f"it is not a tokenizer: {error}", where=str(path)) from error
-    tokenizer.enable_truncation(params.length)
-    tokenizer.enable_padding(**{**(tokenizer.padding or {}), "length": params.length})
+        tokenizer.enable_truncation(params.length)
+        fixed = {"length": params.length, "pad_to_multiple_of": None}
+        tokenizer.enable_padding(**{**(tokenizer.padding or {}), **fixed})
+        if (own := len(tokenizer.encode("").ids)) != params.length:
+            raise ValueError(f"it adds {own} tokens to each, more than the length {params.length}")
+
+    rows = max(1, _BATCH_TOKENS // params.length)
 
     def coded() -> Iterator[npt.NDArray[np.int32]]:
-        for batch in chain.from_iterable(split.iter(_BATCH) for split in splits):
-            for encoding in tokenizer.encode_batch(batch[params.text]):
-                yield np.array(encoding.ids, np.int32)
+        for split in splits:
+            for batch in split.select_columns(params.text).with_format("arrow").iter(rows):
+                words = batch[params.text].to_pylist()
+                if wrong := [word for word in words if not isinstance(word, str)]:
+                    message = f"column '{params.text}' contains {wrong[0]!r}, which is not text"
+                    raise UserError(message, where=where, hint="drop such rows, and save it again")
+                with usable():
+                    codes = [each.ids for each in tokenizer.encode_batch(words)]
+                    samples = np.array(codes, np.int32)
+                yield from samples
 
     return path.read_bytes(), coded()

@@ -74,6 +74,7 @@ class UciHar(DatasetComponent):
             or not (np.abs(x) <= np.finfo(np.float32).max).all()
             or any(array.shape != x.shape[:1] for array in arrays.values())
             or any(array.dtype.kind not in "iub" for array in arrays.values())
+            or not np.isin(arrays["is_test"], (0, 1)).all()
         ):
             raise damaged(path, "its arrays differ in length or have unexpected types or values")
         x, is_test = x.astype(np.float32), arrays["is_test"].astype(bool)

@@ -201,7 +201,7 @@ def damaged(path: Path, what: str) -> UserError:
     return UserError(
         f"the file is damaged or has unexpected content: {what.partition(chr(10))[0]}",
         where=str(path),
-        hint="download or create it again",
+        hint="remove it, and download or create it again",
     )
 
 

@@ -354,11 +354,11 @@ def _stacked(
     return x, np.array(labels)
 
 
-_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 
-def opened(content: Path | bytes, where: str) -> Image:
-    """An image in a file, or its bytes."""
+def opened(content: Path | bytes, where: str, open_image: Any = None) -> Image:
+    """An image in a file, or its bytes; ``open_image`` is Pillow's own function if another is in its place."""
     from PIL import Image as images
 
     images.MAX_IMAGE_PIXELS = None  # Its own limit is a warning first.
@@ -366,7 +366,7 @@ def opened(content: Path | bytes, where: str) -> Image:
         packed = content.stat().st_size if isinstance(content, Path) else len(content)
         file = content if isinstance(content, Path) else BytesIO(content)
         # No others, because Pillow gives PostScript to an interpreter, whatever the file is called.
-        with images.open(file, formats=_FORMATS) as image:
+        with (open_image or images.open)(file, formats=_FORMATS) as image:
             # Pillow takes four bytes for each pixel, whatever their colors.
             require_room(4 * image.width * image.height, packed, where)
             image.load()

@@ -1,18 +1,22 @@
 """Data sets of Hugging Face: saved to disk, and in Parquet files."""
 
+import gzip
 import io
 import json
+import lzma
 import os
-import struct
+import pickle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fedsim.errors import UserError
 from fedsim.tasks.reading.files import NotOnDisk, download_cache, no_downloads
-from tests.tasks.files import equal
+from tests.tasks.files import EPS, bitmap, equal
 from tests.tasks.toys import load
 
 datasets = pytest.importorskip("datasets", reason="needs the extra huggingface")
@@ -158,6 +162,34 @@ def test_text_becomes_tokens(tmp_path: Path) -> None:
         load("huggingface", **given)
     with pytest.raises(UserError, match="not a tokenizer"):
         load("huggingface", **given, tokenizer=tmp_path / "saved" / "state.json")
+    stored = json.loads((tmp_path / "tokenizer.json").read_text())
+    pad = {"strategy": {"Fixed": 9}, "direction": "Right", "pad_id": 0, "pad_type_id": 0}
+    pad |= {"pad_to_multiple_of": 10**9, "pad_token": "x"}
+    begin = {"single": [{"SpecialToken": {"id": "b", "type_id": 0}}] * 4, "pair": []}
+    begin |= {"special_tokens": {"b": {"id": "b", "ids": [2], "tokens": ["b"]}}}
+    for change, message in (
+        ({"padding": pad}, None),
+        ({"model": {**stored["model"], "vocab": {"a": 0}}}, "not a tokenizer of these texts"),
+        ({"model": {**stored["model"], "vocab": {"[UNK]": 2**32 - 1}}}, "out of bounds"),
+        ({"pre_tokenizer": {"type": "FixedLength", "length": 0}}, "must be non-zero"),
+        ({"post_processor": {"type": "TemplateProcessing", **begin}}, "adds 4 tokens to each"),
+    ):
+        (tmp_path / "changed.json").write_text(json.dumps({**stored, **change}))
+        if message is None:
+            same = load("huggingface", **given, tokenizer=tmp_path / "changed.json")
+            assert equal(same, dataset)
+            continue
+        with pytest.raises(UserError, match=message):
+            load("huggingface", **given, tokenizer=tmp_path / "changed.json")
+    for texts in (["a", None], [["a", "b"]] * 2):
+        rows = {"text": texts, "label": ["x", "y"]}
+        datasets.Dataset.from_dict(rows).save_to_disk(tmp_path / "other")
+        with pytest.raises(UserError, match="which is not text"):
+            load(
+                "huggingface",
+                **given
+                | {"path": str(tmp_path / "other"), "tokenizer": tmp_path / "tokenizer.json"},
+            )
 
 
 @pytest.mark.parametrize(
@@ -236,15 +268,11 @@ def test_a_readme_names_files_of_its_folder_only(tmp_path: Path) -> None:
                 load("huggingface", path=str(tmp_path / "own"), features=["a"])
 
 
-def bitmap(width: int) -> bytes:
-    return b"BM" + struct.pack("<IHHIIiiHHIIiiII", 99, 0, 0, 54, 40, width, width, 1, 24, *[0] * 6)
-
-
 @pytest.mark.parametrize(
     ("image", "message"),
     [
         (
-            {"bytes": b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n"},
+            {"bytes": EPS},
             "row 0: .*cannot identify",
         ),
         ({"bytes": b"nonsense"}, "row 0: it cannot be read"),
@@ -259,6 +287,63 @@ def test_images_of_others_are_only_decoded(tmp_path: Path, image: Any, message: 
     datasets.Dataset.from_dict(rows).to_parquet(tmp_path / "own" / "train.parquet")
     with pytest.raises(UserError, match=message):
         load("huggingface", path=str(tmp_path / "own"), image="image")
+
+
+@pytest.mark.parametrize("column", ["label", "features", "group"])
+def test_images_in_columns_of_numbers_are_not_decoded(tmp_path: Path, column: str) -> None:
+    """Whoever decodes them gives PostScript to an interpreter, and reads any file."""
+    content = {"x": [0.5] * 4, "label": [0, 1] * 2, "image": [{"bytes": EPS, "path": None}] * 4}
+    kinds = {"x": V("float32"), "label": V("int64"), "image": datasets.Image()}
+    made = datasets.Dataset.from_dict(content, features=datasets.Features(kinds))
+    made.save_to_disk(tmp_path / "saved")
+    chosen = {"features": ["x"], column: ["image"] if column == "features" else "image"}
+    with pytest.raises(UserError, match="'image' does not contain numbers"):
+        load("huggingface", path=str(tmp_path / "saved"), **chosen)
+
+
+ROWS = b"a,label\n" + b"0.5,0\n0.5,1\n" * 10
+
+
+def stream(table: Any) -> bytes:
+    buffer = io.BytesIO()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_stream(buffer, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return buffer.getvalue()
+
+
+def parquet(table: Any) -> bytes:
+    pq.write_table(table, buffer := io.BytesIO(), compression="zstd")
+    return buffer.getvalue()
+
+
+ZEROS = pa.table({"a": np.zeros(1_000_000)})
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train.pandas", pickle.dumps(Path("x")), "pickles could run any program"),
+        ("train.csv", gzip.compress(ROWS), "is a compressed file or an archive"),
+        ("train.json", lzma.compress(ROWS), "is a compressed file or an archive"),
+        ("train.parquet", parquet(ZEROS), "unpacks to more than"),
+        ("train.arrow", stream(ZEROS), "unpacks to more than"),
+        ("saved/data-00000-of-00001.arrow", stream(ZEROS), "unpacks to more than"),
+        ("saved/data-00000-of-00001.arrow", b"x", "it cannot be read"),
+    ],
+    ids=lambda each: "" if isinstance(each, bytes) else each,
+)
+def test_files_of_others_run_nothing_and_have_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, message: str
+) -> None:
+    monkeypatch.setenv("FEDSIM_MAX_UNPACKED", "1MB")
+    datasets.Dataset.from_dict({"a": [0.5] * 4}).save_to_disk(tmp_path / "saved")
+    (tmp_path / "own").mkdir()
+    file = tmp_path / (name if "/" in name else f"own/{name}")
+    file.write_bytes(content)
+    for path in (file.parent, file)[name == "train.pandas" : 1 if "/" in name else 2]:
+        with pytest.raises(UserError, match=message):
+            load("huggingface", path=str(path), features=["a"])
 
 
 @pytest.mark.parametrize("kind", ["PNG", "TIFF", "JPEG"])

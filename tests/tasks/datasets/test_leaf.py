@@ -7,7 +7,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.tasks.datasets.leaf import _speeches
-from tests.tasks.files import leaf
+from tests.tasks.files import equal, leaf
 from tests.tasks.toys import load
 
 
@@ -27,10 +27,14 @@ def test_leaf_samples_of_different_lengths_are_refused(tmp_path: Path) -> None:
     (tmp_path / "test.json").write_text(leaf({"A": (["abc"], ["c"])}))
     with pytest.raises(UserError, match="samples differ in length"):
         load("shakespeare", root=tmp_path)
-    for x, y in (("abc", 3), ([1, 2, 3], "c")):
+    for x, y in (("abc", 3), ([1, 2, 3], "c"), ("abc", ""), ("ab", "cd")):
         (tmp_path / "train.json").write_text(leaf({"A": ([x], [y])}))
         with pytest.raises(UserError, match="must be text"):
             load("shakespeare", root=tmp_path)
+    for file in ("train", "test"):
+        (tmp_path / f"{file}.json").write_text(leaf({}))
+    with pytest.raises(UserError, match="it has no samples"):
+        load("shakespeare", root=tmp_path)
 
 
 PLAY = """First:
@@ -52,6 +56,8 @@ def test_text_of_other_forms(tmp_path: Path) -> None:
     plain = load("shakespeare", **given)
     (tmp_path / "input.txt").write_text(PLAY, encoding="utf-8-sig")
     assert load("shakespeare", **given).group_names == plain.group_names
+    (tmp_path / "input.txt").write_bytes(PLAY.replace("\n", "\r\n").encode())
+    assert equal(load("shakespeare", **given), plain)
     (tmp_path / "input.txt").write_text(PLAY + "".join(map(chr, range(400, 700))))
     with pytest.raises(UserError, match="different characters; at most 256"):
         load("shakespeare", **given)

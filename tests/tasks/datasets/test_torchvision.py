@@ -1,5 +1,7 @@
 """Data sets of torchvision, for which a stand-in with its interface is used."""
 
+import os
+import pickle
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -10,7 +12,7 @@ import pytest
 
 from fedsim.errors import UserError
 from fedsim.parts.extras import required
-from tests.tasks.files import equal
+from tests.tasks.files import EPS, bitmap, equal
 from tests.tasks.toys import load
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 5, 4, 3)).astype(np.uint8)
@@ -44,10 +46,56 @@ class Letters(Street):
         super().__init__(root, "train" if kwargs.pop("train", True) else "test", **kwargs)
 
 
+class Stored(Street):
+    """Images in files, and a pickle, as torchvision reads them."""
+
+    def __init__(self, root: str) -> None:
+        super().__init__(root)
+        self.root = Path(root)
+        for file in self.root.glob("*.pickle"):
+            pickle.load(file.open("rb"), encoding="latin1")
+
+    def __getitem__(self, row: int) -> tuple[Any, int]:
+        from PIL import Image
+
+        with (self.root / f"{row}.png").open("rb") as file:
+            return Image.open(file).convert("RGB"), row % 2
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("3.png", EPS, r"3\.png: it cannot be read: cannot identify"),
+        ("3.png", bitmap(40_000), r"3\.png: unpacks to more than"),
+        ("3.png", bitmap(4), r"3\.png: it cannot be read: image file is truncated"),
+        ("3.png", None, r"it cannot be read: FileNotFoundError.*3\.png"),
+        ("a.pickle", pickle.dumps(Path("x")), "it cannot be read: RefusedPickle: pathlib"),
+        ("pipe", None, "it cannot be read: OSError.*pipe"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_files_of_others_are_plain_data(
+    tmp_path: Path, file: str, content: bytes | None, message: str
+) -> None:
+    for row in range(8):
+        (tmp_path / f"{row}.png").write_bytes(b"P6 2 2 255\n" + bytes(range(row, row + 12)))
+    assert load("torchvision", dataset="Stored", root=tmp_path).input_shape == (3, 2, 2)
+    if content is not None:
+        (tmp_path / file).write_bytes(content)
+    elif file == "pipe":
+        os.mkfifo(tmp_path / file)
+    else:
+        (tmp_path / file).unlink()
+    with pytest.raises(UserError, match=message):
+        load("torchvision", dataset="Stored", root=tmp_path)
+
+
 @pytest.fixture(autouse=True)
 def _stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
     package, module = ModuleType("torchvision"), ModuleType("torchvision.datasets")
-    vars(module).update(Street=Street, Letters=Letters, __all__=["Street", "Letters"])
+    vars(module).update(
+        Street=Street, Letters=Letters, Stored=Stored, __all__=["Street", "Letters"]
+    )
     monkeypatch.setitem(sys.modules, "torchvision", package)
     monkeypatch.setitem(sys.modules, "torchvision.datasets", module)
     MADE.clear()
