@@ -259,7 +259,7 @@ def _complete(
     for a, b in backwards if every_row else backwards[:1]:
         check((log[b] < log[a]) & ~named, f"{b[:-2]} is before {a[:-2]}", clock)
         named |= log[b] < log[a]
-    for name in ("steps", "bytes_down", "bytes_up", "round"):
+    for name in ("steps", "bytes_down", "bytes_up"):
         message = f"{name} is {{:g}}, but cannot be negative"
         check(log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name])
     is_round = log["round"].isna() | ((log["round"] >= 0) & (log["round"] % 1 == 0))
