@@ -262,10 +262,8 @@ def _complete(
     for name in ("steps", "bytes_down", "bytes_up"):
         message = f"{name} is {{:g}}, but cannot be negative"
         check(log[name] < 0, message, f"correct it, {_OR_EMPTY}", log[name])
-    is_round = log["round"].isna() | ((log["round"] >= 0) & (log["round"] % 1 == 0))
-    check(
-        ~is_round, "round is {:g}, but rounds are counted", f"correct it, {_OR_EMPTY}", log["round"]
-    )
+    message, fix = "round is {:g}, but rounds are counted", f"correct it, {_OR_EMPTY}"
+    check(log["round"].fillna(0) % 1 != 0, message, fix, log["round"])
     delivered, ends = ~log["outcome"].isin(_UNDELIVERED), log["end_s"]
     if log["ended_s"].isna().all():
         log["ended_s"], log["end_s"] = ends.where(~delivered), ends.where(delivered)
