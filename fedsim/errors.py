@@ -115,6 +115,10 @@ def printable(data: Any, *, lines: bool = True) -> Any:
     return [printable(each, lines=lines) for each in data] if isinstance(data, list) else data
 
 
+MORE_THREADS = "raise the limit of processes and threads: ulimit -u 4096"
+"""The fix if none can be started."""
+
+
 class Unreadable(UserError):
     """A file that this process may not open or has no room for, and that may be intact."""
 

@@ -97,7 +97,8 @@ class Rows:
         if not path.exists():
             return []
         if ROWS not in self._record["files"]:
-            raise BOARD.damaged(path, f"is not listed in {BOARD.file}")
+            hint = "move the file away, or choose another folder with -o"
+            raise UserError(f"is not listed in {BOARD.file}", where=str(path), hint=hint)
         BOARD.require_intact(self._folder, self._record, ROWS)
         try:
             frame: pd.DataFrame = open_parquet(path, path).read().to_pandas(ignore_metadata=True)

@@ -17,7 +17,7 @@ from typing import Any, TextIO, cast
 
 import click
 
-from fedsim.errors import FedsimError, UserError, UserErrors, nearest
+from fedsim.errors import MORE_THREADS, FedsimError, UserError, UserErrors, nearest
 from fedsim.files.durable import is_disk_full
 from fedsim.files.terminal import Escaping
 from fedsim.processes.stopping import Stopped, install
@@ -52,8 +52,8 @@ _OF_A_PATH = (
     *(errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES, errno.EPERM, errno.EROFS, errno.ENXIO),
     *(errno.ENOENT, errno.EEXIST, errno.EISDIR, errno.ENOTDIR),  # Changed while it was in use.
 )
-_OF_A_STREAM = (errno.EBADF, errno.EIO, errno.EAGAIN, errno.ECONNRESET)
-"""Of a stream that is closed, a terminal or a connection that is gone, and a pipe that does not wait."""
+_OF_A_STREAM = (errno.EBADF, errno.EIO, errno.ECONNRESET)
+"""Of a stream that is closed, and a terminal or a connection that is gone."""
 _OF_RUN = ("run", "resume", "report", "export")
 """Commands that share a module."""
 
@@ -103,6 +103,12 @@ class Commands(Suggesting):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+    def _main_shell_completion(self, *names: Any) -> None:
+        with contextlib.suppress(
+            LookupError, ValueError
+        ):  # Without what a shell says in variables.
+            super()._main_shell_completion(*names)
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse the arguments; --help and --version print, perhaps for a reader who has seen enough."""
@@ -266,6 +272,8 @@ def _by_system(error: BaseException) -> UserError | None:
         return UserError(str(error.strerror), where=str(error.filename))
     if isinstance(error, FileNotFoundError) and error.filename is None:  # Of os.getcwd.
         return UserError("the working folder no longer exists")
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return UserError(str(error), hint=MORE_THREADS)
     if isinstance(error, RuntimeError) and str(error).startswith("Symlink loop"):
         return UserError(f"{error}: the link leads to itself")  # Of Path.resolve.
     if isinstance(error, UnicodeEncodeError) and "surrogates" in error.reason:
@@ -338,13 +346,20 @@ def main() -> None:
 
 def command_line() -> int:
     """Run the command line of this process; returns its exit code."""
+    # The processes it starts import no file of the working folder, as this one does not.
+    os.environ["PYTHONSAFEPATH"] = "1"
+    os.environ.pop(
+        "SOURCE_DATE_EPOCH", None
+    )  # Files have no dates, and NumPy fails if it is no number.
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         # Closed by a service manager or by pythonw: nothing can be read or shown, and no other file may get its number.
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode, encoding="utf-8"))
-    with contextlib.suppress(
-        OSError
-    ):  # A pipe that took the place of a file. Of stderr, this is the default.
+    with contextlib.suppress(OSError):
+        # Python would lose what a pipe that does not wait has no room for.
+        os.set_blocking(sys.stdout.fileno(), True)
+    # A pipe may have taken the place of a file. Of stderr, this is the default.
+    with contextlib.suppress(OSError):
         cast(io.TextIOWrapper, sys.stdout).reconfigure(errors="backslashreplace")
     sys.stderr = cast(TextIO, _Notes(sys.stderr))
     return cli.exit_code(prog_name="fedsim")

@@ -240,7 +240,7 @@ class Run:
     def has_edges(self) -> bool:
         """Whether edge servers were between the clients and the server, which was then the cloud."""
         stream = self.folder.stream(EDGE_DISPATCHES.name)
-        return self._recorded(EDGE_DISPATCHES) or stream.exists()
+        return stream.exists() or self._recorded(EDGE_DISPATCHES)
 
     @property
     def has_rounds(self) -> bool:
@@ -285,7 +285,7 @@ class Run:
     @property
     def has_clients(self) -> bool:
         """Whether the table of clients exists; it is written when a run ends."""
-        return self.folder.parquet(CLIENTS.name).exists()
+        return self._recorded(CLIENTS)
 
     @functools.cached_property
     def clients(self) -> pd.DataFrame:
@@ -312,15 +312,24 @@ class Run:
 
     def _recorded(self, table: Table) -> bool:
         path = self.folder.parquet(table.name)
-        return path.exists() or path.name in self.info.get("files", {})
+        is_listed = path.name in self.info.get("files", {})
+        return is_listed or (path.exists() and not self._is_streaming)
+
+    @functools.cached_property
+    def _is_streaming(self) -> bool:
+        """Whether the run has not ended, so that tables and a model that ``run.json`` does not list are another's."""
+        stream = self.folder.stream(DISPATCHES.name)
+        return self.status is not Status.COMPLETE and stream.exists()
 
     def _read(self, table: Table) -> pd.DataFrame:
         path, stream = self.folder.parquet(table.name), self.folder.stream(table.name)
         is_streamed = (
             table in (*STREAMED, *STREAMED_OF_EDGES) and self.status is not Status.COMPLETE
         )
-        if not path.exists() and (is_streamed or stream.exists()):
+        if stream.exists() and (self._is_streaming or not path.exists()):
             path = stream
+        elif is_streamed and not path.exists():
+            path = stream  # An error names it.
         if table.name in self._written:
             data = self._written.pop(table.name)
         elif path.exists():
@@ -391,7 +400,7 @@ class Run:
 
     def _tensors(self) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
         path = self.folder.model
-        if path.exists():
+        if path.exists() and not self._is_streaming:
             self.folder.require_unchanged(self.info, path)
             return load_model(path)
         if self.info.get("timing_only"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from fedsim.errors import UserError, printable
+from fedsim.errors import MORE_THREADS, Unreadable, UserError, printable
 from fedsim.files.durable import replacing
 from fedsim.files.locks import is_owned
 from fedsim.files.room import open_parquet, require_arrow_room
@@ -79,11 +80,11 @@ def read_index(folder: Path, record: Mapping[str, Any]) -> pd.DataFrame:
 
 def unreadable(path: Path, error: Exception) -> UserError:
     """The error for a damaged file of a run, from what its library says."""
-    return UserError(
-        f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}",
-        where=str(path),
-        hint="the file is damaged; repeat the run, or restore the file from a copy",
-    )
+    text = f"cannot be read: {(str(error).splitlines() or [type(error).__name__])[0]}"
+    if os.strerror(errno.EAGAIN) in text:  # Arrow reads in threads.
+        return Unreadable(text, where=str(path), hint=MORE_THREADS)
+    hint = "the file is damaged; repeat the run, or restore the file from a copy"
+    return UserError(text, where=str(path), hint=hint)
 
 
 def write_parquet(path: Path, table: Table, data: pa.Table) -> pa.Table:

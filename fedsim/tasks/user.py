@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import sys
 import traceback
@@ -45,7 +46,7 @@ class UserDataset(DatasetComponent):
     def loaded(self, folder: Path | None = None) -> Dataset:
         """The result of :meth:`load`, with the global random generators of the function starting from 0."""
         try:
-            with isolated(0):
+            with isolated(0), contextlib.chdir("."):
                 return self.load(folder)
         except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
             make, frames = type(self).make, traceback.walk_tb(error.__traceback__)

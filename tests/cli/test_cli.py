@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -108,6 +109,39 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (0, "{\n", "")
 
 
+def test_a_reader_that_is_slow_gets_all_of_a_pipe_that_does_not_wait() -> None:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    command = [sys.executable, "-m", "fedsim", "scenario", "schema"]
+    with subprocess.Popen(command, stdout=writer) as process:
+        os.close(writer)
+        time.sleep(1)  # It is full before it is read.
+        with os.fdopen(reader) as output:
+            assert json.loads(output.read())["title"]
+    assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "command", [("sweep", "s.yaml", "-j", "2"), ("scenario", "check", "--replay", "s.yaml")]
+)
+def test_no_file_of_the_working_folder_is_imported(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "s.yaml").write_text(f"{TIMED}sweep: {{seeds: [0, 1]}}\n")
+    (tmp_path / "socket.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w')\nraise ImportError")
+    script = Path(sys.executable).parent / "fedsim"
+    variables = {**os.environ, "SOURCE_DATE_EPOCH": "never"}
+    result = subprocess.run(
+        [script, *command], cwd=tmp_path, env=variables, capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, (tmp_path / "run").exists()) == (0, False), result.stderr
+
+
+def test_completion_without_the_words_of_a_shell_is_no_traceback() -> None:
+    variables = {**os.environ, "_FEDSIM_COMPLETE": "bash_complete", "COMP_CWORD": "x"}
+    command = [Path(sys.executable).parent / "fedsim"]
+    result = subprocess.run(command, env=variables, capture_output=True, text=True, check=False)
+    assert (result.returncode, "Traceback" in result.stderr) == (2, False)
+
+
 @pytest.mark.parametrize(
     ("streams", "code"),
     [
@@ -171,6 +205,8 @@ def test_a_defect_of_ours_is_1_with_a_traceback(
 def test_what_the_system_refuses_is_one_message(
     monkeypatch: pytest.MonkeyPatch, number: int, message: str
 ) -> None:
+    threads = run_raising(monkeypatch, RuntimeError("can't start new thread"))
+    assert_refused(threads, "raise the limit of processes and threads: ulimit -u 4096")
     result = run_raising(monkeypatch, OSError(number, os.strerror(number), "x"))
     assert_refused(result, message)
 

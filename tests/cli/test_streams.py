@@ -5,7 +5,6 @@ nothing else: a copy of the process of the tests would take over pools and fork 
 its children.
 """
 
-import contextlib
 import gc
 import importlib
 import json
@@ -99,15 +98,6 @@ def hung_up() -> None:
     os.close(terminal)
 
 
-def stuck() -> None:
-    _, writer = os.pipe()
-    os.set_blocking(writer, False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            os.write(writer, bytes(4096))
-    os.dup2(writer, 1)
-
-
 STREAMS = {
     ">&-": closed(1),
     "2>&-": closed(2),
@@ -115,9 +105,8 @@ STREAMS = {
     "|": unread,
     ">/dev/full": full,
     "hung up": hung_up,
-    "stuck": stuck,
 }
-UNWRITTEN = tuple(STREAMS)[-3:]
+UNWRITTEN = tuple(STREAMS)[-2:]
 """What may end with 2, because the output was lost."""
 
 

@@ -132,9 +132,7 @@ def test_an_interrupted_search_continues_and_a_larger_one_extends_it(
 
 
 def test_another_question_is_refused(made: Decision) -> None:
-    with pytest.raises(
-        UserError, match="another question: another scenario, metric, objectives"
-    ):
+    with pytest.raises(UserError, match="another question: another scenario, metric, objectives"):
         decided(made.path, scenario=world(seed=3), metric="throughput")
 
 

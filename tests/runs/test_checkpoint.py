@@ -101,6 +101,6 @@ def test_checkpoint_views_and_shared_tensors(tmp_path: Path) -> None:
     flat = torch.arange(6, dtype=torch.float32)
     save_tensors(tmp_path / "m.safetensors", {"a": flat, "b": flat, "c": flat.view(2, 3).T})
     _, writer = started(tmp_path / "run")
-    writer.close()
+    writer.finish()
     save_tensors(tmp_path / "run" / "model.safetensors", {"a": flat, "c": flat.view(2, 3).T})
     assert torch.equal(load_run(tmp_path / "run").model()["c"], flat.view(2, 3).T)

@@ -2,6 +2,7 @@
 
 import math
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pandas.testing import assert_frame_equal
 
 from fedsim.analysis.run import load_run
 from fedsim.errors import UserError
@@ -120,6 +122,16 @@ def test_values_that_no_run_has_are_refused(
     with pytest.raises(UserError, match=problem) as caught:
         _ = getattr(load_run(folder.path), table)
     assert caught.value.where == str(path)
+
+
+def test_a_killed_run_copied_over_an_older_one_shows_its_own_rows(tmp_path: Path) -> None:
+    old = build_run(tmp_path / "both", clients=5, hours=6, cohort=3)
+    new = build_run(tmp_path / "new", clients=5, hours=6, cohort=3, seed=1, finish=False)
+    shutil.copytree(new.path, old.path, dirs_exist_ok=True)
+    both = load_run(old.path)
+    for table in ("dispatches", "aggregations", "metrics"):
+        assert_frame_equal(getattr(both, table), getattr(new, table))
+    assert (both.has_clients, both.online, both.info["seed"]) == (False, None, 1)
 
 
 def test_a_file_missing_from_a_complete_run_is_not_to_be_had_by_resuming(tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """CSV that a spreadsheet cannot take for formulas."""
 
 import csv
+import errno
 import io
+import os
+from pathlib import Path
 
 import pandas as pd
 
-from fedsim.runs.tables import csv_text
+from fedsim.errors import Unreadable
+from fedsim.runs.tables import csv_text, unreadable
 
 
 def test_text_that_a_spreadsheet_would_run_begins_with_a_quote() -> None:
@@ -23,3 +27,10 @@ def test_text_that_a_spreadsheet_would_run_begins_with_a_quote() -> None:
 def test_what_controls_a_terminal_or_ends_a_row_is_escaped() -> None:
     table = pd.DataFrame({"error": ["10%\r20%\x1b[31m\u202e", "two\nlines"]})
     assert csv_text(table) == 'error\n10%\\r20%\\x1b[31m\\u202e\n"two\nlines"\n'
+
+
+def test_a_table_for_which_no_thread_can_be_started_is_not_damaged() -> None:
+    error = OSError(f"Failed to launch worker thread: {os.strerror(errno.EAGAIN)}")
+    refused = unreadable(Path("t.parquet"), error)
+    assert isinstance(refused, Unreadable)
+    assert "ulimit -u" in str(refused)

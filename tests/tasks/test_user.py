@@ -92,6 +92,11 @@ def unsortable():
 def nothing():
     return None
 
+def elsewhere():
+    import os
+    os.chdir("/")
+    return X, Y
+
 def four():
     return X[:15], Y[:15], X[15:], Y[15:]
 
@@ -126,6 +131,9 @@ def test_arrays_and_tensors(made: Any) -> None:
     assert np.array_equal(made("drawn").train_x, made("drawn").train_x)
     assert len(made("arrays").train_y) == len(made("samples").train_y) == 16
     assert made("folders").test_y.tolist() == [1, 2, 2]
+    folder = Path.cwd()
+    assert made("elsewhere").classes == 2
+    assert Path.cwd() == folder  # Relative output folders stay where they are.
 
 
 def test_tables(made: Any) -> None:
